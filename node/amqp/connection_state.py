@@ -1,0 +1,69 @@
+"""The life of a connection as a table: in which state which method of the connection class may come.
+
+A state is left only along these edges; a method without an edge is the peer's fault, and what that costs depends on whether
+the connection was open yet (amqp-behaviour §1.3, §1.7). The table is the server's side.
+
+    AWAIT_HEADER ─header► AWAIT_START_OK ─start-ok► [AWAIT_SECURE_OK ⟲] ─► AWAIT_TUNE_OK ─tune-ok► AWAIT_OPEN ─open► OPEN
+    any of these ─fault► FAILED (silence, then reset)      OPEN ─our close► CLOSING ─close-ok► CLOSED
+                                                           OPEN ─peer's close► CLOSED_BY_PEER
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+from node.amqp.methods import (
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionSecureOk,
+    ConnectionStartOk,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    Method,
+)
+
+
+class ConnectionState(Enum):
+    """Where a connection stands."""
+
+    AWAIT_HEADER = auto()
+    AWAIT_START_OK = auto()
+    AWAIT_SECURE_OK = auto()
+    AWAIT_TUNE_OK = auto()
+    AWAIT_OPEN = auto()
+    OPEN = auto()
+    CLOSING = auto()
+    """We sent connection.close: everything but close and close-ok is ignored."""
+    CLOSED_BY_PEER = auto()
+    """We answered the peer's close: the socket stays until the peer closes it, or for the closing time-out."""
+    FAILED = auto()
+    """Nothing is read or said any more, and after a pause the socket is reset."""
+    CLOSED = auto()
+
+    @property
+    def is_handshake(self) -> bool:
+        """Whether the connection is not yet open, so that a fault gets silence and a reset."""
+        return self in _HANDSHAKE
+
+
+_HANDSHAKE: Final = frozenset({
+    ConnectionState.AWAIT_HEADER,
+    ConnectionState.AWAIT_START_OK,
+    ConnectionState.AWAIT_SECURE_OK,
+    ConnectionState.AWAIT_TUNE_OK,
+    ConnectionState.AWAIT_OPEN,
+})
+
+ACCEPTED: Final[dict[ConnectionState, frozenset[type[Method]]]] = {
+    ConnectionState.AWAIT_HEADER: frozenset(),
+    ConnectionState.AWAIT_START_OK: frozenset({ConnectionStartOk}),
+    ConnectionState.AWAIT_SECURE_OK: frozenset({ConnectionSecureOk}),
+    ConnectionState.AWAIT_TUNE_OK: frozenset({ConnectionTuneOk}),
+    ConnectionState.AWAIT_OPEN: frozenset({ConnectionOpen}),
+    ConnectionState.OPEN: frozenset({ConnectionClose, ConnectionUpdateSecret}),
+    ConnectionState.CLOSING: frozenset({ConnectionClose, ConnectionCloseOk}),
+    ConnectionState.CLOSED_BY_PEER: frozenset(),
+    ConnectionState.FAILED: frozenset(),
+    ConnectionState.CLOSED: frozenset(),
+}
+"""The methods on channel 0 that have an edge, by state."""

@@ -1,0 +1,352 @@
+"""Frames in: walks what a socket read brought and hands it on in runs.
+
+The reader knows the grammar of frames and of contents and nothing of exchanges or queues. It builds no object per frame: a
+`basic.publish` with its content becomes one slice of bytes, consecutive publishes with the same method frame become one call,
+and so do consecutive acknowledgements. How the bytes were cut into reads never shows: whole or byte by byte, the calls are
+the same once their runs are joined (tests/fuzz).
+
+    feed(bytes) ─► fast path: whole publish / ack in the buffer ─► sink.on_publish, sink.on_acks
+                └► frame by frame: everything else, and all errors ─► sink.on_method, sink.on_heartbeat
+
+The fast path takes only what is flawless; whatever it doesn't like goes frame by frame, where each fault has its error.
+Source: AMQP 0-9-1 §2.3.5, §4.2; amqp-behaviour §1.7.
+"""
+
+from struct import Struct
+from typing import Final, Protocol
+
+from node.amqp.constants import (
+    CLASS_BASIC,
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    FRAME_OVERHEAD_BYTES,
+    ReplyCode,
+)
+from node.amqp.erlang import octets
+from node.amqp.errors import ProtocolError
+from node.amqp.frames import FRAME_HEADER_STRUCT
+from node.amqp.properties import Traits, read_traits
+
+PUBLISH_METHOD_ID: Final = 40
+
+MIXED_SIZES: Final = -1
+"""In place of a body size: the bodies of a run differ in size."""
+
+_FRAME: Final = FRAME_HEADER_STRUCT
+_CONTENT_HEADER: Final = Struct(">BHIIQ")
+"""A header frame up to the body size; class id and weight read as one number."""
+_CLASS_WEIGHT_SIZE: Final = Struct(">HHQ")
+_ACK_REST: Final = Struct(">QBB")
+_BASIC_PUBLISH: Final = b"\x00\x3c\x00\x28"
+_BASIC_ACK: Final = b"\x00\x3c\x00\x50"
+_BASIC_CLASS_NO_WEIGHT: Final = CLASS_BASIC << 16
+_ACK_PAYLOAD_BYTES: Final = 13
+_ACK_FRAME_BYTES: Final = _ACK_PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES
+_TRAITS_AT: Final = 19
+"""Where the property flags stand in a content: after frame header, class, weight and body size."""
+_HEADER_PAYLOAD_MIN_BYTES: Final = 14
+
+
+class Sink(Protocol):
+    """Who takes what the reader found, in the order of the bytes.
+
+    A call may raise `ProtocolError` only for what ends the connection: the rest of the read is lost with it.
+    """
+
+    def on_method(self, channel: int, payload: bytes) -> None:
+        """A method frame that carries no content."""
+
+    def on_content_method(self, channel: int, payload: bytes) -> bool:
+        """A `basic.publish` frame came without its content yet. False: drop the content that follows."""
+
+    def ignores(self, channel: int) -> bool:
+        """Whether the channel is being closed by us, so that stray content on it is no fault."""
+
+    def on_publish(
+        self, channel: int, method_frame: bytes, traits: Traits, contents: list[bytes], size: int
+    ) -> None:
+        """A run of publishes that share method frame and traits.
+
+        contents: as in `node.amqp.frames`.   size: of each body in bytes, or `MIXED_SIZES`.
+        """
+
+    def on_acks(self, channel: int, first: int, last: int) -> None:
+        """`basic.ack` without `multiple` for each delivery tag from first to last, both included."""
+
+    def on_heartbeat(self) -> None:
+        """A heartbeat frame."""
+
+
+class _Assembly:
+    """A content that arrives in pieces on one channel."""
+
+    __slots__ = ("frames", "kept", "left", "method_frame", "size", "traits")
+
+    def __init__(self, method_frame: bytes) -> None:
+        self.method_frame = method_frame
+        self.traits: Traits | None = None  # None: the content header is still to come
+        self.size = 0
+        self.left = 0
+        self.frames: list[bytes] = []
+        self.kept = 0
+
+
+class FrameReader:
+    """Cuts a byte stream into frames and contents for a `Sink`.
+
+    frame_max_bytes: what the peer may send in one frame; 0 for no limit. Changes with tune-ok.
+    content_max_bytes: a body beyond this is counted but no longer kept; the sink refuses the message by its size.
+    """
+
+    def __init__(self, sink: Sink, *, frame_max_bytes: int, content_max_bytes: int) -> None:
+        self._sink = sink
+        self.frame_max_bytes = frame_max_bytes
+        self.content_max_bytes = content_max_bytes
+        self.assembled_max_bytes = 2 * content_max_bytes
+        """All unfinished contents of the connection together: room for one of full size beside small ones."""
+        self.paused = False
+        """Set by the sink: stop after the present frame and keep the rest until `resume`."""
+        self._pieces: list[bytes] = []  # of an unfinished frame, so that many small reads of a big one stay linear
+        self._buffered = 0
+        self._wanted = 0  # bytes in the buffer before another look at it pays
+        self._assemblies: dict[int, _Assembly] = {}
+        self._assembled_bytes = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What the reader holds: unread bytes and unfinished contents."""
+        return self._buffered + self._assembled_bytes
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream.
+
+        Raises: ProtocolError for a malformed frame or from the sink. The stream can't be read on after that.
+        """
+        if self.paused or self._pieces:
+            self._pieces.append(data)
+            self._buffered += len(data)
+            if self._buffered < self._wanted or self.paused:
+                return
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+            self._buffered = 0
+        self._walk(data)
+
+    def resume(self) -> None:
+        """Go on after `paused`, with what was kept."""
+        self.paused = False
+        self._wanted = 0
+        if self._pieces:
+            self.feed(b"")
+
+    def forget(self, channel: int) -> None:
+        """Drop the unfinished content of a channel that closed."""
+        assembly = self._assemblies.pop(channel, None)
+        if assembly is not None:
+            self._assembled_bytes -= assembly.kept
+
+    def _keep(self, data: bytes, pos: int, wanted: int) -> None:
+        self._pieces = [data[pos:]]
+        self._buffered = len(data) - pos
+        self._wanted = wanted
+
+    def _walk(self, data: bytes) -> None:
+        pos, end = 0, len(data)
+        while end - pos >= FRAME_OVERHEAD_BYTES - 1:
+            if self.paused:
+                break
+            kind, channel, size = _FRAME.unpack_from(data, pos)
+            if kind == FRAME_METHOD and channel not in self._assemblies:
+                after = pos
+                if data.startswith(_BASIC_PUBLISH, pos + 7):
+                    after = self._publishes(data, pos, end)
+                elif size == _ACK_PAYLOAD_BYTES and data.startswith(_BASIC_ACK, pos + 7):
+                    after = self._acks(data, pos, end, channel)
+                if after != pos:
+                    pos = after
+                    continue
+            if self.frame_max_bytes and size > self.frame_max_bytes:
+                limit = self.frame_max_bytes - FRAME_OVERHEAD_BYTES
+                raise ProtocolError(
+                    ReplyCode.FRAME_ERROR, f"{octets(kind, b'')}: {{frame_too_large,{size},{limit}}}"
+                )
+            after = pos + size + FRAME_OVERHEAD_BYTES
+            if after > end:
+                self._keep(data, pos, after - pos)
+                return
+            if data[after - 1] != FRAME_END:
+                marker = f"{{invalid_frame_end_marker,{data[after - 1]}}}"
+                raise ProtocolError(
+                    ReplyCode.FRAME_ERROR, f"{octets(kind, data[pos + 7 : after - 1])}: {marker}"
+                )
+            self._frame(kind, channel, data, pos, after)
+            pos = after
+        if pos < end:
+            self._keep(data, pos, FRAME_OVERHEAD_BYTES - 1)
+
+    # --- the fast path ---
+
+    def _publishes(self, data: bytes, pos: int, end: int) -> int:
+        """Hand on the run of whole publishes at `pos`; the position behind it, or `pos` if the first isn't flawless."""
+        frame_max = self.frame_max_bytes or end
+        run_channel = run_size = 0
+        run_method = b""
+        run_traits: Traits | None = None
+        contents: list[bytes] = []
+        unpack_frame, unpack_header, starts = _FRAME.unpack_from, _CONTENT_HEADER.unpack_from, data.startswith
+        while starts(_BASIC_PUBLISH, pos + 7):
+            kind, channel, size = unpack_frame(data, pos)
+            header_at = pos + size + 8
+            if end - header_at < _TRAITS_AT + 3:
+                break
+            header_kind, header_channel, header_size, class_weight, body_size = unpack_header(data, header_at)
+            content_end = body_at = header_at + header_size + 8
+            if body_size:
+                if end - body_at < 8:
+                    break
+                body_kind, body_channel, frame_size = unpack_frame(data, body_at)
+                content_end = body_at + body_size + 8
+                if frame_size != body_size or body_kind != FRAME_BODY or body_channel != channel:
+                    break
+            if (
+                content_end > end
+                or kind != FRAME_METHOD
+                or header_kind != FRAME_HEADER
+                or header_channel != channel
+                or class_weight != _BASIC_CLASS_NO_WEIGHT
+                or header_size < _HEADER_PAYLOAD_MIN_BYTES
+                or size > frame_max
+                or header_size > frame_max
+                or body_size > frame_max
+                or body_size > self.content_max_bytes
+                or data[header_at - 1] != FRAME_END
+                or data[body_at - 1] != FRAME_END
+                or data[content_end - 1] != FRAME_END
+            ):
+                break
+            try:
+                traits = read_traits(data, header_at + _TRAITS_AT, body_at - 1)
+            except ProtocolError:
+                break  # frame by frame, so that faults before it in the stream are found first
+            if traits is not run_traits or not starts(run_method, pos):
+                if run_traits is not None:
+                    self._sink.on_publish(run_channel, run_method, run_traits, contents, run_size)
+                    if self.paused or channel in self._assemblies:
+                        return pos
+                run_channel, run_method, run_traits, run_size = channel, data[pos:header_at], traits, body_size
+                contents = []
+            elif body_size != run_size:
+                run_size = MIXED_SIZES
+            contents.append(data[header_at:content_end])
+            # A publisher that repeats itself: the same bytes up to the body need no second look.
+            repeated = data[pos : body_at + 7] if body_size else data[pos:body_at]
+            content_at, stride = header_at - pos, content_end - pos
+            pos = content_end
+            while starts(repeated, pos) and end - pos >= stride and data[pos + stride - 1] == FRAME_END:
+                contents.append(data[pos + content_at : pos + stride])
+                pos += stride
+        if run_traits is not None:
+            self._sink.on_publish(run_channel, run_method, run_traits, contents, run_size)
+        return pos
+
+    def _acks(self, data: bytes, pos: int, end: int, channel: int) -> int:
+        """Hand on the run of single acknowledgements with rising tags at `pos`; see `_publishes`."""
+        if end - pos < _ACK_FRAME_BYTES:
+            return pos
+        prefix = data[pos : pos + 11]
+        first, multiple, frame_end = _ACK_REST.unpack_from(data, pos + 11)
+        if multiple or frame_end != FRAME_END:
+            return pos
+        last = first
+        pos += _ACK_FRAME_BYTES
+        while end - pos >= _ACK_FRAME_BYTES and data.startswith(prefix, pos):
+            tag, multiple, frame_end = _ACK_REST.unpack_from(data, pos + 11)
+            if tag != last + 1 or multiple or frame_end != FRAME_END:
+                break
+            last = tag
+            pos += _ACK_FRAME_BYTES
+        self._sink.on_acks(channel, first, last)
+        return pos
+
+    # --- frame by frame ---
+
+    def _frame(self, kind: int, channel: int, data: bytes, pos: int, after: int) -> None:
+        if kind == FRAME_METHOD:
+            self._method(channel, data, pos, after)
+        elif kind in (FRAME_HEADER, FRAME_BODY):
+            self._content_frame(kind, channel, data[pos:after])
+        else:
+            payload = data[pos + 7 : after - 1]
+            if kind != FRAME_HEARTBEAT or payload:
+                raise ProtocolError(ReplyCode.FRAME_ERROR, f"{octets(kind, payload)}: unknown_frame")
+            if channel:
+                raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, octets(kind, payload))
+            self._sink.on_heartbeat()
+
+    def _method(self, channel: int, data: bytes, pos: int, after: int) -> None:
+        payload = data[pos + 7 : after - 1]
+        if len(payload) < 4:
+            raise ProtocolError(ReplyCode.FRAME_ERROR, f"{octets(FRAME_METHOD, payload)}: unknown_frame")
+        assembly = self._assemblies.get(channel)
+        if assembly is not None:
+            raise _unexpected("content header for class 60" if assembly.traits is None else "content body")
+        if payload.startswith(_BASIC_PUBLISH):
+            if self._sink.on_content_method(channel, payload):
+                self._assemblies[channel] = _Assembly(data[pos:after])
+        else:
+            self._sink.on_method(channel, payload)
+
+    def _content_frame(self, kind: int, channel: int, whole: bytes) -> None:
+        payload_bytes = len(whole) - FRAME_OVERHEAD_BYTES
+        if channel == 0:
+            raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, octets(kind, whole[7:-1]))
+        assembly = self._assemblies.get(channel)
+        if assembly is None:
+            if self._sink.ignores(channel):
+                return
+            raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
+        if assembly.traits is None:
+            self._content_header(assembly, kind, whole)
+        elif kind != FRAME_BODY:
+            raise _unexpected("content body")
+        elif payload_bytes:
+            assembly.left -= payload_bytes
+            if assembly.size <= self.content_max_bytes and assembly.left >= 0:
+                self._hold(assembly, whole)
+        if assembly.left == 0 and assembly.traits is not None:
+            self.forget(channel)
+            content = b"".join(assembly.frames)
+            self._sink.on_publish(channel, assembly.method_frame, assembly.traits, [content], assembly.size)
+
+    def _content_header(self, assembly: _Assembly, kind: int, whole: bytes) -> None:
+        if kind != FRAME_HEADER or len(whole) < _HEADER_PAYLOAD_MIN_BYTES + FRAME_OVERHEAD_BYTES:
+            raise _unexpected("content header for class 60")
+        class_id, weight, size = _CLASS_WEIGHT_SIZE.unpack_from(whole, 7)
+        if class_id != CLASS_BASIC:
+            raise _unexpected("content header for class 60", f"one for class {class_id}")
+        if weight:
+            raise _unexpected("content header for class 60")
+        assembly.traits = read_traits(whole, _TRAITS_AT, len(whole) - 1)
+        assembly.size = assembly.left = size
+        self._hold(assembly, whole)
+
+    def _hold(self, assembly: _Assembly, whole: bytes) -> None:
+        assembly.frames.append(whole)
+        assembly.kept += len(whole)
+        self._assembled_bytes += len(whole)
+        if self._assembled_bytes > self.assembled_max_bytes:
+            raise ProtocolError(
+                ReplyCode.RESOURCE_ERROR,
+                f"unfinished messages of this connection exceed {self.assembled_max_bytes} bytes",
+            )
+
+
+def _unexpected(expected: str, got: str | None = None) -> ProtocolError:
+    """The error for a frame that can't stand where it stands within a publish."""
+    got = got or f"non {expected.removesuffix(' for class 60')} frame"
+    return ProtocolError(
+        ReplyCode.UNEXPECTED_FRAME, f"expected {expected}, got {got} instead", CLASS_BASIC, PUBLISH_METHOD_ID
+    )

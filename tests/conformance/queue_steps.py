@@ -1,0 +1,93 @@
+"""Steps that the tests of queues and messages share.
+
+A round trip through a queue (`ready_count`) is how these tests prove that nothing came: what the queue had to send to the
+channel before is in front of the answer, so nobody needs to wait.
+"""
+
+import time
+from collections.abc import Callable
+
+from node.amqp import methods
+from node.amqp.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
+from node.amqp.field_table import Table, long, longstr
+from node.amqp.method_codec import encode_method
+from node.amqp.properties import Properties
+from tests.conformance.amqp_client import Channel, Content, content_header, frame
+
+POLL_S = 0.02
+DEADLINE_S = 10.0
+
+
+def publish_each(channel: Channel, queue: str, *bodies: bytes, properties: Properties | bytes = b"\0\0") -> None:
+    """Publish messages to the queue, and return when it has them."""
+    for body in bodies:
+        channel.publish("", queue, body, properties)
+    ready_count(channel, queue)
+
+
+def publish_burst(channel: Channel, queue: str, count: int, properties: Properties | bytes = b"\0\0") -> None:
+    """Publish the messages `b"1"`, `b"2"`, … to the queue in one write."""
+    method = encode_method(methods.BasicPublish(routing_key=queue))
+    parts = []
+    for number in range(1, count + 1):
+        body = b"%d" % number
+        parts += [
+            frame(FRAME_METHOD, channel.number, method),
+            frame(FRAME_HEADER, channel.number, content_header(len(body), properties)),
+            frame(FRAME_BODY, channel.number, body),
+        ]
+    channel.connection.send_bytes(b"".join(parts))
+
+
+def ready_count(channel: Channel, queue: str) -> int:
+    """How many messages are ready: a passive declare, thus a round trip through the queue."""
+    count: int = channel.call(methods.QueueDeclare, queue=queue, passive=True).message_count
+    return count
+
+
+def consumer_count(channel: Channel, queue: str) -> int:
+    """How many consumers the queue has."""
+    count: int = channel.call(methods.QueueDeclare, queue=queue, passive=True).consumer_count
+    return count
+
+
+def drain(channel: Channel, queue: str) -> list[bytes]:
+    """Take all ready messages out of the queue; their bodies."""
+    bodies = []
+    while (content := channel.get(queue)) is not None:
+        bodies.append(content.body)
+    return bodies
+
+
+def take(channel: Channel, count: int) -> list[Content]:
+    """The next deliveries of the channel."""
+    return [channel.deliver() for _ in range(count)]
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Ask again and again until it is so."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(POLL_S)
+
+
+def let_pass(channel: Channel, milliseconds: int) -> None:
+    """Return when the server's clock has gone on so far: a message of that TTL, published now, has died.
+
+    For rows that say that something does not happen in a time, or happens to what is looked at later.
+    """
+    grave = channel.declare(exclusive=True)
+    dying = channel.declare(exclusive=True, arguments=dead_letters_to("", grave, ttl_ms=milliseconds))
+    channel.publish("", dying, b"tick")
+    channel.wait_get(grave)
+
+
+def dead_letters_to(exchange: str, routing_key: str | None = None, *, ttl_ms: int | None = None) -> Table:
+    """Arguments of a queue that dead-letters, and perhaps expires messages."""
+    arguments = {"x-dead-letter-exchange": longstr(exchange)}
+    if routing_key is not None:
+        arguments["x-dead-letter-routing-key"] = longstr(routing_key)
+    if ttl_ms is not None:
+        arguments["x-message-ttl"] = long(ttl_ms)
+    return arguments

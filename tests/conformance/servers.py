@@ -1,0 +1,78 @@
+"""The servers that the conformance tests run against: Fluffle in this process, or a real RabbitMQ.
+
+Both give an address and an `Admin`, the few operator's actions that a row of the reference needs. Each server
+is private to the test run: own ports, own data directory, stopped by its own process id.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tests.conformance.fluffle_server import FluffleServer
+from tests.conformance.rabbit_server import RabbitServer
+
+Settings = Mapping[str, str]
+"""Keys of rabbitmq.conf, which are those of fluffle.conf."""
+
+
+class Admin(Protocol):
+    """What an operator can do. A call returns when the server has done it; a refusal is a RuntimeError."""
+
+    def add_user(self, name: str, password: str, tags: Sequence[str] = ()) -> None: ...
+    def delete_user(self, name: str) -> None: ...
+    def change_password(self, name: str, password: str) -> None: ...
+    def set_permissions(self, user: str, vhost: str, configure: str, write: str, read: str) -> None: ...
+    def clear_permissions(self, user: str, vhost: str) -> None: ...
+    def set_topic_permissions(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None: ...
+    def add_vhost(self, name: str) -> None: ...
+    def delete_vhost(self, name: str) -> None: ...
+    def set_policy(
+        self,
+        vhost: str,
+        name: str,
+        pattern: str,
+        definition: Mapping[str, Any],
+        priority: int = 0,
+        apply_to: str = "all",
+    ) -> None: ...
+    def clear_policy(self, vhost: str, name: str) -> None: ...
+    def set_operator_policy(
+        self,
+        vhost: str,
+        name: str,
+        pattern: str,
+        definition: Mapping[str, Any],
+        priority: int = 0,
+        apply_to: str = "queues",
+    ) -> None: ...
+    def clear_operator_policy(self, vhost: str, name: str) -> None: ...
+    def set_vhost_limits(self, vhost: str, limits: Mapping[str, int]) -> None: ...
+    def set_user_limits(self, user: str, limits: Mapping[str, int]) -> None: ...
+    def close_all_connections(self, reason: str) -> None: ...
+    def list_queues(self, vhost: str) -> list[str]: ...
+
+
+class Server(Protocol):
+    """A running broker with the user guest/guest, who may do everything in the vhost `/`."""
+
+    host: str
+    port: int
+
+    @property
+    def admin(self) -> Admin: ...
+
+    def stop(self) -> None:
+        """Stop gracefully, as SIGTERM does; clients get their 320. Stopping twice is harmless."""
+
+
+def start_server(settings: Settings | None = None) -> Server:
+    """Start what FLUFFLE_TEST_AGAINST names: `fluffle` (the default) or `rabbitmq`.
+
+    settings: keys that differ from the defaults, e.g. {"consumer_timeout": "1000"}.
+    """
+    against = os.environ.get("FLUFFLE_TEST_AGAINST", "fluffle")
+    if against == "rabbitmq":
+        return RabbitServer(settings or {})
+    if against == "fluffle":
+        return FluffleServer(settings or {})
+    raise RuntimeError(f"FLUFFLE_TEST_AGAINST must be fluffle or rabbitmq, not {against!r}")
