@@ -1,0 +1,129 @@
+"""Runs: messages that travel together.
+
+What one socket read brought for one queue is a *run*: contents in order, numbered by the queue, sharing everything else. Nothing
+in the broker exists per message except its bytes, so moving, delivering and settling messages cost per run. A run is cut by
+slicing when its messages' ways part.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from node.amqp.frames import body_size
+from node.amqp.reader import MIXED_SIZES
+
+NEVER: Final = float("inf")
+"""The expiry of what doesn't expire."""
+
+
+class Envelope:
+    """What the publishes of one route have in common. Made once, shared by reference, never changed.
+
+    exchange, routing_key: as published, whatever way the message took since.
+    address: the two as the shortstrs that `basic.deliver` and `basic.get-ok` end with.
+    channel, frame_max_bytes: the channel number in the contents' frames, and what one of their frames may be at most (0: no
+        limit).
+    expiration_ms: the message's own time to live.
+    cc, bcc: further routing keys from the headers; BCC is no longer in the content but counts in dead-lettering.
+    """
+
+    __slots__ = (
+        "address",
+        "bcc",
+        "cc",
+        "channel",
+        "exchange",
+        "expiration_ms",
+        "frame_max_bytes",
+        "persistent",
+        "priority",
+        "routing_key",
+    )
+
+    def __init__(
+        self,
+        exchange: str,
+        routing_key: str,
+        *,
+        channel: int,
+        frame_max_bytes: int,
+        persistent: bool = False,
+        priority: int = 0,
+        expiration_ms: int | None = None,
+        cc: tuple[str, ...] = (),
+        bcc: tuple[str, ...] = (),
+    ) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.address = _shortstr(exchange) + _shortstr(routing_key)
+        self.channel = channel
+        self.frame_max_bytes = frame_max_bytes
+        self.persistent = persistent
+        self.priority = priority
+        self.expiration_ms = expiration_ms
+        self.cc = cc
+        self.bcc = bcc
+
+
+def _shortstr(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    return bytes([len(raw)]) + raw
+
+
+class Run:
+    """Messages of one queue with one envelope, in the queue's order.
+
+    seqs: the queue's numbers for them, rising; a step other than 1 after a round robin over consumers.
+    contents: one for each number, owned by the run; None once settled (see `node.broker.unacked`).
+    size: of each body in bytes, or `MIXED_SIZES`.
+    expiry: when they expire, in seconds on the broker's clock, or `NEVER`.
+    deliveries: how often they came back from a client; with 0 they are not `redelivered`.
+    """
+
+    __slots__ = ("contents", "deliveries", "envelope", "expiry", "seqs", "size")
+
+    def __init__(
+        self,
+        envelope: Envelope,
+        seqs: range,
+        contents: list[bytes],
+        size: int,
+        expiry: float = NEVER,
+        deliveries: int = 0,
+    ) -> None:
+        self.envelope = envelope
+        self.seqs = seqs
+        self.contents = contents
+        self.size = size
+        self.expiry = expiry
+        self.deliveries = deliveries
+
+    def __len__(self) -> int:
+        return len(self.contents)
+
+    def __getitem__(self, part: slice) -> "Run":
+        """The messages at some indexes, as a run of its own."""
+        return Run(
+            self.envelope, self.seqs[part], self.contents[part], self.size, self.expiry, self.deliveries
+        )
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of all bodies."""
+        return bytes_of(self.contents, self.size)
+
+    def pieces(self) -> "list[Run]":
+        """The run as runs with consecutive numbers."""
+        if self.seqs.step == 1 or len(self) == 1:
+            return [self]
+        return self.singles()
+
+    def singles(self) -> "list[Run]":
+        """The run as runs of one message."""
+        return [self[index : index + 1] for index in range(len(self))]
+
+
+def bytes_of(contents: Sequence[bytes], size: int) -> int:
+    """Bytes of the bodies of `contents`, where `size` is as in `Run`."""
+    if size != MIXED_SIZES:
+        return size * len(contents)
+    return sum(map(body_size, contents))

@@ -1,0 +1,74 @@
+"""Everything in the broker that happens later: one heap of deadlines, driven by whoever owns the clock.
+
+    timers.at(now + 5, callback)       timers.next_deadline()       timers.run(now)
+"""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Final
+
+_CANCELLED_MAX: Final = 1024
+"""Cancelled timers that may wait in the heap before it is rebuilt without them (then at least half must be cancelled)."""
+
+
+class Timer:
+    """A callback at a time; `cancel` makes it not happen."""
+
+    __slots__ = ("_timers", "callback", "when")
+
+    def __init__(self, timers: "Timers", when: float, callback: Callable[[float], None]) -> None:
+        self._timers = timers
+        self.when = when
+        self.callback: Callable[[float], None] | None = callback
+        """None once it has happened or was cancelled."""
+
+    def cancel(self) -> None:
+        """Make it not happen; nothing changes if it has already."""
+        if self.callback is not None:
+            self.callback = None
+            self._timers.one_cancelled()
+
+
+class Timers:
+    """Pending timers by time, first come first served among equals."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._number = count()
+        self._cancelled = 0
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._cancelled
+
+    def at(self, when: float, callback: Callable[[float], None]) -> Timer:
+        """Call `callback(now)` once, when `run` is given a time of `when` or later."""
+        timer = Timer(self, when, callback)
+        heappush(self._heap, (when, next(self._number), timer))
+        return timer
+
+    def next_deadline(self) -> float | None:
+        """The time of the next timer."""
+        while self._heap and self._heap[0][2].callback is None:
+            heappop(self._heap)
+            self._cancelled -= 1
+        return self._heap[0][0] if self._heap else None
+
+    def run(self, now: float) -> None:
+        """Call what is due, in order. What a callback adds for a time already past waits for the next run."""
+        last = next(self._number)
+        while self._heap and self._heap[0][0] <= now and self._heap[0][1] < last:
+            timer = heappop(self._heap)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is None:
+                self._cancelled -= 1
+            else:
+                callback(now)
+
+    def one_cancelled(self) -> None:
+        """A timer was cancelled: keep the heap from filling with them."""
+        self._cancelled += 1
+        if self._cancelled > _CANCELLED_MAX and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapify(self._heap)
+            self._cancelled = 0

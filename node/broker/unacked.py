@@ -1,0 +1,183 @@
+"""What a channel has delivered and not yet seen settled.
+
+Deliveries are kept as they were made, a run at a time, so that acknowledging a run costs the run once. Settled messages inside a
+run that is still open are blanked, which lets go of their bytes.
+Source: amqp-behaviour §4.10.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.broker.run import Run
+
+if TYPE_CHECKING:
+    from node.broker.consumer import Consumer
+    from node.broker.queue import Queue
+
+_HUSKS_MAX: Final = 1024
+"""Settled entries kept among the open ones before the list is rebuilt; enough that rebuilding costs nearly nothing."""
+
+
+class Delivery:
+    """A run that one channel was given: delivery tags from `first_tag`, one a message.
+
+    consumer: None for `basic.get`.   at: when it was sent, in seconds on the broker's clock.
+    open: how many of its messages are not settled.
+    """
+
+    __slots__ = ("at", "consumer", "first_tag", "open", "queue", "run")
+
+    def __init__(self, first_tag: int, run: Run, queue: "Queue", consumer: "Consumer | None", at: float) -> None:
+        self.first_tag = first_tag
+        self.run = run
+        self.queue = queue
+        self.consumer = consumer
+        self.at = at
+        self.open = len(run.contents)
+
+    @property
+    def last_tag(self) -> int:
+        """The delivery tag of its last message."""
+        return self.first_tag + len(self.run.contents) - 1
+
+
+class Unacked:
+    """The open deliveries of a channel, by delivery tag."""
+
+    __slots__ = ("_deliveries", "_head", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._deliveries: list[Delivery] = []  # by first tag; some before _head or fully settled
+        self._head = 0
+
+    def add(self, delivery: Delivery) -> None:
+        """Keep a delivery; its tags follow all others."""
+        self._deliveries.append(delivery)
+        self.count += delivery.open
+
+    def settle(self, first: int, last: int) -> list[Delivery]:
+        """Remove the messages with the delivery tags from first to last, up to the first tag that is not open.
+
+        Returns: them, in order of tags; fewer than asked for where a tag is unknown, see `unknown_delivery_tag`.
+        """
+        settled: list[Delivery] = []
+        while first <= last:
+            delivery = self._find(first)
+            if delivery is None:
+                break
+            contents = delivery.run.contents
+            start = first - delivery.first_tag
+            stop = min(last + 1 - delivery.first_tag, len(contents))
+            if delivery.open != len(contents):
+                stop = next((at for at in range(start, stop) if contents[at] is None), stop)
+            settled.append(self._cut(delivery, start, stop))
+            first = delivery.first_tag + stop
+        self._tidy()
+        return settled
+
+    def settle_through(self, tag: int) -> list[Delivery]:
+        """Remove every open message up to `tag`, which must itself be open; 0 means all.
+
+        Raises: ProtocolError 406 (§4.10: `multiple` needs exactly its tag outstanding).
+        """
+        if tag == 0:
+            return self.drain()
+        last = self._find(tag)
+        if last is None:
+            raise unknown_delivery_tag(tag)
+        settled: list[Delivery] = []
+        while self._deliveries[self._head] is not last:
+            settled += self._open_parts(self._deliveries[self._head], None)
+            self._head += 1
+        settled += self._open_parts(last, tag + 1 - last.first_tag)
+        self._tidy()
+        return settled
+
+    def drain(self) -> list[Delivery]:
+        """Remove all, in order of tags."""
+        settled = [
+            part for delivery in self._deliveries[self._head :] for part in self._open_parts(delivery, None)
+        ]
+        self._deliveries.clear()
+        self._head = 0
+        assert self.count == 0, self.count
+        return settled
+
+    def restore(self, deliveries: list[Delivery]) -> None:
+        """Take back what was settled under a transaction that is rolled back."""
+        self._deliveries = sorted([*self.drain(), *deliveries], key=lambda delivery: delivery.first_tag)
+        self.count = sum(delivery.open for delivery in self._deliveries)
+
+    @property
+    def oldest(self) -> Delivery | None:
+        """The open delivery that was made first."""
+        return next((delivery for delivery in self._deliveries[self._head :] if delivery.open), None)
+
+    def _find(self, tag: int) -> Delivery | None:
+        """The delivery in which `tag` is open."""
+        deliveries = self._deliveries
+        if self._head == len(deliveries):
+            return None
+        found = deliveries[self._head]  # most clients settle in order
+        if not found.first_tag <= tag <= found.last_tag:
+            index = bisect_right(deliveries, tag, lo=self._head, key=lambda delivery: delivery.first_tag) - 1
+            found = deliveries[index]
+            if index < self._head or tag > found.last_tag:
+                return None
+        is_open = found.open and found.run.contents[tag - found.first_tag] is not None
+        return found if is_open else None
+
+    def _open_parts(self, delivery: Delivery, stop: int | None) -> Iterator[Delivery]:
+        """Cut what is open of a delivery's first `stop` messages (None: of all), as whole as possible."""
+        contents = delivery.run.contents
+        stop = len(contents) if stop is None else stop
+        if delivery.open == len(contents):
+            yield self._cut(delivery, 0, stop)
+            return
+        start = 0
+        while delivery.open and start < stop:
+            if contents[start] is None:
+                start += 1
+                continue
+            end = start + 1
+            while end < stop and contents[end] is not None:
+                end += 1
+            yield self._cut(delivery, start, end)
+            start = end
+
+    def _cut(self, delivery: Delivery, start: int, stop: int) -> Delivery:
+        """Take messages that are open out of a delivery, as a delivery of their own."""
+        self.count -= stop - start
+        delivery.open -= stop - start
+        run = delivery.run
+        if stop - start == len(run.contents):
+            # The husk keeps the whole run until it is tidied away; `open` says that nothing in it is open.
+            return Delivery(delivery.first_tag, run, delivery.queue, delivery.consumer, delivery.at)
+        part = Delivery(
+            delivery.first_tag + start, run[start:stop], delivery.queue, delivery.consumer, delivery.at
+        )
+        run.contents[start:stop] = [None] * (stop - start)  # type: ignore[list-item]
+        return part
+
+    def _tidy(self) -> None:
+        deliveries = self._deliveries
+        while self._head < len(deliveries) and not deliveries[self._head].open:
+            self._head += 1
+        if self._head == len(deliveries):
+            deliveries.clear()
+            self._head = 0
+        elif self._head > _HUSKS_MAX and self._head * 2 > len(deliveries):
+            del deliveries[: self._head]
+            self._head = 0
+        if len(deliveries) - self._head > 2 * self.count + _HUSKS_MAX:
+            self._deliveries = [delivery for delivery in deliveries[self._head :] if delivery.open]
+            self._head = 0
+
+
+def unknown_delivery_tag(tag: int) -> ProtocolError:
+    """The error for a tag that is not outstanding on the channel."""
+    return ProtocolError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
