@@ -99,7 +99,9 @@ def _runs(fields: dict[str, FieldType]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _layout(method: type[Method]) -> _Layout:
-    fields: dict[str, FieldType] = {name: hint.__metadata__[0] for name, hint in method.__annotations__.items()}
+    fields: dict[str, FieldType] = {
+        name: hint.__metadata__[0] for name, hint in method.__annotations__.items()
+    }
     decoders: list[Decoder] = []
     encoders: list[Encoder] = []
     for kind, names in _runs(fields):

@@ -283,7 +283,8 @@ class Connection:
         close = self.expect(methods.ConnectionClose)
         _check_close(close, code, text, failed)
         if answer:
-            self.send(methods.ConnectionCloseOk)
+            with contextlib.suppress(ConnectionEnded):  # it may be gone already, as at a stop
+                self.send(methods.ConnectionCloseOk)
             self.expect_end()
 
     def expect_end(self, within: float = TIMEOUT_S, *, after: bytes = b"", may_close: bool = False) -> None:

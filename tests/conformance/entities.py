@@ -49,7 +49,7 @@ def access_refused(channel: Channel, what: str) -> str:
 
 
 def refused(channel: Channel, code: int, explanation: str, method: type[Method], **fields: object) -> None:
-    """The method closes its channel with this code and text and its own ids. The channel is open again then."""
+    """The method closes its channel with this code and text and its own ids. The channel is opened again."""
     channel.send(method, **fields)
     channel.expect_close(code, f"{ReplyCode(code).name} - {explanation}", method)
     channel.call(ChannelOpen)

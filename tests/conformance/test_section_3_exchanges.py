@@ -301,7 +301,7 @@ def test_inequivalent_attribute(
 
 @pytest.mark.parametrize("start", range(len(INEQUIVALENT)))
 def test_order_of_equivalence_checks(channel: Channel, name: Name, start: int) -> None:
-    """§3.3 step 5: type, durable, auto_delete, internal, `alternate-exchange`; the first that differs is named."""
+    """§3.3 step 5: type, durable, auto_delete, internal, arguments; the first that differs is named."""
     exchange = declare(channel, name("x"))
     differing = {"exchange": exchange, "type": "direct", "arguments": alternate("ae")}
     differing |= {key: received for key, received, _ in INEQUIVALENT[start:]}

@@ -1,4 +1,4 @@
-"""amqp-behaviour §3.1, §3.7, §3.8 and §3.11–3.13: queues, from their names to their end. Arguments: a file apart."""
+"""amqp-behaviour §3.1, §3.7, §3.8 and §3.11–3.13: queues, from their names to their end."""
 
 import re
 import time
@@ -68,6 +68,7 @@ def inequivalent(queue: str, key: str, received: bool) -> str:
 def fill(channel: Channel, queue: str, count: int) -> None:
     for number in range(count):
         channel.publish("", queue, b"%d" % number)
+    channel.sync()
 
 
 def take_unacked(channel: Channel, queue: str) -> int:

@@ -1,0 +1,352 @@
+"""The catalogue: all metadata of the broker, a deterministic state machine.
+
+`apply` is the only way in. It reads no clock and no randomness and never raises for what a command says, so nodes that
+apply the same commands in the same order have the same catalogue, give the same results and report the same
+events. What a command cannot do comes back as `Refused` and has changed nothing.
+
+`Topology` holds what is in one vhost, `Accounts` users and permissions; the vhosts themselves and the parameters are here.
+Records that look-ups give are not to be changed; the collections are views that change with the next command.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final, TypeVar, cast
+
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.broker import commands
+from node.broker.accounts import Accounts
+from node.broker.commands import Command, Refused
+from node.broker.events import (
+    Event,
+    ParameterChanged,
+    UserPut,
+    VhostCreated,
+    VhostDeleted,
+    VhostUpdated,
+)
+from node.broker.limits import VhostLimits, check_vhost_queues, vhost_limits_from
+from node.broker.names import missing_vhost
+from node.broker.parameters import (
+    OPERATOR_POLICY,
+    POLICY,
+    VHOST_LIMITS,
+    VHOST_LIMITS_NAME,
+    validate_parameter,
+)
+from node.broker.policy import NO_POLICY, EffectivePolicy
+from node.broker.policy_validation import validate_policy
+from node.broker.records import (
+    Binding,
+    Exchange,
+    Json,
+    Permission,
+    Policy,
+    QueueRecord,
+    ResourceKind,
+    TopicPermission,
+    User,
+    Vhost,
+)
+from node.broker.topology import Topology
+
+ResultT = TypeVar("ResultT")
+
+_ALTERS_NO_ROUTE: Final = (UserPut, VhostUpdated, ParameterChanged)
+
+
+class Catalogue:
+    """All metadata. `version` goes up with every change that may alter routing or permissions."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._events: list[Event] = []
+        self._vhosts: dict[str, Vhost] = {}
+        self._topologies: dict[str, Topology] = {}
+        self._accounts = Accounts(self._events)
+        self._parameters: dict[str, dict[tuple[str, str], Json]] = {}
+        self._global_parameters: dict[str, Json] = {}
+        self._handlers: Final[dict[type[Command[Any]], Callable[[Any], object]]] = {
+            commands.DeclareExchange: self._in_vhost(Topology.declare_exchange),
+            commands.DeleteExchange: self._in_vhost(Topology.delete_exchange),
+            commands.DeclareQueue: self._declare_queue,
+            commands.DeleteQueue: self._in_vhost(Topology.delete_queue),
+            commands.Bind: self._in_vhost(Topology.bind),
+            commands.Unbind: self._in_vhost(Topology.unbind),
+            commands.PutVhost: self._put_vhost,
+            commands.DeleteVhost: self._delete_vhost,
+            commands.PutUser: self._accounts.put_user,
+            commands.DeleteUser: self._accounts.delete_user,
+            commands.SetUserLimits: self._accounts.set_limits,
+            commands.SetPermission: self._set_permission,
+            commands.ClearPermission: self._accounts.clear_permission,
+            commands.SetTopicPermission: self._set_topic_permission,
+            commands.ClearTopicPermission: self._accounts.clear_topic_permission,
+            commands.SetPolicy: self._set_policy,
+            commands.ClearPolicy: self._clear_policy,
+            commands.SetParameter: self._set_parameter,
+            commands.ClearParameter: self._clear_parameter,
+            commands.SetGlobalParameter: self._set_global_parameter,
+            commands.ClearGlobalParameter: self._clear_global_parameter,
+        }
+
+    def apply(self, command: Command[ResultT]) -> ResultT | Refused:
+        """Do what the command says; its class documents the result. Never raises."""
+        handler = self._handlers.get(type(command))
+        if handler is None:
+            # A newer node's command: every older node must refuse it alike.
+            return Refused(ReplyCode.NOT_IMPLEMENTED, f"unknown command {type(command).__name__}")
+        first_new = len(self._events)
+        result = handler(command)
+        if any(not isinstance(event, _ALTERS_NO_ROUTE) for event in self._events[first_new:]):
+            self.version += 1
+        return cast("ResultT | Refused", result)
+
+    def take_events(self) -> list[Event]:
+        """What has changed since the last call, in order."""
+        events = self._events.copy()
+        self._events.clear()
+        return events
+
+    # --- queues, exchanges, bindings ---------------------------------------------------------------------------
+
+    def queue(self, vhost: str, name: str) -> QueueRecord | None:
+        """The queue of that name."""
+        topology = self._topologies.get(vhost)
+        return None if topology is None else topology.queues.get(name)
+
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
+        """The exchange of that name."""
+        topology = self._topologies.get(vhost)
+        return None if topology is None else topology.exchanges.get(name)
+
+    def queues(self, vhost: str) -> Collection[QueueRecord]:
+        """All queues of the vhost."""
+        topology = self._topologies.get(vhost)
+        return () if topology is None else topology.queues.values()
+
+    def exchanges(self, vhost: str) -> Collection[Exchange]:
+        """All exchanges of the vhost, the default one included."""
+        topology = self._topologies.get(vhost)
+        return () if topology is None else topology.exchanges.values()
+
+    def bindings_from(self, vhost: str, exchange: str) -> Collection[Binding]:
+        """The explicit bindings that leave the exchange, in the order in which they were made."""
+        topology = self._topologies.get(vhost)
+        return () if topology is None else topology.bindings_from(exchange)
+
+    def bindings_to(self, vhost: str, kind: ResourceKind, name: str) -> Collection[Binding]:
+        """The explicit bindings that lead to the queue or exchange, in the order in which they were made."""
+        topology = self._topologies.get(vhost)
+        return () if topology is None else topology.bindings_to(kind, name)
+
+    def bindings(self, vhost: str) -> Iterator[Binding]:
+        """All bindings of the vhost, the implicit ones of the default exchange included (§3.14)."""
+        topology = self._topologies.get(vhost)
+        return iter(()) if topology is None else topology.bindings()
+
+    def effective_policy(self, record: QueueRecord | Exchange) -> EffectivePolicy:
+        """What applies to a queue or exchange of the catalogue; `NO_POLICY` when nothing does."""
+        topology = self._topologies.get(record.vhost)
+        kind: ResourceKind = "queue" if isinstance(record, QueueRecord) else "exchange"
+        return NO_POLICY if topology is None else topology.effective_policy(kind, record.name)
+
+    # --- vhosts, users, permissions, policies, parameters ------------------------------------------------------
+
+    def vhost(self, name: str) -> Vhost | None:
+        """The vhost of that name."""
+        return self._vhosts.get(name)
+
+    def vhosts(self) -> Collection[Vhost]:
+        """All vhosts."""
+        return self._vhosts.values()
+
+    def vhost_limits(self, name: str) -> VhostLimits:
+        """The limits of the vhost."""
+        return vhost_limits_from(self.parameter(name, VHOST_LIMITS, VHOST_LIMITS_NAME))
+
+    def user(self, name: str) -> User | None:
+        """The user of that name."""
+        return self._accounts.users.get(name)
+
+    def users(self) -> Collection[User]:
+        """All users."""
+        return self._accounts.users.values()
+
+    def permission(self, vhost: str, user: str) -> Permission | None:
+        """The user's row for the vhost."""
+        return self._accounts.permissions.get((vhost, user))
+
+    def permissions(self) -> Collection[Permission]:
+        """All rows of all users."""
+        return self._accounts.permissions.values()
+
+    def topic_permission(self, vhost: str, user: str, exchange: str) -> TopicPermission | None:
+        """The user's row for the exchange."""
+        return self._accounts.topic_permissions.get((vhost, user, exchange))
+
+    def topic_permissions(self) -> Collection[TopicPermission]:
+        """All rows of all users."""
+        return self._accounts.topic_permissions.values()
+
+    def policies(self, vhost: str, *, operator: bool = False) -> Collection[Policy]:
+        """The user policies of the vhost, or its operator policies."""
+        topology = self._topologies.get(vhost)
+        return () if topology is None else topology.policies.policies(operator=operator)
+
+    def parameter(self, vhost: str, component: str, name: str) -> Json:
+        """The value of a runtime parameter; None when unset. Policies of both sorts are in `policies`."""
+        return self._parameters.get(vhost, {}).get((component, name))
+
+    def parameters(self, vhost: str) -> Mapping[tuple[str, str], Json]:
+        """The runtime parameters of the vhost by component and name, without policies of either sort."""
+        return self._parameters.get(vhost, {})
+
+    def global_parameter(self, name: str) -> Json:
+        """The value of a parameter of the whole cluster; None when unset."""
+        return self._global_parameters.get(name)
+
+    def global_parameters(self) -> Mapping[str, Json]:
+        """The parameters of the whole cluster by name."""
+        return self._global_parameters
+
+    # --- handlers ----------------------------------------------------------------------------------------------
+
+    def _in_vhost(self, handle: Callable[[Topology, Any], object]) -> Callable[[Any], object]:
+        """A handler that finds the command's vhost first."""
+
+        def handler(command: Any) -> object:
+            topology = self._topologies.get(command.vhost)
+            return _no_such_vhost(command.vhost) if topology is None else handle(topology, command)
+
+        return handler
+
+    def _declare_queue(self, command: commands.DeclareQueue) -> commands.QueueDeclared | Refused:
+        topology = self._topologies.get(command.vhost)
+        if topology is None:
+            return _no_such_vhost(command.vhost)
+        if command.name not in topology.queues:
+            limits = self.vhost_limits(command.vhost)
+            try:
+                check_vhost_queues(limits, command.vhost, command.name, len(topology.queues))
+            except ProtocolError as full:
+                return Refused(full.code, full.explanation)
+        return topology.declare_queue(command)
+
+    def _put_vhost(self, command: commands.PutVhost) -> bool:
+        vhost = Vhost(
+            command.name, command.description, command.tags, command.default_queue_type, command.metadata
+        )
+        is_new = vhost.name not in self._vhosts
+        self._vhosts[vhost.name] = vhost
+        if is_new:
+            self._events.append(VhostCreated(vhost))
+            self._topologies[vhost.name] = Topology(vhost.name, self._events)
+        else:
+            self._events.append(VhostUpdated(vhost))
+        return is_new
+
+    def _delete_vhost(self, command: commands.DeleteVhost) -> bool:
+        if command.name not in self._vhosts:
+            return False
+        self._topologies.pop(command.name).delete_all()
+        self._accounts.forget_vhost(command.name)
+        self._parameters.pop(command.name, None)
+        del self._vhosts[command.name]
+        self._events.append(VhostDeleted(command.name))
+        return True
+
+    def _set_permission(self, command: commands.SetPermission) -> bool | Refused:
+        if command.vhost not in self._vhosts:
+            return _vhost_not_found(command.vhost)
+        return self._accounts.set_permission(command)
+
+    def _set_topic_permission(self, command: commands.SetTopicPermission) -> bool | Refused:
+        if command.vhost not in self._vhosts:
+            return _vhost_not_found(command.vhost)
+        return self._accounts.set_topic_permission(command)
+
+    def _set_policy(self, command: commands.SetPolicy) -> bool | Refused:
+        value: dict[str, Json] = {
+            "pattern": command.pattern,
+            "definition": dict(command.definition),
+            "priority": command.priority,
+            "apply-to": command.apply_to,
+        }
+        problem = validate_policy(command.name, value, operator=command.operator)
+        if problem is not None:
+            return Refused(ReplyCode.PRECONDITION_FAILED, problem)
+        return self._put_policy(command.vhost, command.name, value, operator=command.operator)
+
+    def _put_policy(
+        self, vhost: str, name: str, value: dict[str, Any], *, operator: bool
+    ) -> bool | Refused:
+        """Store a policy that has been validated."""
+        topology = self._topologies.get(vhost)
+        if topology is None:
+            return _vhost_not_found(vhost)
+        policy = Policy(
+            vhost,
+            name,
+            value["pattern"],
+            value["definition"],
+            value["priority"],
+            value.get("apply-to", "all"),
+        )
+        return topology.put_policy(policy, operator=operator)
+
+    def _clear_policy(self, command: commands.ClearPolicy) -> bool:
+        topology = self._topologies.get(command.vhost)
+        return topology is not None and topology.clear_policy(command.name, operator=command.operator)
+
+    def _set_parameter(self, command: commands.SetParameter) -> bool | Refused:
+        problem = validate_parameter(command.component, command.name, command.value)
+        if problem is not None:
+            return Refused(ReplyCode.PRECONDITION_FAILED, problem)
+        if command.vhost not in self._vhosts:
+            return _vhost_not_found(command.vhost)
+        if command.component == OPERATOR_POLICY:
+            assert isinstance(command.value, dict)
+            return self._put_policy(command.vhost, command.name, command.value, operator=True)
+        parameters = self._parameters.setdefault(command.vhost, {})
+        key = (command.component, command.name)
+        is_new = key not in parameters
+        parameters[key] = command.value
+        self._events.append(ParameterChanged(command.vhost, *key))
+        return is_new
+
+    def _clear_parameter(self, command: commands.ClearParameter) -> bool | Refused:
+        if command.component == POLICY:
+            return Refused(
+                ReplyCode.PRECONDITION_FAILED, "policies may not be cleared using this method"
+            )
+        if command.component == OPERATOR_POLICY:
+            return self._clear_policy(commands.ClearPolicy(command.vhost, command.name, operator=True))
+        key = (command.component, command.name)
+        if key not in self._parameters.get(command.vhost, {}):
+            return False
+        del self._parameters[command.vhost][key]
+        self._events.append(ParameterChanged(command.vhost, *key))
+        return True
+
+    def _set_global_parameter(self, command: commands.SetGlobalParameter) -> bool:
+        is_new = command.name not in self._global_parameters
+        self._global_parameters[command.name] = command.value
+        self._events.append(ParameterChanged(None, "", command.name))
+        return is_new
+
+    def _clear_global_parameter(self, command: commands.ClearGlobalParameter) -> bool:
+        if command.name not in self._global_parameters:
+            return False
+        del self._global_parameters[command.name]
+        self._events.append(ParameterChanged(None, "", command.name))
+        return True
+
+
+def _no_such_vhost(name: str) -> Refused:
+    """For a client's command: its connection is being closed, the vhost went while it worked."""
+    return Refused(ReplyCode.NOT_ALLOWED, missing_vhost(name))
+
+
+def _vhost_not_found(name: str) -> Refused:
+    """For an operator's command."""
+    return Refused(ReplyCode.NOT_FOUND, f"no vhost '{name}'")

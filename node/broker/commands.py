@@ -1,0 +1,320 @@
+"""The commands that change the catalogue, one frozen dataclass each.
+
+A command is all that the change depends on: names, salts, hashes and ids that must be random or new are made by whoever
+submits it, so that every node that applies it gets the same catalogue. Commands hold plain values only: they are
+pickled by the replicated log.
+
+`Command[R]` says what applying it gives: an `R`, or a `Refused`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.amqp.field_table import Table
+from node.broker.records import (
+    ApplyTo,
+    Exchange,
+    Json,
+    JsonObject,
+    QueueRecord,
+    QueueType,
+    ResourceKind,
+    UserLimits,
+)
+
+ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class Command(Generic[ResultT_co]):
+    """A change of the catalogue that gives a `ResultT_co` when it is not refused."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The command changed nothing. Over AMQP it is answered with `error`, over HTTP with a status for `code`."""
+
+    code: ReplyCode
+    text: str
+
+    @property
+    def error(self) -> ProtocolError:
+        """A new exception to raise or to send."""
+        return ProtocolError(self.code, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeDeclared:
+    """The exchange that now has the name: the caller compares it with what it asked for unless `created`."""
+
+    exchange: Exchange
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclared:
+    """The queue that now has the name: the caller compares it with what it asked for unless `created`."""
+
+    queue: QueueRecord
+    created: bool
+
+
+# --- exchanges, queues, bindings -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareExchange(Command[ExchangeDeclared]):
+    """Create the exchange unless the name is taken. Refused when the vhost is missing or the type unknown."""
+
+    vhost: str
+    name: str
+    type: str
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteExchange(Command[Exchange | None]):
+    """Delete the exchange and every binding of it; gives None when there is none (§3.4).
+
+    Refused (406) when `if_unused` and a binding leaves it. Auto-delete exchanges upstream may go too (§3.5).
+    """
+
+    vhost: str
+    name: str
+    if_unused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareQueue(Command[QueueDeclared]):
+    """Create the queue unless the name is taken.
+
+    uid: fresh for each attempt, e.g. 16 random bytes in hexadecimal.
+    Refused when the vhost is missing (530) or full (406, §3.7 step 7).
+    """
+
+    vhost: str
+    name: str
+    uid: str
+    durable: bool = False
+    auto_delete: bool = False
+    exclusive_owner: str | None = None
+    arguments: Table = field(default_factory=dict)
+    type: QueueType = "classic"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue(Command[QueueRecord | None]):
+    """Delete the queue and its bindings; gives None when there is none.
+
+    uid: delete only this incarnation. The broker's own deletions (expiry, auto-delete, the owner's end) give it, so
+        that they cannot hit a queue that was declared again meanwhile.
+    """
+
+    vhost: str
+    name: str
+    uid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bind(Command[bool]):
+    """Add a binding; gives False when it was there. Refused (404) when an end is missing, the source first (§3.14)."""
+
+    vhost: str
+    source: str
+    destination_kind: ResourceKind
+    destination: str
+    routing_key: str
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unbind(Command[bool]):
+    """Remove a binding; gives False when there was none, which is no error (§3.14)."""
+
+    vhost: str
+    source: str
+    destination_kind: ResourceKind
+    destination: str
+    routing_key: str
+    arguments: Table = field(default_factory=dict)
+
+
+# --- vhosts ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PutVhost(Command[bool]):
+    """Create a vhost with its seven exchanges (§3.2), or replace what describes it; gives True when created."""
+
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    default_queue_type: str = ""
+    metadata: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteVhost(Command[bool]):
+    """Delete a vhost and all that is in it; gives False when there is none."""
+
+    name: str
+
+
+# --- users and permissions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PutUser(Command[bool]):
+    """Create a user or replace password and tags; gives True when created. `limits` None keeps the old ones."""
+
+    name: str
+    password_hash: str
+    hashing_algorithm: str
+    tags: tuple[str, ...] = ()
+    limits: UserLimits | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteUser(Command[bool]):
+    """Delete a user and its permissions; gives False when there is none."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetUserLimits(Command[None]):
+    """Replace a user's limits. Refused (404) when there is no such user."""
+
+    name: str
+    limits: UserLimits
+
+
+@dataclass(frozen=True, slots=True)
+class SetPermission(Command[bool]):
+    """Give a user its row for a vhost; gives True when new.
+
+    Refused (404) when vhost or user is missing, (406) when an expression is invalid.
+    """
+
+    vhost: str
+    user: str
+    configure: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearPermission(Command[bool]):
+    """Remove a user's row for a vhost; gives False when there is none."""
+
+    vhost: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTopicPermission(Command[bool]):
+    """Give a user its row for an exchange; gives True when new. Refused as `SetPermission`."""
+
+    vhost: str
+    user: str
+    exchange: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearTopicPermission(Command[bool]):
+    """Remove a user's row for one exchange, or all its rows in the vhost (exchange None); gives whether any was."""
+
+    vhost: str
+    user: str
+    exchange: str | None = None
+
+
+# --- policies and parameters -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetPolicy(Command[bool]):
+    """Create or replace a policy; gives True when new. Refused (406) with the texts of §6.3."""
+
+    vhost: str
+    name: str
+    pattern: str
+    definition: JsonObject
+    priority: int | float = 0
+    apply_to: ApplyTo = "all"
+    operator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClearPolicy(Command[bool]):
+    """Remove a policy; gives False when there is none."""
+
+    vhost: str
+    name: str
+    operator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetParameter(Command[bool]):
+    """Set a runtime parameter of a vhost; gives True when new (§6.4).
+
+    The component `operator_policy` sets an operator policy; `policy` is refused: `SetPolicy` is the only way.
+    Refused (406) too when the component is unknown or the value invalid.
+    """
+
+    vhost: str
+    component: str
+    name: str
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ClearParameter(Command[bool]):
+    """Remove a runtime parameter; gives False when there is none."""
+
+    vhost: str
+    component: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetGlobalParameter(Command[bool]):
+    """Set a parameter of the whole cluster, e.g. `cluster_name`; gives True when new."""
+
+    name: str
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ClearGlobalParameter(Command[bool]):
+    """Remove a parameter of the whole cluster; gives False when there is none."""
+
+    name: str
+
+
+def seed_commands(
+    *,
+    vhost: str,
+    user: str,
+    password_hash: str,
+    hashing_algorithm: str,
+    tags: tuple[str, ...],
+    permissions: tuple[str, str, str],
+) -> list[Command[object]]:
+    """The commands that fill an empty catalogue: the default vhost, its user and the user's row there.
+
+    permissions: the expressions for configure, write and read.
+    """
+    return [
+        PutVhost(vhost, description="Default virtual host"),
+        PutUser(user, password_hash, hashing_algorithm, tags),
+        SetPermission(vhost, user, *permissions),
+    ]

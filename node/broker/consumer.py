@@ -1,0 +1,189 @@
+"""A consumer, and the consumers of a queue with the order in which they are served.
+
+Round robin among those of the highest priority that can take more; each message moves its consumer to the back. Because the
+outcome is the same, a run is dealt out by stride instead of message by message.
+Source: amqp-behaviour §4.6, §4.8.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+from node.amqp.field_table import Table
+from node.broker.run import Run
+
+if TYPE_CHECKING:
+    from node.broker.backlog import Backlog, PriorityBacklog
+    from node.broker.queue import Queue
+
+UNLIMITED: Final = 1 << 62
+"""Credit of a consumer without a prefetch limit."""
+
+_FRAME_BYTES: Final = 96
+"""What a small message costs on the wire beside its body, for reckoning how many fit a socket's budget."""
+
+
+class Outlet(Protocol):
+    """What a consumer hangs on: a channel, as the queue sees it."""
+
+    prefetch_limit: int
+    """For all consumers of the channel together; 0 for none."""
+
+    def credit(self, consumer: "Consumer") -> int:
+        """How many messages it may be given now as far as prefetch counts; 0 or less for none."""
+
+    def room_bytes(self) -> int:
+        """Bytes that its connection may still be given this turn; 0 or less for none."""
+
+    def deliver(self, consumer: "Consumer", run: Run, now: float) -> None:
+        """Send messages to the client."""
+
+    def block(self, consumer: "Consumer") -> None:
+        """It was left out for want of credit or room: call `Consumers.rejoin` when that changes."""
+
+    def cancelled_by_server(self, consumer: "Consumer") -> None:
+        """The queue is gone: forget the consumer and tell the client."""
+
+
+class Consumer:
+    """A subscription of a channel to a queue.
+
+    prefetch: how many messages it may hold unacknowledged; 0 for no limit.   unacked: how many it holds.
+    """
+
+    __slots__ = (
+        "arguments",
+        "channel",
+        "exclusive",
+        "frames",
+        "is_waiting",
+        "no_ack",
+        "prefetch",
+        "priority",
+        "queue",
+        "tag",
+        "unacked",
+    )
+
+    def __init__(
+        self,
+        tag: str,
+        channel: Outlet,
+        queue: "Queue",
+        *,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        priority: int = 0,
+        prefetch: int = 0,
+        arguments: Table | None = None,
+    ) -> None:
+        self.tag = tag
+        self.channel = channel
+        self.queue = queue
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.priority = priority
+        self.prefetch = 0 if no_ack else prefetch
+        self.arguments = arguments or {}
+        self.unacked = 0
+        self.is_waiting = False
+        """Whether it is in the rotation of its queue."""
+        self.frames: dict[tuple[bytes, bool], tuple[bytes, bytes]] = {}
+        """The constant parts of its deliver frames, kept by the channel."""
+
+
+class Consumers:
+    """The consumers of one queue.
+
+    single_active: only one of them is served, the first that came; after it the one of highest priority, then age.
+    """
+
+    def __init__(self, *, single_active: bool = False) -> None:
+        self.all: list[Consumer] = []  # by age
+        self.single_active = single_active
+        self.active: Consumer | None = None
+        """The one that is served where only one is."""
+        self._levels: dict[int, deque[Consumer]] = {}  # in rotation, by priority; none is empty
+        self._priorities: list[int] = []  # of _levels, highest first
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether one consumer has the queue to itself."""
+        return bool(self.all) and self.all[0].exclusive
+
+    def add(self, consumer: Consumer) -> None:
+        """A consumer joins."""
+        self.all.append(consumer)
+        if self.single_active and self.active is None:
+            self.active = consumer
+        self.rejoin(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        """A consumer leaves; where it was the active one the next takes over."""
+        self.all.remove(consumer)
+        self._leave(consumer)
+        if self.active is consumer:
+            # max keeps the first of equals: the oldest.
+            self.active = max(self.all, key=lambda waiting: waiting.priority, default=None)
+            if self.active is not None:
+                self.rejoin(self.active)
+
+    def rejoin(self, consumer: Consumer) -> None:
+        """Put a consumer that can take messages (again) behind the others of its priority."""
+        if consumer.is_waiting or (self.single_active and consumer is not self.active):
+            return
+        consumer.is_waiting = True
+        if consumer.priority not in self._levels:
+            self._levels[consumer.priority] = deque()
+            self._priorities = sorted(self._levels, reverse=True)
+        self._levels[consumer.priority].append(consumer)
+
+    def _leave(self, consumer: Consumer) -> None:
+        if not consumer.is_waiting:
+            return
+        consumer.is_waiting = False
+        level = self._levels[consumer.priority]
+        level.remove(consumer)
+        if not level:
+            del self._levels[consumer.priority]
+            self._priorities = sorted(self._levels, reverse=True)
+
+    def dispatch(self, backlog: "Backlog | PriorityBacklog", now: float) -> None:
+        """Give out ready messages until there are no more or nobody can take one."""
+        while self._priorities and backlog.count:
+            level = self._levels[self._priorities[0]]
+            share = self._share(level, backlog.body_bytes // backlog.count + _FRAME_BYTES)
+            if not level:
+                continue
+            if len(level) == 1:
+                consumer = level[0]
+                consumer.channel.deliver(consumer, backlog.take(share), now)
+            elif any(consumer.channel.prefetch_limit for consumer in level):
+                # They may share one limit: what one gets changes what the others may have.
+                level[0].channel.deliver(level[0], backlog.take(1), now)
+                level.rotate(-1)
+            else:
+                _deal(level, backlog.take(share * len(level)), now)
+
+    def _share(self, level: deque[Consumer], mean_bytes: int) -> int:
+        """How many messages each of a level can take; those that can take none leave the rotation."""
+        share = UNLIMITED
+        for consumer in list(level):
+            room = consumer.channel.room_bytes()
+            credit = consumer.channel.credit(consumer)
+            if room <= 0 or credit <= 0:
+                self._leave(consumer)
+                consumer.channel.block(consumer)
+            else:
+                share = min(share, credit, room // mean_bytes + 1)
+        return share
+
+
+def _deal(level: deque[Consumer], run: Run, now: float) -> None:
+    """Give a run to several consumers, a message each in turn."""
+    turns = len(level)
+    for index, consumer in enumerate(list(level)[: len(run)]):
+        consumer.channel.deliver(consumer, run[index::turns], now)
+    level.rotate(-(len(run) % turns))

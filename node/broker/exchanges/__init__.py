@@ -1,0 +1,72 @@
+"""Exchange types: one index of bindings per type, which answers where a message goes next.
+
+An index knows the bindings *from* one exchange and nothing of other exchanges; `node.broker.routing` walks
+from exchange to exchange. The rules are those of amqp-behaviour §3.15-§3.17.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+
+from node.amqp.field_table import Table
+
+if TYPE_CHECKING:
+    from node.broker.records import Binding
+
+
+class Destination(NamedTuple):
+    """Where a binding leads."""
+
+    kind: str
+    """`queue` or `exchange`."""
+    name: str
+
+
+def destination_of(binding: "Binding") -> Destination:
+    """The destination of a binding record."""
+    return Destination(binding.destination_kind, binding.destination)
+
+
+class Destinations(dict[Destination, int]):
+    """A set of destinations that counts.
+
+    Two bindings may lead to one destination in the same way (they differ only in what the type of the exchange
+    does not look at); the destination stays until both are gone.
+    """
+
+    __slots__ = ()
+
+    def add(self, destination: Destination) -> None:
+        """Count one more binding to `destination`."""
+        self[destination] = self.get(destination, 0) + 1
+
+    def remove(self, destination: Destination) -> None:
+        """Count one binding less to `destination`; there must be one."""
+        count = self[destination] - 1
+        if count:
+            self[destination] = count
+        else:
+            del self[destination]
+
+
+class BindingIndex(Protocol):
+    """The bindings from one exchange, arranged for its type.
+
+    `bind` and `unbind` are called once for each binding record: that a repeated queue.bind changes nothing is the
+    catalogue's knowledge (§3.14). Unbinding what was not bound is our own mistake and fails with KeyError.
+    """
+
+    uses_routing_key: ClassVar[bool]
+    uses_headers: ClassVar[bool]
+
+    def bind(self, binding: "Binding") -> None:
+        """Take in a new binding from this exchange."""
+
+    def unbind(self, binding: "Binding") -> None:
+        """Forget a binding: one with the same destination, routing key and arguments was bound before."""
+
+    def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
+        """The destinations whose binding selects the message; a destination may come more than once.
+
+        headers: the message's headers, None when it has none. Only a type with `uses_headers` looks at them.
+        The result must be consumed before the next change of the index.
+        """

@@ -1,0 +1,38 @@
+"""The direct exchange: a binding selects the messages whose routing key is its own, byte for byte.
+
+Source: amqp-behaviour §3.15.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from node.amqp.field_table import Table
+from node.broker.exchanges import Destination, Destinations, destination_of
+
+if TYPE_CHECKING:
+    from node.broker.records import Binding
+
+
+class DirectIndex:
+    """Routing key → destinations."""
+
+    uses_routing_key: ClassVar[bool] = True
+    uses_headers: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, Destinations] = {}
+
+    def bind(self, binding: "Binding") -> None:
+        """See `BindingIndex.bind`."""
+        self._by_key.setdefault(binding.routing_key, Destinations()).add(destination_of(binding))
+
+    def unbind(self, binding: "Binding") -> None:
+        """See `BindingIndex.unbind`."""
+        destinations = self._by_key[binding.routing_key]
+        destinations.remove(destination_of(binding))
+        if not destinations:
+            del self._by_key[binding.routing_key]
+
+    def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
+        """See `BindingIndex.match`."""
+        return self._by_key.get(routing_key, ())

@@ -1,0 +1,35 @@
+"""The fanout exchange: every binding selects every message, whatever its routing key.
+
+Source: amqp-behaviour §3.15.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from node.amqp.field_table import Table
+from node.broker.exchanges import Destination, Destinations, destination_of
+
+if TYPE_CHECKING:
+    from node.broker.records import Binding
+
+
+class FanoutIndex:
+    """All destinations. Bindings that differ only in routing key or arguments are counted."""
+
+    uses_routing_key: ClassVar[bool] = False
+    uses_headers: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._destinations = Destinations()
+
+    def bind(self, binding: "Binding") -> None:
+        """See `BindingIndex.bind`."""
+        self._destinations.add(destination_of(binding))
+
+    def unbind(self, binding: "Binding") -> None:
+        """See `BindingIndex.unbind`."""
+        self._destinations.remove(destination_of(binding))
+
+    def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
+        """See `BindingIndex.match`."""
+        return self._destinations

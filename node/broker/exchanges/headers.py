@@ -1,0 +1,102 @@
+"""The headers exchange: a binding's arguments are a pattern for the message's headers; the routing key is ignored.
+
+A binding is compiled once into a `Pattern`; bindings with equal patterns share one, so a match evaluates each
+different pattern once. It is linear in them: there is no order among headers that an index could use.
+
+Source: amqp-behaviour §3.17; values compare as `node.broker.arguments.comparable` says.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.amqp.field_table import Field, Table, longstr, type_name
+from node.broker.arguments import Comparable, comparable, print_value
+from node.broker.exchanges import Destination, Destinations, destination_of
+
+if TYPE_CHECKING:
+    from node.broker.records import Binding
+
+_X_MATCH: Final = "x-match"
+_ALL: Final = longstr("all")
+_ALL_WITH_X: Final = longstr("all-with-x")
+_ANY: Final = longstr("any")
+_ANY_WITH_X: Final = longstr("any-with-x")
+
+
+class Pattern(NamedTuple):
+    """What a binding asks of the headers."""
+
+    needs_all: bool
+    """Whether every condition must hold, or one."""
+    conditions: tuple[tuple[str, Comparable | None], ...]
+    """Sorted by key. A value of None asks only that the header is there."""
+
+    def selects(self, headers: dict[str, Comparable]) -> bool:
+        """Whether a message with these headers matches. Without conditions `all` selects it and `any` does not."""
+        for key, wanted in self.conditions:
+            value = headers.get(key)
+            holds = value is not None and (wanted is None or value == wanted)
+            if holds is not self.needs_all:
+                return holds
+        return self.needs_all
+
+
+def check_binding_arguments(arguments: Table) -> None:
+    """Refuse an `x-match` that is none of the four words: ProtocolError 406, at bind (§3.17)."""
+    mode = arguments.get(_X_MATCH, _ALL)
+    if mode.tag != "S":
+        prefix = f"Invalid x-match field type {type_name(mode.tag)} (value "
+        text = f"{prefix}{print_value(mode, after=prefix)}); expected longstr"
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+    if mode not in (_ALL, _ANY, _ALL_WITH_X, _ANY_WITH_X):
+        prefix = "Invalid x-match field value "
+        text = f"{prefix}{print_value(mode, after=prefix)}; expected all, any, all-with-x, or any-with-x"
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def compile_pattern(arguments: Table) -> Pattern:
+    """The pattern of a binding whose arguments passed `check_binding_arguments`."""
+    mode = arguments.get(_X_MATCH, _ALL)
+    with_x = mode in (_ALL_WITH_X, _ANY_WITH_X)
+    conditions = tuple(
+        (key, _wanted(arguments[key]))
+        for key in sorted(arguments)
+        if key != _X_MATCH and (with_x or not key.startswith("x-"))
+    )
+    return Pattern(mode in (_ALL, _ALL_WITH_X), conditions)
+
+
+def _wanted(field: Field) -> Comparable | None:
+    return None if field.tag == "V" else comparable(field)
+
+
+class HeadersIndex:
+    """Pattern → destinations."""
+
+    uses_routing_key: ClassVar[bool] = False
+    uses_headers: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._by_pattern: dict[Pattern, Destinations] = {}
+
+    def bind(self, binding: "Binding") -> None:
+        """See `BindingIndex.bind`; the arguments passed `check_binding_arguments`."""
+        pattern = compile_pattern(binding.arguments)
+        self._by_pattern.setdefault(pattern, Destinations()).add(destination_of(binding))
+
+    def unbind(self, binding: "Binding") -> None:
+        """See `BindingIndex.unbind`."""
+        pattern = compile_pattern(binding.arguments)
+        destinations = self._by_pattern[pattern]
+        destinations.remove(destination_of(binding))
+        if not destinations:
+            del self._by_pattern[pattern]
+
+    def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
+        """See `BindingIndex.match`."""
+        values = {key: comparable(field) for key, field in headers.items()} if headers else {}
+        for pattern, destinations in self._by_pattern.items():
+            if pattern.selects(values):
+                yield from destinations

@@ -1,0 +1,138 @@
+"""What the catalogue knows, one frozen record a noun.
+
+Records are plain values: they pickle, compare by value and are never changed, only replaced. Tables and JSON
+objects inside them are dictionaries that nobody may write to. What a record does not say (how many messages, which
+consumers) belongs to the live queue, not to the catalogue.
+
+Source: amqp-behaviour §3, §6; management.md §2.2 (the same nouns as in a definitions document).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from node.amqp.field_table import Table
+
+ResourceKind: TypeAlias = Literal["queue", "exchange"]
+QueueType: TypeAlias = Literal["classic", "quorum"]
+ApplyTo: TypeAlias = Literal["all", "queues", "exchanges"]
+
+Json: TypeAlias = "str | int | float | bool | None | list[Json] | dict[str, Json]"
+JsonObject: TypeAlias = Mapping[str, Json]
+
+DEFAULT_EXCHANGE: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Vhost:
+    """A virtual host. `default_queue_type` is empty when unset."""
+
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    default_queue_type: str = ""
+    metadata: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimits:
+    """Limits of one user, cluster-wide. None or a negative number is no limit, 0 allows none (§6.5)."""
+
+    max_connections: int | None = None
+    max_channels: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user who may log in with a password unless `password_hash` is empty.
+
+    password_hash: base64 of salt and digest, see `passwords`.   hashing_algorithm: RabbitMQ's name of it.
+    """
+
+    name: str
+    password_hash: str
+    hashing_algorithm: str
+    tags: tuple[str, ...] = ()
+    limits: UserLimits = UserLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What a user may do in a vhost: three regular expressions over resource names (§6.7)."""
+
+    vhost: str
+    user: str
+    configure: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPermission:
+    """What a user may publish to and bind from one topic exchange: two expressions over keys (§6.8)."""
+
+    vhost: str
+    user: str
+    exchange: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A user policy or an operator policy: which of the two is said by where it is kept (§6.1)."""
+
+    vhost: str
+    name: str
+    pattern: str
+    definition: JsonObject
+    priority: int | float = 0
+    apply_to: ApplyTo = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An exchange. Its effective policy is `Catalogue.effective_policy(exchange)`."""
+
+    vhost: str
+    name: str
+    type: str
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """A queue's declaration. Its effective policy is `Catalogue.effective_policy(queue)`.
+
+    uid: names this incarnation: a queue declared again under the same name has another one.
+    exclusive_owner: opaque id of the connection that owns an exclusive queue, else None.
+    """
+
+    vhost: str
+    name: str
+    uid: str
+    durable: bool = False
+    auto_delete: bool = False
+    exclusive_owner: str | None = None
+    arguments: Table = field(default_factory=dict)
+    type: QueueType = "classic"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """From an exchange to a queue or to another exchange of the same vhost."""
+
+    vhost: str
+    source: str
+    destination_kind: ResourceKind
+    destination: str
+    routing_key: str
+    arguments: Table = field(default_factory=dict)
+
+
+def implicit_binding(queue: QueueRecord) -> Binding:
+    """The binding to the default exchange that each queue has and cannot lose (§3.14)."""
+    return Binding(queue.vhost, DEFAULT_EXCHANGE, "queue", queue.name, queue.name)

@@ -1,0 +1,159 @@
+"""Routing in one vhost: from an exchange and the routing keys of a message to the names of its queues.
+
+The `Router` is a derived index: the catalogue owns the records and tells the router of every change. A route visits
+each exchange at most once, breadth first, so loops of exchange-to-exchange bindings and of alternate exchanges end.
+
+Source: amqp-behaviour §3.15 (routing, CC and BCC), §3.18 (alternate exchange).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from node.amqp.field_table import Table
+from node.broker.exchanges import BindingIndex
+from node.broker.exchanges.direct import DirectIndex
+from node.broker.exchanges.fanout import FanoutIndex
+from node.broker.exchanges.headers import HeadersIndex
+from node.broker.exchanges.topic import TopicIndex
+
+if TYPE_CHECKING:
+    from node.broker.records import Binding, Exchange
+
+DEFAULT_EXCHANGE: Final = ""
+
+_INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
+    "direct": DirectIndex,
+    "fanout": FanoutIndex,
+    "topic": TopicIndex,
+    "headers": HeadersIndex,
+}
+
+
+class _RoutedExchange:
+    """What routing needs to know of one exchange."""
+
+    __slots__ = ("alternate", "index", "targets")
+
+    def __init__(self, index: BindingIndex, alternate: str | None) -> None:
+        self.index = index
+        self.alternate = alternate
+        self.targets: dict[str, int] = {}
+        """The exchanges that bindings lead to, with the number of those bindings."""
+
+    def successors(self) -> Iterator[str]:
+        """The exchanges to which a message may go on from here."""
+        yield from self.targets
+        if self.alternate is not None:
+            yield self.alternate
+
+
+class Router:
+    """Where the messages of one vhost go.
+
+    The default exchange leads to each queue by its name; it takes no `bind`. It does so only for messages published
+    to it: as an alternate exchange it leads nowhere, since its bindings are implicit (RabbitMQ 3.10.8 does the same).
+    Exchanges that do not exist are skipped wherever their names turn up, so the order in which the catalogue reports
+    the parts of one change does not matter.
+    """
+
+    def __init__(self) -> None:
+        self._exchanges: dict[str, _RoutedExchange] = {}
+        self._queues: set[str] = set()
+
+    def add_queue(self, name: str) -> None:
+        """Make a queue reachable by its name through the default exchange."""
+        self._queues.add(name)
+
+    def remove_queue(self, name: str) -> None:
+        """Forget a queue. Its bindings are unbound one by one."""
+        self._queues.discard(name)
+
+    def add_exchange(self, record: "Exchange", alternate: str | None) -> None:
+        """Take in a new exchange, without bindings. The default exchange needs none, and is ignored.
+
+        alternate: the effective alternate exchange (argument before policy, §3.18); it need not exist.
+        """
+        if record.name == DEFAULT_EXCHANGE:
+            return
+        assert record.name not in self._exchanges, record.name
+        self._exchanges[record.name] = _RoutedExchange(_INDEXES[record.type](), alternate)
+
+    def remove_exchange(self, name: str) -> None:
+        """Forget an exchange and the bindings from it. The bindings to it are unbound one by one."""
+        self._exchanges.pop(name, None)
+
+    def set_alternate(self, name: str, alternate: str | None) -> None:
+        """Change the effective alternate exchange of an existing exchange: a policy came or went."""
+        self._exchanges[name].alternate = alternate
+
+    def bind(self, binding: "Binding") -> None:
+        """Take in a new binding, once per binding record; its source exists."""
+        source = self._exchanges[binding.source]
+        source.index.bind(binding)
+        if binding.destination_kind == "exchange":
+            target = binding.destination
+            source.targets[target] = source.targets.get(target, 0) + 1
+
+    def unbind(self, binding: "Binding") -> None:
+        """Forget a binding that was bound; nothing to do when its source is gone already."""
+        source = self._exchanges.get(binding.source)
+        if source is None:
+            return
+        source.index.unbind(binding)
+        if binding.destination_kind == "exchange":
+            target = binding.destination
+            source.targets[target] -= 1
+            if not source.targets[target]:
+                del source.targets[target]
+
+    def route(self, exchange: str, routing_keys: Sequence[str], headers: Table | None = None) -> list[str]:
+        """The names of the queues that a message goes to: each once, sorted.
+
+        routing_keys: the publish key, then those of CC and BCC; at least one.
+        headers: None when there are none, and allowed to be None whenever not `needs_headers(exchange)`.
+        An exchange that does not exist leads nowhere: refusing the publish (§4.1) is the caller's business.
+        """
+        if exchange == DEFAULT_EXCHANGE:
+            return sorted(self._queues.intersection(routing_keys))
+        queues: set[str] = set()
+        reached = {exchange}
+        pending = [exchange]  # grows while it is walked: breadth first
+        for name in pending:
+            visited = self._exchanges.get(name)
+            if visited is None:
+                continue
+            following = []
+            selected = False
+            for key in routing_keys if visited.index.uses_routing_key else routing_keys[:1]:
+                for kind, destination in visited.index.match(key, headers):
+                    selected = True
+                    if kind == "queue":
+                        queues.add(destination)
+                    else:
+                        following.append(destination)
+            if not selected and visited.alternate is not None:
+                following.append(visited.alternate)
+            for successor in following:
+                if successor not in reached:
+                    reached.add(successor)
+                    pending.append(successor)
+        return sorted(queues)
+
+    def needs_headers(self, exchange: str) -> bool:
+        """Whether a message published to `exchange` may reach a headers exchange, by whatever way.
+
+        If not, its route depends on the exchange and the keys alone and may be cached until the topology changes.
+        """
+        reached = {exchange}
+        pending = [exchange]
+        for name in pending:
+            visited = self._exchanges.get(name)
+            if visited is None:
+                continue
+            if visited.index.uses_headers:
+                return True
+            for successor in visited.successors():
+                if successor not in reached:
+                    reached.add(successor)
+                    pending.append(successor)
+        return False

@@ -1,0 +1,293 @@
+"""The exchanges, queues, bindings and policies of one vhost.
+
+The part of the catalogue that grows with use: tens of thousands of queues and bindings. Look-ups are one dictionary
+look-up; declaring costs the policies, deleting costs the object's own bindings. Each change appends what it
+did to the catalogue's events.
+
+Source: amqp-behaviour §3.2 (pre-declared exchanges), §3.4, §3.5 (auto-delete exchanges), §3.14 (bindings).
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from node.amqp.constants import ReplyCode
+from node.broker.binding_key import BindingKey, binding_key
+from node.broker.commands import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    ExchangeDeclared,
+    QueueDeclared,
+    Refused,
+    Unbind,
+)
+from node.broker.events import (
+    BindingAdded,
+    BindingRemoved,
+    Event,
+    ExchangeCreated,
+    ExchangeDeleted,
+    PolicyChanged,
+    QueueCreated,
+    QueueDeleted,
+)
+from node.broker.names import missing, resource
+from node.broker.policy import NO_POLICY, EffectivePolicy, PolicySet
+from node.broker.records import (
+    DEFAULT_EXCHANGE,
+    Binding,
+    Exchange,
+    Policy,
+    QueueRecord,
+    ResourceKind,
+    implicit_binding,
+)
+from node.broker.routing import EXCHANGE_TYPES
+
+_PREDECLARED: Final = (
+    (DEFAULT_EXCHANGE, "direct", False),
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.topic", "topic", False),
+    ("amq.rabbitmq.trace", "topic", True),
+)
+"""Name, type, internal (§3.2)."""
+
+
+class Topology:
+    """One vhost. `events` is the catalogue's list: what changes is appended to it."""
+
+    def __init__(self, vhost: str, events: list[Event]) -> None:
+        self.queues: dict[str, QueueRecord] = {}
+        self.exchanges: dict[str, Exchange] = {}
+        self.policies = PolicySet()
+        self._vhost = vhost
+        self._events = events
+        self._from: dict[str, dict[BindingKey, Binding]] = {}
+        self._to: dict[tuple[ResourceKind, str], dict[BindingKey, Binding]] = {}
+        self._effective: dict[tuple[ResourceKind, str], EffectivePolicy] = {}
+        """Of those objects that a policy applies to."""
+        for name, type_, internal in _PREDECLARED:
+            self._add_exchange(Exchange(vhost, name, type_, durable=True, internal=internal))
+
+    # --- look-ups ----------------------------------------------------------------------------------------------
+
+    def bindings_from(self, exchange: str) -> Collection[Binding]:
+        """The explicit bindings that leave the exchange, in the order in which they were made."""
+        return self._from.get(exchange, {}).values()
+
+    def bindings_to(self, kind: ResourceKind, name: str) -> Collection[Binding]:
+        """The explicit bindings that lead to the queue or exchange, in the order in which they were made."""
+        return self._to.get((kind, name), {}).values()
+
+    def bindings(self) -> Iterator[Binding]:
+        """All bindings, first the implicit one of each queue (§3.14)."""
+        for queue in self.queues.values():
+            yield implicit_binding(queue)
+        for bindings in self._from.values():
+            yield from bindings.values()
+
+    def effective_policy(self, kind: ResourceKind, name: str) -> EffectivePolicy:
+        """What applies to an object that exists."""
+        return self._effective.get((kind, name), NO_POLICY)
+
+    # --- exchanges and queues ----------------------------------------------------------------------------------
+
+    def declare_exchange(self, command: DeclareExchange) -> ExchangeDeclared | Refused:
+        """See `DeclareExchange`."""
+        existing = self.exchanges.get(command.name)
+        if existing is not None:
+            return ExchangeDeclared(existing, created=False)
+        if command.type not in EXCHANGE_TYPES:
+            return Refused(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{command.type}'")
+        exchange = Exchange(
+            command.vhost,
+            command.name,
+            command.type,
+            command.durable,
+            command.auto_delete,
+            command.internal,
+            command.arguments,
+        )
+        self._add_exchange(exchange)
+        return ExchangeDeclared(exchange, created=True)
+
+    def delete_exchange(self, command: DeleteExchange) -> Exchange | None | Refused:
+        """See `DeleteExchange`."""
+        exchange = self.exchanges.get(command.name)
+        if exchange is None:
+            return None
+        if command.if_unused and self._from.get(exchange.name):
+            text = f"{resource('exchange', exchange.name, self._vhost)} in use"
+            return Refused(ReplyCode.PRECONDITION_FAILED, text)
+        self._delete_unused(self._remove_exchange(exchange))
+        return exchange
+
+    def declare_queue(self, command: DeclareQueue) -> QueueDeclared:
+        """See `DeclareQueue`; the limit of the vhost has been checked."""
+        existing = self.queues.get(command.name)
+        if existing is not None:
+            return QueueDeclared(existing, created=False)
+        queue = QueueRecord(
+            command.vhost,
+            command.name,
+            command.uid,
+            command.durable,
+            command.auto_delete,
+            command.exclusive_owner,
+            command.arguments,
+            command.type,
+        )
+        self.queues[queue.name] = queue
+        self._set_effective("queue", queue.name, self.policies.match("queue", queue.name, queue.type))
+        self._events.append(QueueCreated(queue))
+        return QueueDeclared(queue, created=True)
+
+    def delete_queue(self, command: DeleteQueue) -> QueueRecord | None:
+        """See `DeleteQueue`."""
+        queue = self.queues.get(command.name)
+        if queue is None or command.uid not in (None, queue.uid):
+            return None
+        sources = self._remove_bindings_to("queue", queue.name)
+        del self.queues[queue.name]
+        self._effective.pop(("queue", queue.name), None)
+        self._events.append(QueueDeleted(queue))
+        self._delete_unused(sources)
+        return queue
+
+    def delete_all(self) -> None:
+        """Say of each queue and exchange that it is deleted: the vhost goes."""
+        self._events.extend(map(QueueDeleted, self.queues.values()))
+        self._events.extend(map(ExchangeDeleted, self.exchanges.values()))
+
+    # --- bindings ----------------------------------------------------------------------------------------------
+
+    def bind(self, command: Bind) -> bool | Refused:
+        """See `Bind`."""
+        destinations = self.queues if command.destination_kind == "queue" else self.exchanges
+        if command.source not in self.exchanges:
+            return Refused(ReplyCode.NOT_FOUND, missing("exchange", command.source, self._vhost))
+        if command.destination not in destinations:
+            text = missing(command.destination_kind, command.destination, self._vhost)
+            return Refused(ReplyCode.NOT_FOUND, text)
+        if DEFAULT_EXCHANGE in (command.source, command.destination):
+            text = "operation not permitted on the default exchange"
+            return Refused(ReplyCode.ACCESS_REFUSED, text)
+        key = _key(command)
+        bindings = self._from.setdefault(command.source, {})
+        if key in bindings:
+            return False
+        binding = Binding(
+            command.vhost,
+            command.source,
+            command.destination_kind,
+            command.destination,
+            command.routing_key,
+            command.arguments,
+        )
+        bindings[key] = binding
+        self._to.setdefault((command.destination_kind, command.destination), {})[key] = binding
+        self._events.append(BindingAdded(binding))
+        return True
+
+    def unbind(self, command: Unbind) -> bool:
+        """See `Unbind`."""
+        key = _key(command)
+        if key not in self._from.get(command.source, {}):
+            return False
+        self._remove_binding(key)
+        self._delete_unused([command.source])
+        return True
+
+    def _remove_binding(self, key: BindingKey) -> None:
+        source, kind, destination = key[:3]
+        binding = self._from[source].pop(key)
+        if not self._from[source]:
+            del self._from[source]
+        del self._to[kind, destination][key]
+        if not self._to[kind, destination]:
+            del self._to[kind, destination]
+        self._events.append(BindingRemoved(binding))
+
+    def _remove_bindings_to(self, kind: ResourceKind, name: str) -> list[str]:
+        """Remove the bindings to an object; gives the exchanges that lost one, once for each that they lost."""
+        keys = list(self._to.get((kind, name), ()))
+        for key in keys:
+            self._remove_binding(key)
+        return [source for source, *_ in keys]
+
+    def _add_exchange(self, exchange: Exchange) -> None:
+        self.exchanges[exchange.name] = exchange
+        self._set_effective("exchange", exchange.name, self.policies.match("exchange", exchange.name))
+        self._events.append(ExchangeCreated(exchange))
+
+    def _remove_exchange(self, exchange: Exchange) -> list[str]:
+        """Remove the exchange and its bindings both ways; gives the exchanges that lost one."""
+        for key in list(self._from.get(exchange.name, ())):
+            self._remove_binding(key)
+        sources = self._remove_bindings_to("exchange", exchange.name)
+        del self.exchanges[exchange.name]
+        self._effective.pop(("exchange", exchange.name), None)
+        self._events.append(ExchangeDeleted(exchange))
+        return sources
+
+    def _delete_unused(self, sources: Iterable[str]) -> None:
+        """Delete the auto-delete exchanges among those that lost a binding and have none left, and so on (§3.5)."""
+        pending = deque(sources)
+        while pending:
+            exchange = self.exchanges.get(pending.popleft())
+            if exchange is not None and exchange.auto_delete and exchange.name not in self._from:
+                pending.extend(self._remove_exchange(exchange))
+
+    # --- policies ----------------------------------------------------------------------------------------------
+
+    def put_policy(self, policy: Policy, *, operator: bool) -> bool:
+        """Add or replace a policy that has been validated; gives True when new."""
+        created = self.policies.policy(policy.name, operator=operator) is None
+        self.policies.put(policy, operator=operator)
+        self._match_all()
+        return created
+
+    def clear_policy(self, name: str, *, operator: bool) -> bool:
+        """Remove a policy; gives False when there is none."""
+        if self.policies.policy(name, operator=operator) is None:
+            return False
+        self.policies.remove(name, operator=operator)
+        self._match_all()
+        return True
+
+    def _match_all(self) -> None:
+        """Find each object's policy anew and say for which it changed."""
+        queues = tuple(
+            queue.name
+            for queue in self.queues.values()
+            if self._set_effective("queue", queue.name, self.policies.match("queue", queue.name, queue.type))
+        )
+        exchanges = tuple(
+            name
+            for name in self.exchanges
+            if self._set_effective("exchange", name, self.policies.match("exchange", name))
+        )
+        if queues or exchanges:
+            self._events.append(PolicyChanged(self._vhost, queues, exchanges))
+
+    def _set_effective(self, kind: ResourceKind, name: str, effective: EffectivePolicy) -> bool:
+        """Note what applies to an object; gives whether that is something else than before."""
+        if effective == self.effective_policy(kind, name):
+            return False
+        if effective == NO_POLICY:
+            del self._effective[kind, name]
+        else:
+            self._effective[kind, name] = effective
+        return True
+
+
+def _key(command: Bind | Unbind) -> BindingKey:
+    return binding_key(
+        command.source, command.destination_kind, command.destination, command.routing_key, command.arguments
+    )
