@@ -1,7 +1,7 @@
 """How RabbitMQ prints Erlang terms in error texts, which clients and their tests match on.
 
-Erlang's `~w` prints every octet as a number. Its `~p` prints text as text, and breaks a term that would pass column 80
-of the text in which it stands; then there really is a newline in the error text.
+Erlang's `~w` prints every octet as a number. Its `~p` prints text as text, and breaks a term that would pass
+column 80 of the text in which it stands; then there really is a newline in the error text.
 Texts are str with surrogate escapes: Erlang writes the octets of a binary as they are, UTF-8 or not.
 Source: amqp-behaviour §1.7, §4.1; RabbitMQ 3.10.8 on Erlang 25.
 """

@@ -1,11 +1,12 @@
 """Field tables: the typed key/value maps of arguments, headers and client properties.
 
-    table = long:size entry*      entry = shortstr:key value      array = long:size value*      value = octet:tag data
+    table = long:size entry*    entry = shortstr:key value    array = long:size value*    value = octet:tag data
 
-Every value keeps the type with which it came, because peers tell an `s` from an `I` and RabbitMQ prints the types in
-error texts. Only `L` becomes `l`: both are a signed 64-bit number, and that is how RabbitMQ writes them back.
-Two readers share one verdict: `decode_table` builds values, `check_table` only walks over them, for the many headers
-that nobody looks at. Both cost time in proportion to the bytes of the table and stop at a nesting that no client uses.
+Every value keeps the type with which it came, because peers tell an `s` from an `I` and RabbitMQ prints the
+types in error texts. Only `L` becomes `l`: both are a signed 64-bit number, and so RabbitMQ writes them back.
+Two readers share one verdict: `decode_table` builds values, `check_table` only walks over them, for the many
+headers that nobody looks at. Both cost time and memory in proportion to the bytes of the table, and stop at a
+nesting that no client uses.
 Source: amqp-behaviour §0.4; AMQP 0-9-1 errata §3.
 """
 
@@ -18,7 +19,7 @@ from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 
 TABLE_DEPTH_MAX: Final = 32
-"""Tables within tables. `x-death`, the deepest that brokers write, has three; Python's stack ends near 1000."""
+"""Tables within tables. `x-death`, the deepest that brokers write, has three; Python's stack ends at 1000."""
 
 
 class Field(NamedTuple):
@@ -33,7 +34,7 @@ class Field(NamedTuple):
 
 
 Table: TypeAlias = dict[str, Field]
-FieldValue: TypeAlias = bytes | int | float | bool | None | tuple[int, int] | Table | list[Field]
+FieldValue: TypeAlias = bytes | int | float | bool | tuple[int, int] | Table | list[Field] | None
 
 TYPE_NAMES: Final = {
     "S": "longstr",
@@ -129,10 +130,10 @@ def decode_table(data: bytes, pos: int = 0, end: int | None = None) -> tuple[Tab
     """Read the table at `pos`, its size field included, and say where it ends.
 
     end: where the table must end at the latest; None: the end of `data`.
-    Of a key that comes twice the first value counts, as in RabbitMQ's lookups. Keys may be any bytes: what isn't
-    UTF-8 is kept as surrogate escapes.
-    Errors: ProtocolError FRAME_ERROR if it is cut short, of an unknown type, nested too deep, or holds a float that
-    is no number (Erlang has no such floats, RabbitMQ refuses them as well).
+    Of a key that comes twice the first value counts, as in RabbitMQ's lookups. Keys may be any bytes: what
+    isn't UTF-8 is kept as surrogate escapes.
+    Errors: ProtocolError FRAME_ERROR if it is cut short, of an unknown type, nested too deep, or has a float
+    that is no number (Erlang has no such floats, RabbitMQ refuses them as well).
     """
     try:
         start, end = _extent(data, pos, len(data) if end is None else end)
@@ -142,7 +143,10 @@ def decode_table(data: bytes, pos: int = 0, end: int | None = None) -> tuple[Tab
 
 
 def check_table(data: bytes, pos: int = 0, end: int | None = None) -> int:
-    """Say where the table at `pos` ends, without building its values; accepts just what `decode_table` accepts."""
+    """Say where the table at `pos` ends, without building its values.
+
+    Accepts just what `decode_table` accepts, with the same errors.
+    """
     try:
         start, end = _extent(data, pos, len(data) if end is None else end)
         _check(data, start, end, TABLE_DEPTH_MAX, keyed=True)

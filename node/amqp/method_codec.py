@@ -2,9 +2,9 @@
 
     payload = short:class-id short:method-id fields      consecutive bits share octets, the lowest bit first
 
-A layout for each method is built once, from the annotations in `methods`: a list of steps, each of which reads or
-writes a run of numbers, a run of bits, or one string or table. Whether a payload was cut short or too long is seen by
-where the last step ends: slices past the end are short, not errors.
+A layout for each method is built once, from the annotations in `methods`: a list of steps, each of which
+reads or writes a run of numbers, a run of bits, or one string or table. Whether a payload was cut short or too
+long is seen by where the last step ends: slices past the end are short, not errors.
 Source: amqp-behaviour §0.4, §1.7, §10.
 """
 
@@ -53,8 +53,8 @@ class _Layout(NamedTuple):
 def decode_method(payload: bytes) -> Method:
     """Read the payload of a method frame.
 
-    Errors: UnknownMethod; ProtocolError FRAME_ERROR with the ids of the method if fields are cut short or bytes are
-    left over; with ids 0, 0 for a shortstr that isn't UTF-8 and for a malformed table.
+    Errors: UnknownMethod; ProtocolError FRAME_ERROR with the ids of the method if fields are cut short or
+    bytes are left over; with ids 0, 0 for a shortstr that isn't UTF-8 and for a malformed table.
     RabbitMQ doesn't look at the strings of methods with content (`basic.publish`), so there any bytes pass.
     """
     layout = _LAYOUTS.get(payload[:4])
@@ -75,13 +75,16 @@ def decode_method(payload: bytes) -> Method:
 
 
 def encode_method(method: Method) -> bytes:
-    """The payload of a method frame. Values must fit their fields: strings of up to 255 bytes, unsigned numbers."""
+    """The payload of a method frame.
+
+    Values must fit their fields: shortstrs have at most 255 bytes, numbers are unsigned.
+    """
     ids = _IDS.pack(method.class_id, method.method_id)
     return ids + b"".join([encode(method) for encode in _LAYOUTS[ids].encoders])
 
 
 def _cannot_decode(method: type[Method], payload: bytes) -> ProtocolError:
-    # Every octet takes a character or more, so what follows the first 255 would be cut off the reply text anyway.
+    # Every octet takes a character or more: what follows the first 255 would be cut off the text anyway.
     octets = octet_list(payload[4 : 4 + REPLY_TEXT_MAX_BYTES])
     return ProtocolError(ReplyCode.FRAME_ERROR, f"cannot decode {octets}", method.class_id, method.method_id)
 

@@ -1,11 +1,11 @@
 """The methods of AMQP 0-9-1 with RabbitMQ's extensions: what each carries, in wire order.
 
-This file is the one description of a method: the codec reads the type of every field from its annotation. To the
-reader of the code a method is an immutable record; the type checker holds us to it. At run time the records aren't
-frozen, since that would make them four times as dear to build.
+This file is the one description of a method: the codec reads the type of every field from its annotation. To
+the reader of the code a method is an immutable record, and the type checker holds us to it. At run time the
+records aren't frozen, since that would make them four times as dear to build.
 Fields have the defaults of the specification, so `QueueDeclare(queue="q")` is a whole method.
-Source: amqp-behaviour §10. `global` is spelt `global_`, and the ids in the two close methods are `failed_…`, because
-each method has ids of its own.
+Source: amqp-behaviour §10. `global` is spelt `global_`, and the ids in the two close methods are `failed_…`,
+because each method has ids of its own.
 """
 
 from collections.abc import Callable

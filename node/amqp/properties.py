@@ -3,10 +3,11 @@
     content header = short:class-id(60) short:weight(0) longlong:body-size short:flags values
     flags          = a bit for each property, content-type in bit 15; the two lowest mean nothing
 
-`Properties` is all of them, for whoever shows or rewrites a message. `Traits` is the little that a broker must know to
-route and keep one: the publish path reads only that, checks the rest, and hands the bytes on as they came.
-RabbitMQ looks at the properties when the channel handles the message, and a malformed list crashes that channel: hence
-541 without a word of explanation. It ignores the continuation bit, as the specification has no more than 14 properties.
+`Properties` is all of them, for whoever shows or rewrites a message. `Traits` is the little that a broker
+must know to route and keep one: the publish path reads only that, checks the rest, and hands on the bytes as
+they came.
+RabbitMQ looks at the properties when the channel handles the message, and a malformed list crashes that
+channel: hence 541 without a word of explanation. It ignores the continuation bit: no class has more properties.
 Property strings may be any bytes.
 Source: amqp-behaviour §0.4, §1.7, §4.1, §10.
 """

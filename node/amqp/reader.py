@@ -51,10 +51,10 @@ _HEADER_PAYLOAD_MIN_BYTES: Final = 14
 
 
 class Sink(Protocol):
-    """Who takes what the reader found, in the order of the bytes.
+    """Who takes what the reader found, in the order of the bytes. None of these may raise."""
 
-    A call may raise `ProtocolError` only for what ends the connection: the rest of the read is lost with it.
-    """
+    def on_fault(self, error: ProtocolError) -> None:
+        """A frame that was read whole can't stand where it stands. The stream can be read on."""
 
     def on_method(self, channel: int, payload: bytes) -> None:
         """A method frame that carries no content."""
@@ -123,7 +123,7 @@ class FrameReader:
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream.
 
-        Raises: ProtocolError for a malformed frame or from the sink. The stream can't be read on after that.
+        Raises: ProtocolError where frames can no longer be told apart. The stream can't be read on after that.
         """
         if self.paused or self._pieces:
             self._pieces.append(data)
@@ -182,7 +182,10 @@ class FrameReader:
                 raise ProtocolError(
                     ReplyCode.FRAME_ERROR, f"{octets(kind, data[pos + 7 : after - 1])}: {marker}"
                 )
-            self._frame(kind, channel, data, pos, after)
+            try:
+                self._frame(kind, channel, data, pos, after)
+            except ProtocolError as fault:
+                self._sink.on_fault(fault)
             pos = after
         if pos < end:
             self._keep(data, pos, FRAME_OVERHEAD_BYTES - 1)

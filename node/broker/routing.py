@@ -1,25 +1,24 @@
 """Routing in one vhost: from an exchange and the routing keys of a message to the names of its queues.
 
-The `Router` is a derived index: the catalogue owns the records and tells the router of every change. A route visits
-each exchange at most once, breadth first, so loops of exchange-to-exchange bindings and of alternate exchanges end.
+The `Router` is a derived index: the catalogue owns the records and tells the router of every change. A route
+visits each exchange at most once, breadth first, so loops of exchange-to-exchange bindings and of alternate
+exchanges end.
 
 Source: amqp-behaviour §3.15 (routing, CC and BCC), §3.18 (alternate exchange).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
 from node.broker.exchanges import BindingIndex
 from node.broker.exchanges.direct import DirectIndex
 from node.broker.exchanges.fanout import FanoutIndex
 from node.broker.exchanges.headers import HeadersIndex
 from node.broker.exchanges.topic import TopicIndex
-
-if TYPE_CHECKING:
-    from node.broker.records import Binding, Exchange
-
-DEFAULT_EXCHANGE: Final = ""
+from node.broker.records import DEFAULT_EXCHANGE, Binding, Exchange
 
 _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
     "direct": DirectIndex,
@@ -27,6 +26,14 @@ _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
     "topic": TopicIndex,
     "headers": HeadersIndex,
 }
+
+EXCHANGE_TYPES: Final = frozenset(_INDEXES)
+
+
+def check_exchange_type(name: str) -> None:
+    """Refuse an unknown exchange type: ProtocolError 503, first of the checks of exchange.declare (§3.3)."""
+    if name not in EXCHANGE_TYPES:
+        raise ProtocolError(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{name}'")
 
 
 class _RoutedExchange:
@@ -50,10 +57,10 @@ class _RoutedExchange:
 class Router:
     """Where the messages of one vhost go.
 
-    The default exchange leads to each queue by its name; it takes no `bind`. It does so only for messages published
-    to it: as an alternate exchange it leads nowhere, since its bindings are implicit (RabbitMQ 3.10.8 does the same).
-    Exchanges that do not exist are skipped wherever their names turn up, so the order in which the catalogue reports
-    the parts of one change does not matter.
+    The default exchange leads to each queue by its name; it takes no `bind`. It does so only for messages
+    published to it: as an alternate exchange it leads nowhere, since its bindings are implicit (RabbitMQ
+    3.10.8 does the same). Exchanges that do not exist are skipped wherever their names turn up, so the order
+    in which the catalogue reports the parts of one change does not matter.
     """
 
     def __init__(self) -> None:
@@ -68,7 +75,7 @@ class Router:
         """Forget a queue. Its bindings are unbound one by one."""
         self._queues.discard(name)
 
-    def add_exchange(self, record: "Exchange", alternate: str | None) -> None:
+    def add_exchange(self, record: Exchange, alternate: str | None) -> None:
         """Take in a new exchange, without bindings. The default exchange needs none, and is ignored.
 
         alternate: the effective alternate exchange (argument before policy, §3.18); it need not exist.
@@ -86,7 +93,7 @@ class Router:
         """Change the effective alternate exchange of an existing exchange: a policy came or went."""
         self._exchanges[name].alternate = alternate
 
-    def bind(self, binding: "Binding") -> None:
+    def bind(self, binding: Binding) -> None:
         """Take in a new binding, once per binding record; its source exists."""
         source = self._exchanges[binding.source]
         source.index.bind(binding)
@@ -94,7 +101,7 @@ class Router:
             target = binding.destination
             source.targets[target] = source.targets.get(target, 0) + 1
 
-    def unbind(self, binding: "Binding") -> None:
+    def unbind(self, binding: Binding) -> None:
         """Forget a binding that was bound; nothing to do when its source is gone already."""
         source = self._exchanges.get(binding.source)
         if source is None:
@@ -142,7 +149,8 @@ class Router:
     def needs_headers(self, exchange: str) -> bool:
         """Whether a message published to `exchange` may reach a headers exchange, by whatever way.
 
-        If not, its route depends on the exchange and the keys alone and may be cached until the topology changes.
+        If not, its route depends on the exchange and the keys alone and may be cached until the topology
+        changes.
         """
         reached = {exchange}
         pending = [exchange]

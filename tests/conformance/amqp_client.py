@@ -281,6 +281,7 @@ class Connection:
     ) -> None:
         """The next frame of channel 0 is connection.close with all of this; answer it, see the socket end."""
         close = self.expect(methods.ConnectionClose)
+        self._opened = False
         _check_close(close, code, text, failed)
         if answer:
             with contextlib.suppress(ConnectionEnded):  # it may be gone already, as at a stop

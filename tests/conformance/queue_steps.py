@@ -18,7 +18,9 @@ POLL_S = 0.02
 DEADLINE_S = 10.0
 
 
-def publish_each(channel: Channel, queue: str, *bodies: bytes, properties: Properties | bytes = b"\0\0") -> None:
+def publish_each(
+    channel: Channel, queue: str, *bodies: bytes, properties: Properties | bytes = b"\0\0"
+) -> None:
     """Publish messages to the queue, and return when it has them."""
     for body in bodies:
         channel.publish("", queue, body, properties)

@@ -100,7 +100,9 @@ class RabbitServer:
         _wait_or_kill(self._epmd)
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _erl_call(self, option: str, standard_input: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    def _erl_call(
+        self, option: str, standard_input: str, *arguments: str
+    ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             ["erl_call", "-c", self._cookie, "-sname", self._node, option, *arguments],
             input=standard_input.encode(),

@@ -360,13 +360,13 @@ def test_open_vhost_limit_comes_before_permission(
     vhost, user = make_vhost(), make_user(None)
     admin.set_vhost_limits(vhost, {"max-connections": 0})
     admin.set_user_limits(user, {"max-connections": 0})
-    text = f"NOT_ALLOWED - access to vhost '{vhost}' refused for user '{user}': connection limit (0) is reached"
+    text = (
+        f"NOT_ALLOWED - access to vhost '{vhost}' refused for user '{user}': connection limit (0) is reached"
+    )
     _open_refused(connect(user, user, vhost, open=False), text)
 
 
-def test_open_user_limit_comes_before_permission(
-    connect: Connect, make_user: MakeUser, admin: Admin
-) -> None:
+def test_open_user_limit_comes_before_permission(connect: Connect, make_user: MakeUser, admin: Admin) -> None:
     """§1.5 row 3, and order: 3 before 4; limit 0 refuses all."""
     user = make_user(None)
     admin.set_user_limits(user, {"max-connections": 0})

@@ -48,6 +48,8 @@ COMPARED = [
     ("x-queue-mode", longstr("default"), longstr("lazy"), {}),
     ("x-queue-version", integer(1), integer(2), {}),
     ("x-single-active-consumer", boolean(True), boolean(False), {}),
+    # The reference has this row as not compared; RabbitMQ 3.10.8 compares it.
+    ("x-queue-master-locator", longstr("client-local"), longstr("min-masters"), {}),
 ]
 """Key, two values and what must go with it, of the rows of §3.10 marked cmp."""
 
@@ -60,7 +62,9 @@ def shown(value: Field) -> str:
 
 
 @pytest.mark.parametrize(("key", "one", "two", "needed"), COMPARED)
-def test_compared_argument(channel: Channel, name: Name, key: str, one: Field, two: Field, needed: Table) -> None:
+def test_compared_argument(
+    channel: Channel, name: Name, key: str, one: Field, two: Field, needed: Table
+) -> None:
     """§3.9: equal values are fine; other, missing and added ones are told apart in the text."""
     type_name = {"I": "signedint", "S": "longstr", "t": "bool"}[one.tag]
     queue = channel.declare(name("q"), arguments=needed | {key: one})
@@ -76,10 +80,9 @@ def test_compared_argument(channel: Channel, name: Name, key: str, one: Field, t
 
 
 def test_unknown_arguments_are_not_compared(channel: Channel, name: Name) -> None:
-    """§3.9, §3.10 row "any other key": accepted and ignored, as is `x-queue-master-locator`."""
-    arguments = {"x-unknown": longstr("a"), "x-queue-master-locator": longstr("min-masters"), "y": VOID}
-    queue = channel.declare(name("q"), arguments=arguments)
-    channel.declare(queue, arguments={"x-unknown": integer(1), "x-queue-master-locator": integer(1)})
+    """§3.9, §3.10 row "any other key": accepted and ignored."""
+    queue = channel.declare(name("q"), arguments={"x-unknown": longstr("a"), "y": VOID})
+    channel.declare(queue, arguments={"x-unknown": integer(1), "z": VOID})
     channel.declare(queue)
 
 
@@ -105,7 +108,6 @@ def test_integers_of_any_width_may_differ(channel: Channel, name: Name, second: 
         (Field("d", 5.0), "received '5.0' but current is '5'"),
         (Field("f", 5.0), "received '5.0' but current is '5'"),
         (longstr("5"), "received '5' but current is '5'"),
-        (timestamp(5), "received '5' but current is '5'"),
         (boolean(True), "received 'true' but current is '5'"),
     ],
 )
@@ -116,6 +118,22 @@ def test_other_classes_are_not_equal_to_integers(
     queue = channel.declare(name("q"), arguments={"x-max-length": integer(5)})
     text = inequivalent(queue, "x-max-length", verdict)
     refused(channel, 406, text, QueueDeclare, queue=queue, arguments={"x-max-length": received})
+
+
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [
+        ("x-max-length", integer(5), timestamp(5)),
+        ("x-dead-letter-exchange", longstr("dlx"), Field("x", b"dlx")),
+        ("x-overflow", longstr("drop-head"), Field("x", b"drop-head")),
+    ],
+)
+def test_same_value_of_another_type_is_equal(
+    channel: Channel, name: Name, key: str, first: Field, second: Field
+) -> None:
+    """§3.9, by RabbitMQ 3.10.8: types count only where the values differ."""
+    queue = channel.declare(name("q"), arguments={key: first})
+    channel.declare(queue, arguments={key: second})
 
 
 def test_absent_queue_type_is_classic(channel: Channel, name: Name) -> None:
@@ -176,8 +194,8 @@ ACCEPTED = [
     ("x-single-active-consumer", boolean(False)),
     ("x-queue-type", longstr("classic")),
     ("x-queue-master-locator", longstr("client-local")),
-    ("x-queue-master-locator", longstr("bogus")),
-    ("x-queue-master-locator", integer(5)),
+    # No such locator. The word is one that Erlang knows: on others RabbitMQ fails with 541.
+    ("x-queue-master-locator", longstr("classic")),
     ("x-unknown", longstr("anything")),
     ("unknown", table({"deep": array([VOID, Field("d", 1.5)])})),
     ("", VOID),
@@ -249,7 +267,7 @@ REFUSED = [
     ("x-queue-mode", integer(5), "{unacceptable_type,signedint}"),
     ("x-queue-version", integer(0), "\"unsupported queue version '0'\""),
     ("x-queue-version", integer(3), "\"unsupported queue version '3'\""),
-    ("x-queue-version", integer(-1), "\"unsupported queue version '-1'\""),
+    ("x-queue-version", integer(-1), "{value_negative,-1}"),
     ("x-single-active-consumer", longstr("true"), "{unacceptable_type,longstr}"),
     ("x-single-active-consumer", integer(1), "{unacceptable_type,signedint}"),
     ("x-queue-type", longstr("bogus"), "\"unsupported queue type 'bogus'\""),

@@ -138,7 +138,9 @@ def test_ack_of_a_message_for_two_queues(channel: Channel, name: Names) -> None:
     channel.sync()
 
 
-def test_ack_of_a_message_that_is_consumed_at_once(connection: Connection, channel: Channel, name: Names) -> None:
+def test_ack_of_a_message_that_is_consumed_at_once(
+    connection: Connection, channel: Channel, name: Names
+) -> None:
     """§4.3: persistent, but consumed and auto-acked: that settles it too, once."""
     queue = channel.declare(name("q"), durable=True, exclusive=True)
     consumer = connection.channel(2)

@@ -198,9 +198,7 @@ def test_tag_in_use(connection: Connection, channel: Channel) -> None:
     """§4.6 row tag in use: the connection ends."""
     channel.consume(channel.declare(exclusive=True), consumer_tag="t")
     channel.send(BasicConsume, queue=channel.declare(exclusive=True), consumer_tag="t")
-    connection.expect_connection_close(
-        530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", BasicConsume
-    )
+    connection.expect_connection_close(530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", BasicConsume)
 
 
 def test_same_tag_on_another_channel(connection: Connection, channel: Channel) -> None:

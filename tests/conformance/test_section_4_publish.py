@@ -282,7 +282,12 @@ def test_row_10_good_delivery_mode(channel: Channel, mode: int | None) -> None:
 @pytest.mark.parametrize("key", ["CC", "BCC"])
 @pytest.mark.parametrize(
     ("value", "type_name"),
-    [(longstr("a"), "longstr"), (Field("I", 1), "signedint"), (boolean(True), "bool"), (Field("V", None), "void")],
+    [
+        (longstr("a"), "longstr"),
+        (Field("I", 1), "signedint"),
+        (boolean(True), "bool"),
+        (Field("V", None), "void"),
+    ],
 )
 def test_row_10_sender_selected_keys_are_no_array(
     channel: Channel, key: str, value: Field, type_name: str

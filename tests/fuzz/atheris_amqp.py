@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import atheris
+import atheris  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 

@@ -1,8 +1,9 @@
-"""Any bytes give a value or a ProtocolError, never anything else; and what was read is written back the same."""
+"""Any bytes give a value or a ProtocolError, never anything else; what was read is written back the same."""
 
 from dataclasses import fields
 from struct import pack
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,9 +13,7 @@ from node.amqp.method_codec import decode_method, encode_method
 from node.amqp.methods import METHODS, FieldType, Method
 from node.amqp.properties import Properties, Traits, decode_properties, encode_properties, read_traits
 
-SURROGATES = ("Cs",)
-
-shortstr = st.text(alphabet=st.characters(exclude_categories=SURROGATES), max_size=60)
+shortstr = st.text(alphabet=st.characters(codec="utf-8"), max_size=60)
 
 
 def unsigned(bits: int) -> st.SearchStrategy[int]:
@@ -116,13 +115,9 @@ def test_both_readers_of_tables_have_one_verdict(raw: bytes, follows: bytes, dat
     whole = b"xyz" + raw + follows
     try:
         value, after = decode_table(whole, 3, 3 + end)
-    except ProtocolError as error:
-        try:
+    except ProtocolError:
+        with pytest.raises(ProtocolError):
             check_table(whole, 3, 3 + end)
-        except ProtocolError as same:
-            assert same.args == error.args
-        else:
-            raise AssertionError("check_table accepts what decode_table refuses") from error
         return
     assert check_table(whole, 3, 3 + end) == after
     again = encode_table(value)
@@ -214,11 +209,9 @@ def test_both_readers_of_properties_have_one_verdict(raw: bytes, follows: bytes)
     try:
         value = decode_properties(whole, 3, end)
     except ProtocolError:
-        try:
+        with pytest.raises(ProtocolError):
             read_traits(whole, 3, end)
-        except ProtocolError:
-            return
-        raise AssertionError("read_traits accepts what decode_properties refuses") from None
+        return
     assert read_traits(whole, 3, end) == traits_by_the_book(value)
     again = encode_properties(value)
     assert decode_properties(again, 0, len(again)) == value

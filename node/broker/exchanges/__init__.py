@@ -5,12 +5,10 @@ from exchange to exchange. The rules are those of amqp-behaviour §3.15-§3.17.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from node.amqp.field_table import Table
-
-if TYPE_CHECKING:
-    from node.broker.records import Binding
+from node.broker.records import Binding
 
 
 class Destination(NamedTuple):
@@ -21,7 +19,7 @@ class Destination(NamedTuple):
     name: str
 
 
-def destination_of(binding: "Binding") -> Destination:
+def destination_of(binding: Binding) -> Destination:
     """The destination of a binding record."""
     return Destination(binding.destination_kind, binding.destination)
 
@@ -29,8 +27,8 @@ def destination_of(binding: "Binding") -> Destination:
 class Destinations(dict[Destination, int]):
     """A set of destinations that counts.
 
-    Two bindings may lead to one destination in the same way (they differ only in what the type of the exchange
-    does not look at); the destination stays until both are gone.
+    Two bindings may lead to one destination in the same way (they differ only in what the type of the
+    exchange does not look at); the destination stays until both are gone.
     """
 
     __slots__ = ()
@@ -51,17 +49,18 @@ class Destinations(dict[Destination, int]):
 class BindingIndex(Protocol):
     """The bindings from one exchange, arranged for its type.
 
-    `bind` and `unbind` are called once for each binding record: that a repeated queue.bind changes nothing is the
-    catalogue's knowledge (§3.14). Unbinding what was not bound is our own mistake and fails with KeyError.
+    `bind` and `unbind` are called once for each binding record: that a repeated queue.bind changes nothing is
+    the catalogue's knowledge (§3.14). Unbinding what was not bound is our own mistake and fails with
+    KeyError.
     """
 
     uses_routing_key: ClassVar[bool]
     uses_headers: ClassVar[bool]
 
-    def bind(self, binding: "Binding") -> None:
+    def bind(self, binding: Binding) -> None:
         """Take in a new binding from this exchange."""
 
-    def unbind(self, binding: "Binding") -> None:
+    def unbind(self, binding: Binding) -> None:
         """Forget a binding: one with the same destination, routing key and arguments was bound before."""
 
     def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:

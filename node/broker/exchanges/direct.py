@@ -4,13 +4,11 @@ Source: amqp-behaviour §3.15.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from node.amqp.field_table import Table
 from node.broker.exchanges import Destination, Destinations, destination_of
-
-if TYPE_CHECKING:
-    from node.broker.records import Binding
+from node.broker.records import Binding
 
 
 class DirectIndex:
@@ -22,11 +20,11 @@ class DirectIndex:
     def __init__(self) -> None:
         self._by_key: dict[str, Destinations] = {}
 
-    def bind(self, binding: "Binding") -> None:
+    def bind(self, binding: Binding) -> None:
         """See `BindingIndex.bind`."""
         self._by_key.setdefault(binding.routing_key, Destinations()).add(destination_of(binding))
 
-    def unbind(self, binding: "Binding") -> None:
+    def unbind(self, binding: Binding) -> None:
         """See `BindingIndex.unbind`."""
         destinations = self._by_key[binding.routing_key]
         destinations.remove(destination_of(binding))

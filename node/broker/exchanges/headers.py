@@ -1,22 +1,21 @@
-"""The headers exchange: a binding's arguments are a pattern for the message's headers; the routing key is ignored.
+"""The headers exchange: the arguments of a binding are a pattern for the headers of a message.
 
-A binding is compiled once into a `Pattern`; bindings with equal patterns share one, so a match evaluates each
-different pattern once. It is linear in them: there is no order among headers that an index could use.
+Routing keys are ignored. A binding is compiled once into a `Pattern`; bindings with equal patterns share one,
+so a match evaluates each different pattern once. It is linear in them: there is no order among headers that
+an index could use.
 
 Source: amqp-behaviour §3.17; values compare as `node.broker.arguments.comparable` says.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Field, Table, longstr, type_name
 from node.broker.arguments import Comparable, comparable, print_value
 from node.broker.exchanges import Destination, Destinations, destination_of
-
-if TYPE_CHECKING:
-    from node.broker.records import Binding
+from node.broker.records import Binding
 
 _X_MATCH: Final = "x-match"
 _ALL: Final = longstr("all")
@@ -34,7 +33,7 @@ class Pattern(NamedTuple):
     """Sorted by key. A value of None asks only that the header is there."""
 
     def selects(self, headers: dict[str, Comparable]) -> bool:
-        """Whether a message with these headers matches. Without conditions `all` selects it and `any` does not."""
+        """Whether a message with these headers matches: without conditions under `all`, never under `any`."""
         for key, wanted in self.conditions:
             value = headers.get(key)
             holds = value is not None and (wanted is None or value == wanted)
@@ -81,12 +80,12 @@ class HeadersIndex:
     def __init__(self) -> None:
         self._by_pattern: dict[Pattern, Destinations] = {}
 
-    def bind(self, binding: "Binding") -> None:
+    def bind(self, binding: Binding) -> None:
         """See `BindingIndex.bind`; the arguments passed `check_binding_arguments`."""
         pattern = compile_pattern(binding.arguments)
         self._by_pattern.setdefault(pattern, Destinations()).add(destination_of(binding))
 
-    def unbind(self, binding: "Binding") -> None:
+    def unbind(self, binding: Binding) -> None:
         """See `BindingIndex.unbind`."""
         pattern = compile_pattern(binding.arguments)
         destinations = self._by_pattern[pattern]

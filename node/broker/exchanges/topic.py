@@ -1,25 +1,23 @@
 """The topic exchange: a binding's routing key is a pattern of words, `*` for one word and `#` for any number.
 
-The patterns form a trie, one node a word. A message's key is walked word by word through all nodes that it can have
-reached so far, never by trying one way after another: `#.#.#.#` against `a.a.a.a.a` would take exponentially many.
-A node is reached at most once per word, so a match costs at most (words of the key) x (words of all patterns), and
-in practice a handful of dict look-ups per word.
+The patterns form a trie, one node a word. A message's key is walked word by word through all nodes that it
+can have reached so far, never by trying one way after another: `#.#.#.#` against `a.a.a.a.a` would take
+exponentially many. A node is reached at most once per word, so a match costs at most (words of the key) x
+(words of all patterns), and in practice a handful of dict look-ups per word.
 
 Source: amqp-behaviour §3.16.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from node.amqp.field_table import Table
 from node.broker.exchanges import Destination, Destinations, destination_of
-
-if TYPE_CHECKING:
-    from node.broker.records import Binding
+from node.broker.records import Binding
 
 
 class _Node:
-    """What may follow one beginning of a pattern. `*` and `#` as words of a *message's* key are plain words."""
+    """What may follow one beginning of a pattern. In a *message's* key `*` and `#` are plain words."""
 
     __slots__ = ("any_word", "any_words", "destinations", "words")
 
@@ -66,7 +64,7 @@ class TopicIndex:
     def __init__(self) -> None:
         self._root = _Node()
 
-    def bind(self, binding: "Binding") -> None:
+    def bind(self, binding: Binding) -> None:
         """See `BindingIndex.bind`."""
         node = self._root
         for word in split_words(binding.routing_key):
@@ -77,7 +75,7 @@ class TopicIndex:
             node = following
         node.destinations.add(destination_of(binding))
 
-    def unbind(self, binding: "Binding") -> None:
+    def unbind(self, binding: Binding) -> None:
         """See `BindingIndex.unbind`. Nodes that lead nowhere any more are dropped."""
         node = self._root
         path: list[tuple[_Node, str]] = []

@@ -1,0 +1,229 @@
+"""`python -m bench`: run the workloads on Fluffle and RabbitMQ in alternation; print the table of ratios.
+
+Both brokers run during the whole bench; the one that is not measured is idle. For each workload the rounds
+alternate (Fluffle, RabbitMQ, Fluffle, …), so that what else the machine does meets both alike.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import platform
+import pstats
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from bench.client import BenchError
+from bench.report import FAILED, SHORT, Summary, table, table_cells
+from bench.servers import REPOSITORY, Fluffle, RabbitMQ, Server
+from bench.workloads import FULL, QUICK, WORKLOADS, Outcome, Scale, Workload
+
+OPEN_FILES_WANTED = 10_000
+
+
+def main() -> int:
+    """Exit code 0: all that could be judged is met; 1: something is short or failed; 130: Ctrl-C."""
+    options = parse_options()
+    if options.list:
+        for workload in WORKLOADS:
+            rows = (f"{row.metric} [{row.unit}] {row.required or ''}".strip() for row in workload.rows)
+            print(f"{workload.name:20} {'  '.join(rows)}")
+        return 0
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    _raise_open_files()
+    gc.disable()  # the generator makes no cycles worth a pause
+    scale = QUICK if options.quick else FULL
+    if options.profile:
+        return profile(options.profile, scale)
+    bench = Bench(_servers(options), scale, options.rounds)
+    interrupted = False
+    with contextlib.ExitStack() as stack:
+        for server in bench.servers:
+            stack.enter_context(server)
+        try:
+            for workload in options.only or WORKLOADS:
+                bench.measure(workload)
+        except KeyboardInterrupt:
+            _log("interrupted: what was measured follows")
+            interrupted = True
+    report = bench.report(quick=options.quick)
+    print(report)
+    if options.json:
+        Path(options.json).write_text(json.dumps(bench.as_json(), indent=1))
+    return 130 if interrupted else 1 if SHORT in report or FAILED in report else 0
+
+
+def parse_options() -> argparse.Namespace:
+    by_name = {workload.name: workload for workload in WORKLOADS}
+
+    def named(name: str) -> Workload:
+        if name not in by_name:
+            raise argparse.ArgumentTypeError(f"no workload {name}; there are: {', '.join(by_name)}")
+        return by_name[name]
+
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Fluffle beside RabbitMQ.")
+    parser.add_argument(
+        "--only", nargs="+", type=named, metavar="NAME", help="these workloads, in this order"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="per workload and broker; medians are shown")
+    parser.add_argument("--quick", action="store_true", help="1 s a round, smaller counts: for a first look")
+    parser.add_argument("--json", metavar="FILE", help="write every round's numbers too")
+    parser.add_argument("--list", action="store_true", help="list the workloads and their requirements")
+    parser.add_argument("--profile", type=named, metavar="NAME", help="one workload on Fluffle, cProfile")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--fluffle-only", action="store_true")
+    only.add_argument("--rabbitmq-only", action="store_true")
+    return parser.parse_args()
+
+
+def _servers(options: argparse.Namespace) -> list[Server]:
+    servers: list[Server] = []
+    if not options.rabbitmq_only:
+        servers.append(Fluffle())
+    if RabbitMQ.installed() and not options.fluffle_only:
+        servers.append(RabbitMQ())
+    elif not options.fluffle_only:
+        _log("rabbitmq-server is not installed: no ratios")
+    return servers
+
+
+@dataclass
+class Bench:
+    """The servers, and the rounds that have been run on them: by workload, then by server."""
+
+    servers: Sequence[Server]
+    scale: Scale
+    rounds: int
+    outcomes: dict[str, dict[str, list[Outcome]]] = field(default_factory=dict)
+    errors: dict[str, dict[str, str]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def measure(self, workload: Workload) -> None:
+        """All rounds of one workload. A broker that fails one is stopped, and starts anew for the next."""
+        outcomes = self.outcomes[workload.name] = {server.name: [] for server in self.servers}
+        errors = self.errors[workload.name] = {}
+        for _ in range(self.rounds):
+            for server in self.servers:
+                if server.name in errors:
+                    continue
+                try:
+                    outcomes[server.name].append(self._round(workload, server))
+                except (BenchError, OSError, ValueError) as error:
+                    errors[server.name] = f"{type(error).__name__}: {error}"
+                    _log(f"{workload.name:20} {server.name:9} FAILED: {error}\n{server.last_words()}")
+                    server.stop()
+
+    def _round(self, workload: Workload, server: Server) -> Outcome:
+        if not server.running or (workload.fresh and server.used):
+            server.stop()
+            server.start()
+            self.versions[server.name] = server.version
+        server.used = True
+        for each in self.servers:
+            each.wait_until_quiet()
+        outcome = workload.run(server, self.scale)
+        numbers = (f"{row.metric} {outcome.metrics[row.metric]:,.2f} {row.unit}" for row in workload.rows)
+        busy = f"CPU {outcome.server_cpu_s:.2f} s, generator {outcome.generator_cpu_s:.2f} s"
+        took = f"{outcome.elapsed_s:.1f} s"
+        _log(f"{workload.name:20} {server.name:9} {'  '.join(numbers)}  in {took}, {busy}")
+        return outcome
+
+    def summary(self, workload_name: str, server_name: str) -> Summary | None:
+        """None: this server was not asked."""
+        if server_name not in self.outcomes[workload_name]:
+            return None
+        rounds = self.outcomes[workload_name][server_name]
+        if server_name in self.errors[workload_name] or not rounds:
+            return Summary({})
+        metrics = {name: [outcome.metrics[name] for outcome in rounds] for name in rounds[0].metrics}
+        message_count = sum(outcome.message_count for outcome in rounds)
+        cpu_s = sum(outcome.server_cpu_s for outcome in rounds)
+        share = sum(o.generator_cpu_s for o in rounds) / sum(o.elapsed_s for o in rounds)
+        return Summary(metrics, cpu_s / message_count * 1e6 if message_count else None, share)
+
+    def report(self, *, quick: bool) -> str:
+        lines = []
+        for workload in WORKLOADS:
+            if workload.name in self.outcomes:
+                ours = self.summary(workload.name, Fluffle.name)
+                theirs = self.summary(workload.name, RabbitMQ.name)
+                lines += [table_cells(workload.name, row, ours, theirs) for row in workload.rows]
+        text = [table(lines), "", *machine()]
+        text += [f"{name} says it is {version}" for name, version in self.versions.items()]
+        text.append(f"{self.rounds} rounds, medians; the generator's CPU is in parts of one core.")
+        if quick:
+            text.append("Quick: short rounds and small counts. These verdicts do not count.")
+        for name, errors in self.errors.items():
+            text += [f"{FAILED} {name} on {server}: {error}" for server, error in errors.items()]
+        return "\n".join(text)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "machine": machine(),
+            "versions": self.versions,
+            "scale": self.scale._asdict(),
+            "errors": self.errors,
+            "rounds": {
+                name: {server: [o._asdict() for o in rounds] for server, rounds in by_server.items()}
+                for name, by_server in self.outcomes.items()
+            },
+        }
+
+
+def profile(workload: Workload, scale: Scale) -> int:
+    """One round on Fluffle under cProfile, then the functions that took most of the time."""
+    with tempfile.TemporaryDirectory(prefix="fluffle-bench-profile-") as directory:
+        data = Path(directory) / "profile"
+        with Fluffle(profile=data) as server:
+            server.start()
+            outcome = workload.run(server, scale)
+        print(f"{workload.name} under cProfile: {outcome.metrics}")
+        pstats.Stats(str(data)).strip_dirs().sort_stats("tottime").print_stats(40)
+    return 0
+
+
+def machine() -> list[str]:
+    """The machine, the Python and the commit that the numbers belong to."""
+    cpu = "?"
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "?")
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    describe = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(describe, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    system = f"Linux {platform.release()}, load {load}"
+    return [
+        f"Machine: {cpu}, {os.cpu_count()} cores, {memory_gb:.0f} GB, {system}",
+        f"Python {platform.python_version()}, commit {commit.stdout.strip() or '?'}, "
+        + time.strftime("%Y-%m-%d %H:%M %Z"),
+    ]
+
+
+def _raise_open_files() -> None:
+    """For 1,000 connections, here and in the brokers, which inherit it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_WANTED)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _log(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _exit_on_signal(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

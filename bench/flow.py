@@ -1,0 +1,365 @@
+"""Publishers and consumers running at once, and the test bed that sets them up and checks what is left.
+
+The generator shares two cores with the broker, so it must cost little: a publisher sends prepared buffers
+with blocking sends; a consumer reads with one system call per 64 KiB or so (the kernel's SO_RCVLOWAT gathers
+them) and counts deliveries by their bytes. One thread a connection: nearly all its time is spent in the
+kernel, outside the GIL.
+"""
+
+import contextlib
+import enum
+import itertools
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import NamedTuple, Self
+
+from bench.client import BenchError, Connection
+from bench.frames import AckFrames, Chunk, ConfirmTracker, DeliveryShape, ack
+from bench.servers import Meter, Server
+
+RECEIVE_BUFFER_BYTES = 1 << 20
+RECEIVE_LOW_WATER_BYTES = 65_536
+# How long a read waits for its low-water mark, and so how late the last deliveries may be noticed.
+RECEIVE_TIMEOUT_S = 0.02
+STALL_S = 30.0
+# A publisher waits when it is this far ahead of the consumers. Without it the brokers would be measured with
+# ever longer queues, which is what the workload queue-200k is for.
+AHEAD_COUNT_MAX = 50_000
+
+
+class Acks(enum.Enum):
+    NONE = "auto-ack"
+    EACH = "one basic.ack per delivery"
+    MULTIPLE = "basic.ack with multiple"
+
+
+class Progress:
+    """What the threads of one run share. Plain attributes: each has one writer, and late reads do no harm."""
+
+    def __init__(self, publishers: "Sequence[Publisher]", sinks: "Sequence[Sink]") -> None:
+        self.publishers, self.sinks = publishers, sinks
+        self.deadline = float("inf")
+        self.failed = False
+
+    def expected_count(self) -> int:
+        return sum(p.delivery_count for p in self.publishers)
+
+    def received_count(self) -> int:
+        return sum(s.delivery_count for s in self.sinks)
+
+    def finished(self) -> bool:
+        """All that was published has arrived, and nothing more will be published."""
+        if self.failed:
+            return True
+        return all(p.done for p in self.publishers) and self.received_count() >= self.expected_count()
+
+
+class Publisher:
+    """What a run knows of one that publishes: how much so far, how many deliveries that must cause."""
+
+    def __init__(self) -> None:
+        self.message_count = self.delivery_count = 0
+        self.done = False
+        self.finished_at = 0.0
+
+    @classmethod
+    def finished(cls, count: int) -> "Publisher":
+        """One whose `count` messages are in the queue already."""
+        publisher = Publisher()
+        publisher.message_count = publisher.delivery_count = count
+        publisher.done = True
+        return publisher
+
+    def run(self, progress: Progress) -> None:
+        """Publish; nothing, here."""
+
+
+class PlainPublisher(Publisher):
+    """Sends prepared buffers, round and round: `cycles` times, or until the deadline."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        chunks: Sequence[Chunk],
+        *,
+        ahead_count_max: int,
+        cycles: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.connection, self.chunks = connection, chunks
+        self.ahead_count_max, self.cycles = ahead_count_max, cycles
+
+    def run(self, progress: Progress) -> None:
+        sock = self.connection.socket
+        sock.settimeout(None)
+        repeat = itertools.repeat
+        rounds = repeat(self.chunks) if self.cycles is None else repeat(self.chunks, self.cycles)
+        for chunk in itertools.chain.from_iterable(rounds):
+            while (
+                progress.sinks
+                and progress.expected_count() - progress.received_count() > self.ahead_count_max
+            ):
+                if progress.failed:
+                    return
+                time.sleep(0.0005)
+            if time.perf_counter() >= progress.deadline:
+                break
+            sock.sendall(chunk.data)
+            self.message_count += chunk.message_count
+            self.delivery_count += chunk.delivery_count
+        self.finished_at = time.perf_counter()
+        self.done = True
+
+
+class ConfirmPublisher(Publisher):
+    """Keeps at most `window` publishes unconfirmed, and ends when all are confirmed."""
+
+    def __init__(self, connection: Connection, chunk: Chunk, *, window: int) -> None:
+        super().__init__()
+        self.connection, self.window = connection, window
+        self._data = memoryview(chunk.data)
+        self._cycle_count = chunk.message_count
+        self._message_bytes, rest = divmod(len(chunk.data), chunk.message_count)
+        assert not rest, "all publishes must have one length"
+        connection.select_confirms()
+
+    def run(self, progress: Progress) -> None:
+        sock = self.connection.socket
+        sock.settimeout(STALL_S)
+        tracker = ConfirmTracker(self.connection.channel)
+        publishing = True
+        while publishing or tracker.confirmed_count < self.message_count:
+            publishing = publishing and time.perf_counter() < progress.deadline
+            room = self.window - (self.message_count - tracker.confirmed_count)
+            while publishing and room:
+                at = self.message_count % self._cycle_count
+                count = min(room, self._cycle_count - at)
+                sock.sendall(self._data[at * self._message_bytes : (at + count) * self._message_bytes])
+                self.message_count += count
+                self.delivery_count += count
+                room -= count
+            if tracker.confirmed_count == self.message_count:
+                break
+            acks = sock.recv(RECEIVE_LOW_WATER_BYTES)
+            if not acks:
+                raise BenchError("the broker closed the publisher's connection")
+            tracker.feed(acks, self.message_count)
+        self.finished_at = time.perf_counter()
+        self.done = True
+
+
+class Sink:
+    """Reads the deliveries of one connection, counts them by bytes, checks samples, and acknowledges."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        shape: DeliveryShape,
+        consumer_tags: Sequence[str],
+        *,
+        acks: Acks = Acks.NONE,
+        gather_count: int | None = None,
+    ) -> None:
+        """`gather_count`: wait for so many deliveries before they are read (and acknowledged) together."""
+        self.connection, self.shape, self.consumer_tags, self.acks = connection, shape, consumer_tags, acks
+        self.low_water_bytes = RECEIVE_LOW_WATER_BYTES
+        if gather_count is not None:
+            self.low_water_bytes = gather_count * shape.size_bytes
+        self.received_bytes = self.checked_count = self.acked_count = 0
+        self.last_at = 0.0
+        self._ack_frames = AckFrames(connection.channel)
+
+    @property
+    def delivery_count(self) -> int:
+        return self.received_bytes // self.shape.size_bytes
+
+    def run(self, progress: Progress) -> None:
+        sock = self.connection.socket
+        buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        view = memoryview(buffer)
+        early = self.connection.take_received()
+        if early:
+            view[: len(early)] = early
+            self._take(view, len(early))
+        sock.settimeout(None)
+        timeout = struct.pack("@ll", 0, int(RECEIVE_TIMEOUT_S * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, self.low_water_bytes)
+        while not progress.finished():
+            try:
+                size = sock.recv_into(buffer)
+            except BlockingIOError:  # SO_RCVTIMEO: nothing came
+                continue
+            if not size:
+                raise BenchError("the broker closed the consumer's connection")
+            self._take(view, size)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        sock.settimeout(STALL_S)
+        if self.received_bytes % self.shape.size_bytes:
+            raise BenchError(f"{self.received_bytes % self.shape.size_bytes} bytes after the last delivery")
+
+    def _take(self, view: memoryview, size: int) -> None:
+        """Count `size` new bytes; check the first delivery that begins in them and the last that is whole."""
+        self.last_at = time.perf_counter()
+        each = self.shape.size_bytes
+        before = self.received_bytes
+        self.received_bytes = before + size
+        whole_count = self.delivery_count
+        first = -(-before // each)
+        for index in {first, max(first, whole_count - 1)}:
+            at = index * each - before
+            if at < size:
+                self._check(bytes(view[at : min(at + each, size)]), index + 1)
+        if self.acks is not Acks.NONE and whole_count > self.acked_count:
+            self._acknowledge(whole_count)
+
+    def _acknowledge(self, delivery_tag: int) -> None:
+        """Everything up to `delivery_tag`."""
+        if self.acks is Acks.EACH:
+            data = self._ack_frames.frames(self.acked_count + 1, delivery_tag - self.acked_count)
+        else:
+            data = ack(self.connection.channel, delivery_tag, multiple=True)
+        self.connection.socket.sendall(data)
+        self.acked_count = delivery_tag
+
+    def _check(self, data: bytes, delivery_tag: int) -> None:
+        self.checked_count += 1
+        if not self.shape.check(data, delivery_tag):
+            raise BenchError(f"delivery {delivery_tag} is not what was published: {data[:80]!r}…")
+
+
+class FlowOutcome(NamedTuple):
+    """elapsed_s: until the last confirm and delivery; the meter ran a little longer."""
+
+    message_count: int
+    delivery_count: int
+    elapsed_s: float
+    meter: Meter
+
+
+class Bed:
+    """The queues, exchanges and connections of one workload on one server.
+
+    Leaving it without an error cancels the consumers (a delivery too many fails), closes the connections, and
+    deletes the queues, which must be empty (a message that is left, or came back unacknowledged, fails).
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.publishers: list[Publisher] = []
+        self.sinks: list[Sink] = []
+        self._admin = Connection(server.port)
+        self._connections: list[Connection] = []
+        self._queues: list[str] = []
+        self._exchanges: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._check_and_clean()
+        finally:
+            for connection in (*self._connections, self._admin):
+                connection.socket.close()
+
+    def _check_and_clean(self) -> None:
+        for sink in self.sinks:
+            if not sink.checked_count:
+                raise BenchError("no delivery was checked")
+            for tag in sink.consumer_tags:
+                sink.connection.cancel(tag)
+        for connection in self._connections:
+            connection.socket.settimeout(STALL_S)
+            connection.close()
+        for queue in self._queues:
+            left = self._admin.delete_queue(queue)
+            if left:
+                raise BenchError(f"{left} messages left in {queue}")
+        for exchange in self._exchanges:
+            self._admin.delete_exchange(exchange)
+
+    def connect(self, *, channel: int = 1, heartbeat: bool = False) -> Connection:
+        connection = Connection(self.server.port, channel=channel, heartbeat=heartbeat)
+        self._connections.append(connection)
+        return connection
+
+    def queue(self, name: str, *, durable: bool = False) -> None:
+        self._admin.declare_queue(name, durable=durable)
+        self._queues.append(name)
+
+    def exchange(self, name: str, kind: str) -> None:
+        self._admin.declare_exchange(name, kind)
+        self._exchanges.append(name)
+
+    def bind(self, queue: str, exchange: str, routing_key: str = "") -> None:
+        self._admin.bind_queue(queue, exchange, routing_key)
+
+    def discard(self, queue: str, count: int) -> None:
+        """Delete a queue that holds `count` messages on purpose."""
+        self._queues.remove(queue)
+        found = self._admin.delete_queue(queue)
+        if found != count:
+            raise BenchError(f"{count} messages expected in {queue}, {found} found")
+
+    def run(
+        self,
+        seconds: float,
+        *,
+        begin: Callable[[], None] = lambda: None,
+        settle: Callable[[], None] = lambda: None,
+    ) -> FlowOutcome:
+        """Publish for `seconds` (or what the publishers are limited to), until all has arrived.
+
+        begin: called when the clock has started; settle: called last, before it stops.
+        """
+        progress = Progress(self.publishers, self.sinks)
+        with Meter(self.server) as meter:
+            progress.deadline = meter.started_at + seconds
+            begin()
+            parts = [*(sink.run for sink in self.sinks), *(publisher.run for publisher in self.publishers)]
+            run_threads(parts, progress, self._abort)
+            settle()
+            settled_at = time.perf_counter()
+        expected, received = progress.expected_count(), progress.received_count()
+        if self.sinks and received != expected:
+            raise BenchError(f"{expected} deliveries expected, {received} received")
+        ends = [p.finished_at for p in self.publishers] + [s.last_at for s in self.sinks]
+        end = max(ends) if self.sinks else settled_at
+        message_count = sum(p.message_count for p in self.publishers)
+        return FlowOutcome(message_count, received, end - meter.started_at, meter)
+
+    def _abort(self) -> None:
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.socket.shutdown(socket.SHUT_RDWR)
+
+
+def run_threads(
+    parts: Sequence[Callable[[Progress], None]], progress: Progress, abort: Callable[[], None]
+) -> None:
+    """Run all parts to their end. The first error, or STALL_S without progress, ends all and is raised."""
+    pool = ThreadPoolExecutor(len(parts))
+    try:
+        waiting = {pool.submit(part, progress) for part in parts}
+        seen, seen_at = -1, time.perf_counter()
+        while waiting:
+            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+            now = progress.received_count() + progress.expected_count()
+            if now != seen:
+                seen, seen_at = now, time.perf_counter()
+            elif time.perf_counter() - seen_at > STALL_S:
+                got, due = progress.received_count(), progress.expected_count()
+                raise BenchError(f"no progress for {STALL_S:.0f} s: {got} of {due} deliveries received")
+    except BaseException:
+        progress.failed = True
+        abort()
+        raise
+    finally:
+        pool.shutdown()

@@ -1,0 +1,159 @@
+"""From the rounds to the table: medians, ratios, requirements and verdicts. Pure."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+SHORT, FAILED = "** SHORT **", "** FAILED **"
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least `percent` % of the values do not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """Fluffle's value must be `ratio` times RabbitMQ's or more."""
+
+    ratio: float
+
+    def __str__(self) -> str:
+        return f"≥ {self.ratio:g}×"
+
+    def met(self, fluffle: float, rabbitmq: float | None) -> bool | None:
+        return None if rabbitmq is None else fluffle >= self.ratio * rabbitmq
+
+
+@dataclass(frozen=True)
+class NotAbove:
+    """Fluffle's value must not exceed RabbitMQ's."""
+
+    def __str__(self) -> str:
+        return "≤ 1×"
+
+    def met(self, fluffle: float, rabbitmq: float | None) -> bool | None:
+        return None if rabbitmq is None else fluffle <= rabbitmq
+
+
+@dataclass(frozen=True)
+class Below:
+    """Fluffle's value must be below `limit`, whatever RabbitMQ shows."""
+
+    limit: float
+
+    def __str__(self) -> str:
+        return f"< {self.limit:g}"
+
+    def met(self, fluffle: float, rabbitmq: float | None) -> bool | None:
+        return fluffle < self.limit
+
+
+Requirement = AtLeast | NotAbove | Below
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a metric of a workload, its unit, and what is required of it, if anything."""
+
+    metric: str
+    unit: str
+    required: Requirement | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One broker's rounds of one workload. Without metrics: it failed."""
+
+    metrics: Mapping[str, Sequence[float]]
+    cpu_s_per_million: float | None = None
+    generator_share: float | None = None
+
+    def median(self, metric: str) -> float | None:
+        values = self.metrics.get(metric)
+        return statistics.median(values) if values else None
+
+    def spread(self, metric: str) -> float | None:
+        """(largest - smallest) / median over the rounds: how much the machine's noise moved it."""
+        median = self.median(metric)
+        return (max(self.metrics[metric]) - min(self.metrics[metric])) / median if median else None
+
+
+def verdict(row: Row, fluffle: float | None, rabbitmq: float | None) -> str:
+    """`fluffle` None: it failed. `rabbitmq` None: it failed or is not there."""
+    if fluffle is None:
+        return FAILED
+    if row.required is None:
+        return ""
+    met = row.required.met(fluffle, rabbitmq)
+    if met is None:
+        return "no RabbitMQ"
+    return "ok" if met else SHORT
+
+
+HEADINGS = (
+    "workload",
+    "Fluffle",
+    "RabbitMQ",
+    "unit",
+    "ratio",
+    "required",
+    "verdict",
+    "spread F/R",
+    "CPU-s per M F/R",
+    "generator CPU F/R",
+)
+_RIGHT = {1, 2, 4, 7, 8, 9}
+
+
+def table_cells(name: str, row: Row, fluffle: Summary | None, rabbitmq: Summary | None) -> list[str]:
+    """The cells of one line. A broker that was not asked (None) has a dash, one that failed says so."""
+    ours = fluffle.median(row.metric) if fluffle else None
+    theirs = rabbitmq.median(row.metric) if rabbitmq else None
+
+    def both(text: Callable[[Summary], str]) -> str:
+        return " / ".join(text(summary) if summary else "-" for summary in (fluffle, rabbitmq))
+
+    return [
+        name if row.metric == "rate" else f"{name} {row.metric}",
+        _value(fluffle, ours),
+        _value(rabbitmq, theirs),
+        row.unit,
+        f"{ours / theirs:.2f}×" if ours is not None and theirs else "-",
+        str(row.required or "-"),
+        verdict(row, ours, theirs) if fluffle else "-",
+        both(lambda summary: _percent(summary.spread(row.metric))),
+        both(lambda summary: number(summary.cpu_s_per_million)),
+        both(lambda summary: _percent(summary.generator_share)),
+    ]
+
+
+def _value(summary: Summary | None, value: float | None) -> str:
+    return "-" if summary is None else "failed" if value is None else number(value)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, or all before the point; thousands set apart."""
+    if value is None:
+        return "-"
+    decimals = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{decimals}f}"
+
+
+def table(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, padded so that it can be read as it stands."""
+    widths = [max(len(cells[i]) for cells in (HEADINGS, *lines)) for i in range(len(HEADINGS))]
+
+    def line(cells: Sequence[str]) -> str:
+        columns = enumerate(zip(cells, widths, strict=True))
+        padded = (text.rjust(width) if i in _RIGHT else text.ljust(width) for i, (text, width) in columns)
+        return "| " + " | ".join(padded) + " |"
+
+    rule = "|" + "|".join("-" * (w + 1) + (":" if i in _RIGHT else "-") for i, w in enumerate(widths)) + "|"
+    return "\n".join([line(HEADINGS), rule, *(line(cells) for cells in lines)])

@@ -1,0 +1,287 @@
+"""The brokers under test, started on private ports with private data, measured from outside, stopped again.
+
+RabbitMQ is run from its own scripts, not by Debian's wrapper: that changes to the user rabbitmq and to
+/var/lib/rabbitmq. It gets its own epmd, cookie, node name and directories, so that an installed RabbitMQ,
+running or not, is never touched. Processes are stopped by the id of the group that they were started in.
+A server's data is in a TemporaryDirectory, and only that object ever removes anything: no path is deleted
+that was not created here.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from bench.client import BenchError, Connection
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+QUIET_TIMEOUT_S = 5.0
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Server:
+    """A broker process (and its children). Start it once; stop and start give a fresh one with empty data."""
+
+    name = ""
+    ready_words = ""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.ready_s = 0.0
+        self.running = False
+        self.used = False
+        self.version = ""
+        self._data: tempfile.TemporaryDirectory[str] | None = None
+        self._process: subprocess.Popen[str] | None = None
+        self._tree: list[psutil.Process] = []
+        self._output: deque[str] = deque(maxlen=40)
+
+    @property
+    def directory(self) -> Path:
+        """Where the running server has its data. There is none before `start` and after `stop`."""
+        assert self._data is not None, "not started"
+        return Path(self._data.name)
+
+    def command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def start(self) -> None:
+        """Start, and wait until it says that it is ready and answers a handshake.
+
+        `ready_s` is the time to the ready line. Errors: BenchError with its last words.
+        """
+        assert self._data is None, "already started"
+        prefix = f"fluffle-bench-{self.name.lower()}-"
+        self._data = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+        self.port = free_port()
+        self._output.clear()
+        ready = threading.Event()
+        try:
+            self._prepare()
+            command = self.command()
+            started_at = time.perf_counter()
+            self._process = self._spawn(command)
+            threading.Thread(target=self._read_output, args=(self._process, ready), daemon=True).start()
+            while not ready.wait(0.002):
+                if self._process.poll() is not None or time.perf_counter() - started_at > READY_TIMEOUT_S:
+                    raise BenchError(f"{self.name} did not become ready:\n{self.last_words()}")
+            self.ready_s = time.perf_counter() - started_at
+            with Connection(self.port) as connection:
+                self.version = server_version(connection.server_properties)
+                connection.close()
+            parent = psutil.Process(self._process.pid)
+            self._tree = [parent, *parent.children(recursive=True)]
+        except BaseException:
+            self.stop()
+            raise
+        self.running, self.used = True, False
+
+    def stop(self) -> None:
+        """Stop the process group that was started, politely first; remove its data. May be called twice."""
+        self.running = False
+        if self._process is not None:
+            _stop_group(self._process)
+            self._process = None
+        self._end_helpers()
+        if self._data is not None:
+            self._data.cleanup()
+            self._data = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def cpu_s(self) -> float:
+        """User and system seconds of the broker and its living children since they started."""
+        total = 0.0
+        for process in self._tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system
+        return total
+
+    def rss_bytes(self) -> int:
+        total = 0
+        for process in self._tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
+        return total
+
+    def last_words(self) -> str:
+        """The end of what it wrote to its stdout and stderr."""
+        errors = ""
+        if self._data is not None:
+            with contextlib.suppress(OSError):
+                errors = (self.directory / "stderr").read_text(errors="replace")[-4000:]
+        return "\n".join(("".join(self._output) + errors).splitlines()[-12:])
+
+    def wait_until_quiet(self) -> None:
+        """Wait until the broker has finished what an earlier workload left to it, at most QUIET_TIMEOUT_S."""
+        deadline = time.perf_counter() + QUIET_TIMEOUT_S
+        while self.running and time.perf_counter() < deadline:
+            before = self.cpu_s()
+            time.sleep(0.2)
+            if self.cpu_s() - before <= 0.02:
+                return
+
+    def _prepare(self) -> None:
+        """Write what the command needs into `directory`."""
+
+    def _end_helpers(self) -> None:
+        """End what was started beside the command."""
+
+    def _spawn(self, command: Sequence[str]) -> subprocess.Popen[str]:
+        with (self.directory / "stderr").open("w") as errors:
+            return subprocess.Popen(
+                command,
+                cwd=REPOSITORY,
+                env={**os.environ, **self.environment()},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,  # its own group, so that Ctrl-C reaches the bench alone
+            )
+
+    def _read_output(self, process: subprocess.Popen[str], ready: threading.Event) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._output.append(line)
+            if re.search(self.ready_words, line):
+                ready.set()
+
+
+class Fluffle(Server):
+    name = "Fluffle"
+    ready_words = r"\bready\b"
+
+    def __init__(self, *, profile: Path | None = None) -> None:
+        """`profile`: run under cProfile and leave its data in that file when the node stops."""
+        super().__init__()
+        self.profile = profile
+
+    def command(self) -> Sequence[str]:
+        profiler = ["-m", "cProfile", "-o", str(self.profile)] if self.profile else []
+        data = ["--data", str(self.directory / "data")]
+        listen = ["--listen", f"127.0.0.1:{self.port}"]
+        return [sys.executable, *profiler, "-m", "node", "start", "--name", "bench", *data, *listen]
+
+
+class RabbitMQ(Server):
+    name = "RabbitMQ"
+    ready_words = "completed with"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._epmd: subprocess.Popen[bytes] | None = None
+        self._epmd_port = 0
+
+    @staticmethod
+    def installed() -> bool:
+        return RABBITMQ_SCRIPT.exists() and shutil.which("epmd") is not None
+
+    def command(self) -> Sequence[str]:
+        return [str(RABBITMQ_SCRIPT)]
+
+    def environment(self) -> Mapping[str, str]:
+        here = self.directory
+        return {
+            "HOME": str(here),  # the Erlang cookie
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",  # not the installed instance's settings
+            "RABBITMQ_NODENAME": f"bench-{os.getpid()}@localhost",
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": str(here / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(here / "log"),
+            "RABBITMQ_CONFIG_FILE": str(here / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(here / "advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(here / "enabled_plugins"),
+        }
+
+    def _prepare(self) -> None:
+        cookie = self.directory / ".erlang.cookie"
+        cookie.write_text(secrets.token_hex(16))
+        cookie.chmod(0o400)
+        (self.directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
+        (self.directory / "enabled_plugins").write_text("[].\n")
+        self._epmd_port = free_port()
+        # Started here, or the node would start one that outlives it.
+        self._epmd = subprocess.Popen(
+            ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _end_helpers(self) -> None:
+        if self._epmd is not None:
+            _stop_group(self._epmd)
+            self._epmd = None
+
+
+class Meter:
+    """CPU seconds of the broker and of this generator, and wall time, from `with` to its end."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.started_at = self.elapsed_s = self.server_cpu_s = self.generator_cpu_s = 0.0
+
+    def __enter__(self) -> Self:
+        self.server_cpu_s = -self._server.cpu_s()
+        self.generator_cpu_s = -time.process_time()
+        self.started_at = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.elapsed_s = time.perf_counter() - self.started_at
+        self.generator_cpu_s += time.process_time()
+        self.server_cpu_s += self._server.cpu_s()
+
+
+def server_version(start: bytes) -> str:
+    """product, version and platform from the arguments of connection.start."""
+
+    def field(name: bytes) -> str:
+        match = re.search(re.escape(bytes([len(name)]) + name + b"S") + rb"\0\0\0(.)", start, re.DOTALL)
+        return start[match.end() : match.end() + match[1][0]].decode() if match else "?"
+
+    return f"{field(b'product')} {field(b'version')}, {field(b'platform')}"
+
+
+def _stop_group(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """SIGTERM, then SIGKILL, to the session that `process` leads."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            # Even when the leader has ended: a child of it may live on in its group.
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_TIMEOUT_S)

@@ -1,0 +1,348 @@
+"""A channel: publishes in, deliveries out, and what is open between the two.
+
+The methods of the protocol are in `node.broker.handlers`; here is what they share and what must be fast: publishing a run along a
+cached route, delivering a run, settling ranges of delivery tags.
+Source: amqp-behaviour §2, §4.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from node.amqp.channel_state import ChannelState
+from node.amqp.constants import FRAME_END, FRAME_METHOD, ReplyCode
+from node.amqp.errors import ProtocolError
+from node.amqp.frames import FRAME_HEADER_STRUCT, method_frame, recut, with_channel
+from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
+from node.amqp.properties import Traits
+from node.broker.confirms import Confirms
+from node.broker.consumer import UNLIMITED, Consumer
+from node.broker.dead_letter import properties_of
+from node.broker.publishing import Route, make_envelope, rewritten
+from node.broker.reply_to import ReplyConsumer
+from node.broker.run import Envelope, Run
+from node.broker.transaction import Transaction
+from node.broker.unacked import Delivery, Unacked, unknown_delivery_tag
+
+if TYPE_CHECKING:
+    from node.broker.connection import Connection
+    from node.broker.queue import Queue
+
+_DELIVER: Final = b"\x00\x3c\x00\x3c"
+_TAG: Final = Struct(">Q")
+_CACHED_MAX: Final = 256
+"""Frames a consumer and envelopes a route remember; with more distinct ones they are made again."""
+
+
+class Channel:
+    """One channel of a connection.
+
+    prefetch_limit: of `basic.qos(global=true)`, for all consumers together.   prefetch: for consumers to come. 0: no limit.
+    last_queue: what an empty queue name stands for (§3.8); None before the first declare.
+    held_cancels: while we delete a queue ourselves, the consumers to be told of it after our delete-ok (§3.11).
+    """
+
+    def __init__(self, number: int, connection: "Connection") -> None:
+        self.number = number
+        self.connection = connection
+        self.broker = connection.broker
+        self.state = ChannelState.OPEN
+        self.consumers: dict[str, Consumer] = {}
+        self.reply_consumer: ReplyConsumer | None = None
+        self.unacked = Unacked()
+        self.confirms: Confirms | None = None
+        self.transaction: Transaction | None = None
+        self.prefetch = self.broker.settings.default_prefetch
+        self.prefetch_limit = 0
+        self.last_queue: str | None = None
+        self.held_cancels: list[Consumer] | None = None
+        self._next_tag = 1
+        self._blocked: dict[Consumer, None] = {}
+
+    def send(self, method: Method) -> None:
+        """Send a method without content."""
+        self.connection.send(method_frame(self.number, method))
+
+    # --- publishing ---
+
+    def publish(self, route: Route, traits: Traits, contents: list[bytes], size: int) -> None:
+        """Publish a run of messages along a route.
+
+        Raises: ProtocolError for what is wrong with them, before any is enqueued.
+        """
+        envelope = route.envelopes.get(traits)
+        if envelope is not None:
+            self._publish(envelope, contents, size, route.queues, route.mandatory and not route.queues)
+            return
+        envelope = make_envelope(self, route, traits)
+        if route.looks_at_each or traits.cc or traits.bcc or traits.reply_to is not None:
+            for content in contents:
+                self._publish_one(route, envelope, traits, content, size)
+            return
+        if len(route.envelopes) >= _CACHED_MAX:
+            route.envelopes.clear()
+        route.envelopes[traits] = envelope
+        self._publish(envelope, contents, size, route.queues, route.mandatory and not route.queues)
+
+    def _publish_one(
+        self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
+    ) -> None:
+        """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
+        headers = properties_of(content)[0].headers if route.looks_at_each and route.exchange else None
+        keys = [route.routing_key, *traits.cc, *traits.bcc]
+        queues = self.broker.route(self.connection.vhost, route.exchange, keys, headers)
+        content = rewritten(self, content, traits)
+        if not route.exchange:
+            for key in keys:
+                requester = self.broker.reply_consumers.find(key)
+                if requester is not None:
+                    requester.channel.deliver_reply(requester, envelope, content)
+        self._publish(envelope, [content], size, queues, route.mandatory and not queues)
+
+    def _publish(
+        self,
+        envelope: Envelope,
+        contents: list[bytes],
+        size: int,
+        queues: "Iterable[Queue]",
+        is_returned: bool,
+    ) -> None:
+        if self.transaction is not None:
+            self.transaction.publish(envelope, contents, size, queues, is_returned=is_returned)
+            return
+        if is_returned:
+            self.return_unroutable(envelope, contents)
+        refused = self.enqueue(envelope, contents, size, queues)
+        if self.confirms is None:
+            return
+        self.connection.confirming[self] = None
+        if not refused:
+            self.confirms.confirm_at_once(len(contents))
+            return
+        first = self.confirms.expect(len(contents))
+        for index in range(len(contents)):
+            settle = self.confirms.reject if index in refused else self.confirms.confirm
+            settle(first + index, first + index)
+
+    def enqueue(
+        self, envelope: Envelope, contents: list[bytes], size: int, queues: "Iterable[Queue]"
+    ) -> set[int] | None:
+        """Put messages into queues; the indexes of those that any of them refused."""
+        refused: set[int] | None = None
+        now = self.broker.now
+        for queue in queues:
+            indexes = queue.publish(envelope, contents, size, now)
+            if indexes:
+                refused = (refused or set()).union(indexes)
+        return refused
+
+    def return_unroutable(self, envelope: Envelope, contents: Iterable[bytes]) -> None:
+        """Give mandatory messages back (§4.2)."""
+        code = ReplyCode.NO_ROUTE
+        head = method_frame(
+            self.number, BasicReturn(code, code.name, envelope.exchange, envelope.routing_key)
+        )
+        for content in contents:
+            self.connection.send(head)
+            self.connection.send(content)
+
+    def flush_confirms(self) -> None:
+        """Tell the client what has been settled since the last time."""
+        if self.confirms is not None:
+            for method in self.confirms.flush():
+                self.send(method)
+
+    # --- delivering: an `Outlet` ---
+
+    def credit(self, consumer: Consumer) -> int:
+        """See `Outlet.credit`. Both limits may be in force (§4.9)."""
+        credit = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
+        if self.prefetch_limit:
+            return min(credit, self.prefetch_limit - self.unacked.count)
+        return credit
+
+    def room_bytes(self) -> int:
+        """See `Outlet.room_bytes`."""
+        return self.connection.room_bytes()
+
+    def block(self, consumer: Consumer) -> None:
+        """See `Outlet.block`."""
+        self._blocked[consumer] = None
+        if self.connection.room_bytes() <= 0:
+            self.connection.stalled[self] = None
+
+    def unblock(self) -> None:
+        """Credit or room came back: let the consumers that can take messages join in again."""
+        if not self._blocked or self.connection.room_bytes() <= 0:
+            return
+        for consumer in list(self._blocked):
+            if self.credit(consumer) > 0:
+                del self._blocked[consumer]
+                consumer.queue.consumers.rejoin(consumer)
+                self.broker.touch(consumer.queue)
+
+    def deliver(self, consumer: Consumer, run: Run, now: float) -> None:
+        """See `Outlet.deliver`."""
+        count = len(run.contents)
+        head, tail = self._deliver_frame(consumer, run)
+        tag = self._next_tag
+        self._next_tag = tag + count
+        contents = self.fit(run)
+        if count == 1:
+            self.connection.send_parts([head, _TAG.pack(tag), tail, contents[0]], len(contents[0]))
+        else:
+            parts = [head] * (4 * count)
+            parts[1::4] = map(_TAG.pack, range(tag, tag + count))
+            parts[2::4] = [tail] * count
+            parts[3::4] = contents
+            self.connection.send_parts(parts, sum(map(len, contents)))
+        if not consumer.no_ack:
+            consumer.unacked += count
+            consumer.queue.delivered(run)
+            self.unacked.add(Delivery(tag, run, consumer.queue, consumer, now))
+
+    def _deliver_frame(self, consumer: Consumer, run: Run) -> tuple[bytes, bytes]:
+        """The deliver frame before and after the delivery tag."""
+        address = run.envelope.address
+        key = (address, run.deliveries > 0)
+        frame = consumer.frames.get(key)
+        if frame is None:
+            tag = consumer.tag.encode("utf-8", "surrogateescape")
+            start = _DELIVER + bytes([len(tag)]) + tag
+            rest = bytes([run.deliveries > 0]) + address
+            size = len(start) + _TAG.size + len(rest)
+            frame = (
+                FRAME_HEADER_STRUCT.pack(FRAME_METHOD, self.number, size) + start,
+                rest + bytes([FRAME_END]),
+            )
+            if len(consumer.frames) >= _CACHED_MAX:
+                consumer.frames.clear()
+            consumer.frames[key] = frame
+        return frame
+
+    def deliver_reply(self, requester: ReplyConsumer, envelope: Envelope, content: bytes) -> None:
+        """Send a direct reply: its delivery tag is the next one and isn't used up (§4.12)."""
+        deliver = BasicDeliver(requester.tag, self._next_tag, False, envelope.exchange, requester.name)
+        self.send(deliver)
+        self.connection.send(self.fit(Run(envelope, range(1), [content], 0))[0])
+
+    def fit(self, run: Run) -> list[bytes]:
+        """The contents of a run as this channel's client can take them."""
+        envelope, limit = run.envelope, self.connection.frame_max_bytes
+        if limit and (not envelope.frame_max_bytes or envelope.frame_max_bytes > limit):
+            return [
+                recut(content, self.number, limit) if len(content) > limit else with_channel(content, self.number)
+                for content in run.contents
+            ]
+        if envelope.channel != self.number:
+            return [with_channel(content, self.number) for content in run.contents]
+        return run.contents
+
+    def take_tag(self) -> int:
+        """Use up the next delivery tag, for `basic.get`."""
+        self._next_tag += 1
+        return self._next_tag - 1
+
+    def cancelled_by_server(self, consumer: Consumer) -> None:
+        """See `Outlet.cancelled_by_server`."""
+        del self.consumers[consumer.tag]
+        self._blocked.pop(consumer, None)
+        if self.held_cancels is not None:
+            self.held_cancels.append(consumer)
+        else:
+            self.notify_cancelled(consumer)
+
+    def notify_cancelled(self, consumer: Consumer) -> None:
+        """Tell the client that its consumer is gone, if it wants to know (§4.7)."""
+        if self.state is ChannelState.OPEN and self.connection.has_capability("consumer_cancel_notify"):
+            self.send(BasicCancel(consumer.tag, nowait=True))
+
+    # --- settling ---
+
+    def acks(self, first: int, last: int) -> None:
+        """Acknowledge the delivery tags from first to last, each by itself.
+
+        Raises: ProtocolError 406 at the first unknown tag, those before it being acknowledged.
+        """
+        settled = self.unacked.settle(first, last)
+        self.ack(settled)
+        self.require_settled(settled, first, last)
+
+    def require_settled(self, settled: list[Delivery], first: int, last: int) -> None:
+        """Raise ProtocolError 406 unless every tag from first to last was open."""
+        count = sum(delivery.open for delivery in settled)
+        if count < last - first + 1:
+            raise unknown_delivery_tag(first + count)
+
+    def ack(self, settled: list[Delivery]) -> None:
+        """The client is done with these: settle them, now or when the transaction commits."""
+        if self.transaction is not None:
+            self.transaction.ack(settled)
+        else:
+            self.settle_acked(settled)
+
+    def reject(self, settled: list[Delivery], *, requeue: bool) -> None:
+        """The client doesn't want these: settle them, now or when the transaction commits."""
+        if self.transaction is not None:
+            self.transaction.reject(settled, requeue=requeue)
+        else:
+            self.settle_rejected(settled, requeue=requeue)
+
+    def settle_acked(self, settled: list[Delivery]) -> None:
+        """Let the queues forget deliveries."""
+        for delivery in settled:
+            if delivery.consumer is not None:
+                delivery.consumer.unacked -= delivery.open
+            delivery.queue.ack(delivery.run)
+        if self._blocked:
+            self.unblock()
+
+    def settle_rejected(self, settled: list[Delivery], *, requeue: bool) -> None:
+        """Requeue deliveries, or have them dead-lettered."""
+        now = self.broker.now
+        # Requeued from the highest tag down, so that each finds its place at the head of its queue.
+        for delivery in reversed(settled) if requeue else settled:
+            if delivery.consumer is not None:
+                delivery.consumer.unacked -= delivery.open
+            if requeue:
+                delivery.queue.requeue(delivery.run, now)
+            else:
+                delivery.queue.reject(delivery.run, now)
+        if self._blocked:
+            self.unblock()
+
+    # --- the end ---
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A consumer is cancelled by the client or goes with the channel."""
+        del self.consumers[consumer.tag]
+        self._blocked.pop(consumer, None)
+        consumer.queue.remove_consumer(consumer, self.broker.now)
+
+    def close(self) -> None:
+        """Clean up: consumers go, a transaction is rolled back, what is unacknowledged is requeued (§2.1)."""
+        self.state = ChannelState.CLOSING
+        self.connection.stalled.pop(self, None)
+        self.connection.confirming.pop(self, None)
+        if self.transaction is not None:
+            self.unacked.restore(self.transaction.rollback())
+            self.transaction = None
+        for consumer in list(self.consumers.values()):
+            if consumer.tag in self.consumers:  # an auto-delete queue may have taken it with it
+                self.remove_consumer(consumer)
+        if self.reply_consumer is not None:
+            self.broker.reply_consumers.remove(self.reply_consumer)
+            self.reply_consumer = None
+        self.settle_rejected(self.unacked.drain(), requeue=True)
+
+    def check_consumer_timeout(self, now: float) -> None:
+        """Raise ProtocolError if a delivery has been unacknowledged for too long (§4.10)."""
+        timeout_ms = self.broker.settings.consumer_timeout_ms
+        oldest = self.unacked.oldest
+        if timeout_ms is None or oldest is None or now - oldest.at < timeout_ms / 1000:
+            return
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED,
+            f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: {timeout_ms} ms. "
+            "This timeout value can be configured, see consumers doc guide to learn more",
+        )

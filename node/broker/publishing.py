@@ -1,0 +1,149 @@
+"""What a publish goes through before it reaches queues: checks in RabbitMQ's order, routing, and the envelope.
+
+`open_route` does once, for all publishes with the same method frame, what depends on that frame alone; its result is cached by the
+connection. `make_envelope` does once, for all messages with the same traits on that route, what depends on those.
+Source: amqp-behaviour §4.1; the numbers in comments are its steps.
+"""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from node.amqp.constants import ReplyCode
+from node.amqp.erlang import string_literal
+from node.amqp.errors import ProtocolError
+from node.amqp.frames import content_frames
+from node.amqp.methods import BasicPublish
+from node.amqp.properties import Traits, content_header
+from node.broker.access import check_resource, check_topic, check_user_id
+from node.broker.dead_letter import properties_of
+from node.broker.names import not_found, resource
+from node.broker.reply_to import is_reply_name
+from node.broker.run import Envelope
+
+if TYPE_CHECKING:
+    from node.broker.channel import Channel
+    from node.broker.queue import Queue
+
+EXPIRATION_MAX_MS: Final = 315360000000
+"""Ten years, RabbitMQ's limit for every time to live."""
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DELIVERY_MODES: Final = (None, 1, 2)
+
+
+class Route:
+    """Where the publishes with one method frame go, checked and resolved. Valid for one version of the catalogue.
+
+    looks_at_each: routing depends on each message's headers, or leads to a direct reply.
+    envelopes: by traits, those made so far.
+    """
+
+    __slots__ = ("channel", "envelopes", "exchange", "looks_at_each", "mandatory", "queues", "routing_key")
+
+    def __init__(
+        self,
+        channel: "Channel",
+        publish: BasicPublish,
+        queues: "tuple[Queue, ...]",
+        *,
+        looks_at_each: bool,
+    ) -> None:
+        self.channel = channel
+        self.exchange = publish.exchange
+        self.routing_key = publish.routing_key
+        self.mandatory = publish.mandatory
+        self.queues = queues
+        self.looks_at_each = looks_at_each
+        self.envelopes: dict[Traits, Envelope] = {}
+
+
+def open_route(channel: "Channel", publish: BasicPublish) -> Route:
+    """Check a publish as far as its method goes, and route it.
+
+    Raises: ProtocolError, of connection scope for `immediate`, else of channel scope.
+    """
+    connection = channel.connection
+    catalogue, vhost, user = channel.broker.catalogue, connection.vhost, connection.user_name
+    name, key = publish.exchange, publish.routing_key
+    if publish.immediate:  # 1
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
+    check_resource(catalogue, user, vhost, "exchange", name, "write")  # 3
+    if not name:
+        queue = channel.broker.vhosts[vhost].queues.get(key)
+        return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))
+    exchange = catalogue.exchange(vhost, name)
+    if exchange is None:  # 4
+        raise not_found("exchange", name, vhost)
+    if exchange.internal:  # 5
+        raise ProtocolError(
+            ReplyCode.ACCESS_REFUSED, f"cannot publish to internal {resource('exchange', name, vhost)}"
+        )
+    if exchange.type == "topic":  # 6
+        check_topic(catalogue, user, vhost, name, key, "write")
+    if channel.broker.vhosts[vhost].router.needs_headers(name):
+        return Route(channel, publish, (), looks_at_each=True)
+    queues = tuple(channel.broker.route(vhost, name, [key], None))
+    return Route(channel, publish, queues, looks_at_each=False)
+
+
+def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:
+    """Check what the properties claim and make the envelope.
+
+    Raises: ProtocolError 406.
+    """
+    if traits.reply_to is not None and channel.reply_consumer is None:  # 7
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist")
+    check_user_id(channel.connection.user, traits.user_id)  # 8
+    expiration_ms = None if traits.expiration is None else _expiration_ms(traits.expiration)  # 9
+    if traits.delivery_mode not in _DELIVERY_MODES:  # 10
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED,
+            f"invalid message: {{delivery_mode_unknown,{traits.delivery_mode}}}",
+        )
+    if traits.bad_sender_selected is not None:
+        header, found = traits.bad_sender_selected
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED,
+            f"invalid message: {{unacceptable_type_in_header,{string_literal(header)},{found}}}",
+        )
+    return Envelope(
+        route.exchange,
+        route.routing_key,
+        channel=channel.number,
+        frame_max_bytes=channel.connection.frame_max_bytes,
+        persistent=traits.persistent,
+        priority=traits.priority or 0,
+        expiration_ms=expiration_ms,
+        cc=traits.cc,
+        bcc=traits.bcc,
+    )
+
+
+def _expiration_ms(text: str) -> int:
+    """Read an expiration as Erlang's `string:to_integer` does, with RabbitMQ's bounds."""
+    number = _INTEGER.match(text)
+    if number is None:
+        problem = "no_integer"
+    elif number.end() < len(text):
+        problem = f"{{leftover_string,{string_literal(text[number.end() :])}}}"
+    elif (value := int(number[0])) < 0:
+        problem = f"{{value_negative,{value}}}"
+    elif value > EXPIRATION_MAX_MS:
+        problem = f"{{value_too_large,{value}}}"
+    else:
+        return value
+    raise ProtocolError(ReplyCode.PRECONDITION_FAILED, f"invalid expiration '{text}': {problem}")
+
+
+def rewritten(channel: "Channel", content: bytes, traits: Traits) -> bytes:
+    """The content as it is kept: without BCC (§4.1), and with the reply-to that leads back to the requester (§4.12)."""
+    if not traits.bcc and traits.reply_to is None:
+        return content
+    properties, body = properties_of(content)
+    if properties.headers is not None:
+        properties.headers.pop("BCC", None)
+    if traits.reply_to is not None:
+        assert channel.reply_consumer is not None
+        properties.reply_to = channel.reply_consumer.name
+    header = content_header(len(body), properties)
+    return content_frames(channel.number, header, body, channel.connection.frame_max_bytes)

@@ -1,0 +1,197 @@
+"""`fluffle start`: one node in the foreground, until SIGTERM or SIGINT.
+
+Exit codes: 0 after a signal, 64 for a bad command line, 69 when the node could not start (a port in use,
+say), 78 for a bad configuration. Standard output gets one line, when clients are accepted; log lines go where
+the configuration says. Everything that costs time to import is imported once the configuration is known to be
+good.
+"""
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from node.config import Config
+
+EX_OK: Final = 0
+EX_USAGE: Final = 64
+EX_UNAVAILABLE: Final = 69
+EX_CONFIG: Final = 78
+
+FILES_KEPT_FOR_OURSELVES: Final = 100
+"""RabbitMQ's reserve, for the "file handles (sockets)" line: sockets are 90 % of what is left."""
+
+
+def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Describe the command's arguments."""
+    parser = commands.add_parser("start", help="run a node in the foreground")
+    parser.add_argument(
+        "--name", metavar="N", help="node name; without @host, this machine's is added (default: rabbit)"
+    )
+    parser.add_argument(
+        "--data", metavar="DIR", help="the node's data directory (default: /var/lib/fluffle/NAME)"
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        action="append",
+        default=[],
+        help="accept AMQP here, instead of where the configuration says; may be repeated",
+    )
+    parser.add_argument(
+        "--management", metavar="HOST:PORT|off", default="off", help="the HTTP API (default: off)"
+    )
+    parser.add_argument("--config", metavar="FILE", help="configuration file, in rabbitmq.conf's format")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start, serve, stop. Returns: the exit code."""
+    if arguments.management != "off":
+        return _fail(
+            EX_USAGE, "--management: this version has no management listener yet; use `--management off`"
+        )
+
+    import socket
+
+    from node.config_file import ConfigError
+    from node.config_load import StartOptions, load_config
+
+    options = StartOptions(arguments.name, arguments.data, tuple(arguments.listen), arguments.config)
+    try:
+        config = load_config(options, os.environ, DiskFiles(), hostname=socket.gethostname())
+    except ConfigError as error:
+        return _fail(EX_CONFIG, *error.problems)
+    return _run_node(config)
+
+
+def _run_node(config: "Config") -> int:
+    import asyncio
+
+    import uvloop
+
+    from node import log
+    from node.config_file import ConfigError
+
+    try:
+        logs = _open_logs(config)
+    except OSError as error:
+        return _fail(EX_CONFIG, f"the log cannot be written: {error}")
+    _log_start(config, raise_file_limit())
+    logger = log.category_logger()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config))
+        code = EX_OK
+    except ConfigError as error:
+        logger.critical("%s", error)
+        code = _fail(EX_CONFIG, *error.problems)
+    except OSError as error:
+        logger.critical("cannot start: %s", error)
+        code = _fail(EX_UNAVAILABLE, f"cannot start: {error}")
+    if not logs.stop():
+        # Somebody keeps the log's other end open and does not read: an ordinary exit would wait for them.
+        os._exit(code)
+    return code
+
+
+async def _serve(config: "Config") -> None:
+    """Run a node until a signal comes, be it before the node is ready."""
+    import asyncio
+    import signal
+
+    from node import log_phrases
+    from node.app import Node
+    from node.config_values import Address
+    from node.log import category_logger
+
+    logger = category_logger()
+    asked_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
+    node = Node(config, logger=logger)
+    await node.start()
+    try:
+        places = ", ".join(f"amqp on {Address(host, port)}" for host, port in node.listeners)
+        logger.info(log_phrases.startup_complete())
+        print(f"fluffle: node {config.node_name} ready, {places or 'no listeners'}", flush=True)
+        await asked_to_stop.wait()
+        logger.info(log_phrases.asked_to_stop(config.product.name))
+    finally:
+        await node.stop()
+    logger.info(log_phrases.stopped(config.product.name))
+
+
+def _open_logs(config: "Config") -> Any:
+    from node import log
+
+    if config.log.file is not None:
+        os.makedirs(os.path.dirname(config.log.file.path) or ".", exist_ok=True)
+    return log.configure(config.log)
+
+
+def _log_start(config: "Config", file_limit: int) -> None:
+    import platform
+
+    from node import log_phrases
+    from node.log import category_logger
+    from node.version import VERSION
+
+    logger = category_logger()
+    console = config.log.console
+    places = [f"<{console.stream}>"] if console else []
+    if config.log.file:
+        places.append(config.log.file.path)
+    product = config.product
+    logger.info(
+        log_phrases.starting("Fluffle", VERSION, platform.python_version(), product.name, product.version)
+    )
+    logger.info(log_phrases.settings(config.node_name, config.files, places, config.data_dir))
+    if config.unused:
+        logger.warning(log_phrases.unused_settings(config.unused))
+    usable = max(file_limit - FILES_KEPT_FOR_OURSELVES, 1)
+    logger.info(log_phrases.file_handles(usable, usable * 9 // 10))
+
+
+def raise_file_limit() -> int:
+    """Allow as many open files as the system lets us. Returns: how many that is."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):  # some systems say "unlimited" and mean less
+            return soft
+    return hard
+
+
+class DiskFiles:
+    """`config_load.Files` on this machine."""
+
+    def read(self, path: str) -> bytes | None:
+        """The content, None when there is no such file. Raises OSError."""
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def expand(self, pattern: str) -> list[str]:
+        """The `.conf` files in a directory, or that a shell pattern matches, in the order of their names."""
+        import glob
+
+        if os.path.isdir(pattern):
+            pattern = os.path.join(glob.escape(pattern), "*.conf")
+        return sorted(path for path in glob.glob(pattern) if path.endswith(".conf"))
+
+    def readable(self, path: str) -> bool:
+        """Whether the node could read the file."""
+        return os.path.isfile(path) and os.access(path, os.R_OK)
+
+
+def _fail(code: int, *problems: str) -> int:
+    for problem in problems:
+        print(f"fluffle: {problem}", file=sys.stderr)
+    return code

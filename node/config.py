@@ -1,0 +1,221 @@
+"""The settings of one node, typed: what the rest of the code reads.
+
+`node.config_load` makes a `Config` from command line, environment and files; the defaults stand here,
+RabbitMQ 3.10's unless docs/configuration.md says otherwise. Names end in their unit. Source: management §6.1,
+amqp-behaviour §11.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, Literal
+
+from node.config_values import Address, Network
+from node.version import COMPATIBLE_VERSION
+
+__all__ = ["Address", "Config", "LogLevel"]
+
+DEFAULT_PORT: Final = 5672
+
+
+class LogLevel(IntEnum):
+    """RabbitMQ's levels, with the numbers of Python's `logging` where it has them."""
+
+    DEBUG = 10
+    INFO = 20
+    NOTICE = 25
+    WARNING = 30
+    ERROR = 40
+    CRITICAL = 50
+    ALERT = 60
+    EMERGENCY = 70
+    NONE = 100
+    """As a threshold: nothing is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketOptions:
+    """`tcp_listen_options.*`: what every accepted socket gets."""
+
+    backlog: int = 128
+    nodelay: bool = True
+    keepalive: bool = False
+    linger: bool = True
+    linger_timeout_s: int = 0
+    """0 with `linger`: a close that we force resets the connection (amqp-behaviour §0.3)."""
+    send_buffer_bytes: int | None = None
+    receive_buffer_bytes: int | None = None
+    send_timeout_s: float | None = None
+    """How long a peer may read nothing while we have something for it; None: for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOptions:
+    """How connections come in, before AMQP."""
+
+    handshake_timeout_s: float | None = 10.0
+    """From accept to connection.open; None: for ever."""
+    tls_handshake_timeout_s: float = 5.0
+    proxy_protocol: bool = False
+    proxy_protocol_sources: tuple[Network, ...] = ()
+    """Peers whose PROXY header is required and believed; everybody else is an ordinary client."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """`ssl_options.*`. Files are PEM."""
+
+    certificate_file: str = ""
+    key_file: str | None = None
+    """None: the key is in `certificate_file`."""
+    key_password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    dh_file: str | None = None
+    verify_peer: bool = False
+    require_peer_certificate: bool = False
+    versions: tuple[str, ...] = ("tlsv1.3", "tlsv1.2")
+    ciphers: tuple[str, ...] = ()
+    """OpenSSL names; empty: OpenSSL's own choice."""
+    honor_cipher_order: bool = True
+    crl_check: Literal[False] = False
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateLogin:
+    """Which name in a client's certificate is its user, for EXTERNAL."""
+
+    source: Literal["distinguished_name", "common_name", "subject_alternative_name"] = "distinguished_name"
+    san_type: Literal["dns", "ip", "email", "uri"] = "dns"
+    san_index: int = 0
+    """0-based, among the names of `san_type`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthOptions:
+    """Who may log in, and how."""
+
+    mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
+    loopback_users: frozenset[str] = frozenset({"guest"})
+    """Users that are refused unless they come over a loopback interface."""
+    certificate_login: CertificateLogin = CertificateLogin()
+    password_hashing: str = "rabbit_password_hashing_sha256"
+    password_length_min: int | None = None
+    """The credential validator `min_password_length`; None: another one is chosen."""
+    password_regexp: str | None = None
+    """The credential validator `password_regexp`; None: another one is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """What an empty database is filled with at the first boot, and only then."""
+
+    vhost: str = "/"
+    user: str = "guest"
+    password: str = field(default="guest", repr=False)
+    tags: tuple[str, ...] = ("administrator",)
+    configure: str = ".*"
+    write: str = ".*"
+    read: str = ".*"
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpOptions:
+    """Limits and times of AMQP connections and channels (amqp-behaviour §1.4, §11)."""
+
+    heartbeat_s: int = 60
+    frame_max_bytes: int = 131072
+    """Offered in tune; 0: no limit."""
+    initial_frame_max_bytes: int = 4096
+    """Frames before tune-ok."""
+    channel_max: int = 2047
+    """Channels open at once on one connection; 0: no limit."""
+    connection_max: int | None = None
+    """Connections of this node; None: no limit."""
+    max_message_bytes: int = 134217728
+    consumer_timeout_s: float = 1800.0
+    """How long a delivery may stay unacknowledged."""
+    channel_tick_interval_s: float = 60.0
+    """How often `consumer_timeout_s` is looked at."""
+    default_prefetch_count: int = 0
+    """The prefetch of who never sent basic.qos; 0: no limit."""
+    default_prefetch_global: bool = False
+    """Whether that one counts for the whole channel instead of for each consumer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """How one output writes its lines."""
+
+    json: bool = False
+    time_format: Literal["rfc3339_space", "rfc3339_T", "epoch_usecs", "epoch_secs"] = "rfc3339_space"
+    level_format: Literal["lc", "uc", "lc3", "uc3", "lc4", "uc4"] = "lc"
+    single_line: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleLog:
+    """Log lines on the terminal."""
+
+    stream: Literal["stdout", "stderr"] = "stderr"
+    """RabbitMQ has stdout; ours carries the ready line, and who reads only that must not miss logs."""
+    colors: bool = False
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat()
+
+
+@dataclass(frozen=True, slots=True)
+class FileLog:
+    """Log lines in a file."""
+
+    path: str
+    rotation_bytes: int = 0
+    """0: the file is never turned over by us, and is opened anew when somebody else moved it away."""
+    rotation_count: int = 0
+    """How many old files stay."""
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat()
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Where log lines go."""
+
+    console: ConsoleLog | None = ConsoleLog()
+    file: FileLog | None = None
+    category_levels: Mapping[str, LogLevel] = field(default_factory=dict)
+    """Categories with a level of their own; the others have the output's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What clients and the HTTP API are told we are (architecture §4)."""
+
+    name: str = "RabbitMQ"
+    version: str = COMPATIBLE_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that was decided before the node starts; nothing in it changes while the node runs."""
+
+    node_name: str
+    data_dir: str
+    cluster_name: str
+    product: Product = Product()
+    tcp_listeners: tuple[Address, ...] = (Address("", DEFAULT_PORT),)
+    tls_listeners: tuple[Address, ...] = ()
+    tls: TlsOptions = TlsOptions()
+    """Read only when there are `tls_listeners`."""
+    network: NetworkOptions = NetworkOptions()
+    socket: SocketOptions = SocketOptions()
+    auth: AuthOptions = AuthOptions()
+    seed: Seed = Seed()
+    amqp: AmqpOptions = AmqpOptions()
+    log: LogOptions = field(default_factory=LogOptions)
+    queue_master_locator: str = "client-local"
+    collect_statistics: Literal["none", "coarse", "fine"] = "none"
+    collect_statistics_interval_s: float = 5.0
+    files: tuple[str, ...] = ()
+    """The files that were read, in order."""
+    unused: tuple[str, ...] = ()
+    """Keys and variables that were given and have no effect in this version."""

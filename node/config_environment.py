@@ -1,0 +1,148 @@
+"""The environment variables that RabbitMQ's operators set, as far as a node of ours has a use for them.
+
+An empty variable counts as not set. Precedence, as in RabbitMQ: command line, environment, files, defaults;
+but listeners in a file win over RABBITMQ_NODE_IP_ADDRESS and RABBITMQ_NODE_PORT. Source: management §6.2,
+rabbit_env.erl v3.10.8.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from node.config import LogLevel
+from node.config_keys import LOG_CATEGORIES
+from node.config_values import PORT, Address, address
+
+REMOVED: Final = tuple(
+    f"RABBITMQ_{name}"
+    for name in (
+        "DEFAULT_PASS_FILE",
+        "DEFAULT_USER_FILE",
+        "MANAGEMENT_SSL_CACERTFILE",
+        "MANAGEMENT_SSL_CERTFILE",
+        "MANAGEMENT_SSL_DEPTH",
+        "MANAGEMENT_SSL_FAIL_IF_NO_PEER_CERT",
+        "MANAGEMENT_SSL_KEYFILE",
+        "MANAGEMENT_SSL_VERIFY",
+        "SSL_CACERTFILE",
+        "SSL_CERTFILE",
+        "SSL_DEPTH",
+        "SSL_FAIL_IF_NO_PEER_CERT",
+        "SSL_KEYFILE",
+        "SSL_VERIFY",
+        "VM_MEMORY_HIGH_WATERMARK",
+    )
+)
+"""RabbitMQ's images refuse to start with them since 3.9: whoever sets one believes that it works."""
+
+UNUSED: Final = tuple(
+    f"RABBITMQ_{name}"
+    for name in (
+        "ADVANCED_CONFIG_FILE",
+        "CONF_ENV_FILE",
+        "DISTRIBUTION_BUFFER_SIZE",
+        "DIST_PORT",
+        "ENABLED_PLUGINS",
+        "ENABLED_PLUGINS_FILE",
+        "ERLANG_COOKIE",
+        "FEATURE_FLAGS",
+        "IO_THREAD_POOL_SIZE",
+        "MAX_NUMBER_OF_PROCESSES",
+        "MOTD_FILE",
+        "PID_FILE",
+        "PLUGINS_DIR",
+        "QUORUM_DIR",
+        "SERVER_ADDITIONAL_ERL_ARGS",
+        "SERVER_ERL_ARGS",
+        "STREAM_DIR",
+        "UPGRADE_LOG",
+    )
+)
+
+_FIELDS: Final = {
+    "RABBITMQ_DEFAULT_USER": "seed.user",
+    "RABBITMQ_DEFAULT_PASS": "seed.password",
+    "RABBITMQ_DEFAULT_VHOST": "seed.vhost",
+    "RABBITMQ_PRODUCT_NAME": "product.name",
+    "RABBITMQ_PRODUCT_VERSION": "product.version",
+    "RABBITMQ_LOG_BASE": "log.dir",
+}
+_LOG_SWITCHES: Final = {"color": "console.colors", "json": "json", "single_line": "single_line"}
+
+
+def removed(environ: Mapping[str, str]) -> list[str]:
+    """A problem for each variable that may not be set any more."""
+    return [
+        f"the environment variable {name} is not supported; use a configuration file"
+        for name in REMOVED
+        if environ.get(name)
+    ]
+
+
+def overrides(environ: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
+    """The fields (see `config_keys.Key.field`) that variables set. Adds to `problems` what is not allowed."""
+    fields: dict[str, Any] = {field: environ[name] for name, field in _FIELDS.items() if environ.get(name)}
+    logs = environ.get("RABBITMQ_LOGS")
+    if logs in ("-", "-stderr"):
+        fields |= {"log.console": True, "log.file": False}
+        fields["console.stream"] = "stdout" if logs == "-" else "stderr"
+    elif logs and logs.startswith(("exchange:", "syslog:")):
+        problems.append(
+            "RABBITMQ_LOGS: exchange: and syslog: are not supported; allowed: -, -stderr or a file name"
+        )
+    elif logs:
+        fields |= {"log.console": False, "log.file": logs}
+    if environ.get("RABBITMQ_LOG"):
+        fields |= _log_levels(environ["RABBITMQ_LOG"], problems)
+    return fields
+
+
+def _log_levels(text: str, problems: list[str]) -> dict[str, Any]:
+    """RABBITMQ_LOG: LEVEL, CATEGORY=LEVEL, CATEGORY, ±color, ±json, ±single_line between commas."""
+    levels = {level.name.lower() for level in LogLevel}
+    fields: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        category, _, level = part.partition("=")
+        if part[0] in "+-" and part[1:] in _LOG_SWITCHES:
+            field = _LOG_SWITCHES[part[1:]]
+            for name in [field] if "." in field else [f"console_format.{field}", f"file_format.{field}"]:
+                fields[name] = part[0] == "+"
+        elif part in levels:
+            fields |= {"console.level": part, "file.level": part}
+        elif category in LOG_CATEGORIES and (level or "info") in levels:
+            fields[f"log_levels.{category}"] = level or "info"
+        else:
+            problems.append(
+                f"RABBITMQ_LOG: {part!r} is not allowed; allowed: a level ({', '.join(sorted(levels))}), "
+                f"CATEGORY=LEVEL with a category of {', '.join(LOG_CATEGORIES)}, +json, +color, +single_line"
+            )
+    return fields
+
+
+def tcp_listener(environ: Mapping[str, str], default_port: int, problems: list[str]) -> Address:
+    """Where to listen when no file and no argument says so."""
+    host = environ.get("RABBITMQ_NODE_IP_ADDRESS") or "auto"
+    port = environ.get("RABBITMQ_NODE_PORT") or str(default_port)
+    try:
+        PORT.parse(port)
+    except ValueError:
+        problems.append(f"RABBITMQ_NODE_PORT: {port!r} is not allowed; allowed: {PORT.allowed}")
+        port = "0"
+    try:
+        return address(port if host == "auto" else f"{host}:{port}")
+    except ValueError:
+        problems.append(f"RABBITMQ_NODE_IP_ADDRESS: {host!r} is not allowed; allowed: auto, or an IP address")
+        return Address("", 0)
+
+
+def node_name(given: str | None, environ: Mapping[str, str], hostname: str, problems: list[str]) -> str:
+    """`name@host`. Without host: this machine's, cut at its first dot unless long names are wanted."""
+    name = given or environ.get("RABBITMQ_NODENAME") or "rabbit"
+    long_names = environ.get("RABBITMQ_USE_LONGNAME", "").lower() in ("1", "yes", "true")
+    if "@" not in name:
+        name = f"{name}@{hostname if long_names else hostname.partition('.')[0]}"
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        problems.append(
+            f"the node name {name!r} is not allowed; allowed: name@host of letters, digits, `_`, `-`, `.`"
+        )
+    return name

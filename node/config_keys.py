@@ -1,0 +1,382 @@
+"""Every key that a configuration file may hold.
+
+`KEYS` are the keys that do something; `field` says where in `node.config.Config` the value goes. `UNUSED` are
+keys that RabbitMQ 3.10 knows and whose feature this version does not have: their values are checked and
+otherwise ignored, and the node names them once when it starts. `UNUSED_PREFIXES` are the plug-ins of RabbitMQ
+that we do not have. Everything else is unknown and stops the start. A word `$name` in a pattern stands for
+any one word.
+
+Source: management §6.1 and the schema files that RabbitMQ 3.10.8 installs.
+"""
+
+import difflib
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from node.config_values import (
+    BOOLEAN,
+    FILE,
+    FLAG,
+    FRACTION,
+    IP,
+    LISTENER,
+    NETWORK,
+    NONE,
+    PORT,
+    POSITIVE,
+    REGEXP,
+    STORAGE,
+    TEXT,
+    WHOLE,
+    ValueType,
+    integer,
+    meanings,
+    milliseconds,
+    one_of,
+    or_word,
+    size,
+)
+
+FRAME_MIN_BYTES: Final = 4096
+INTEGER_MAX: Final = 0x7FFFFFFF
+MESSAGE_MAX_BYTES: Final = 536870912
+"""RabbitMQ's own bound for `max_message_size`."""
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency", "none")
+LOG_CATEGORIES: Final = (
+    "default",
+    "connection",
+    "channel",
+    "queue",
+    "mirroring",
+    "federation",
+    "upgrade",
+    "ra",
+)
+_LEVEL: Final = one_of(*LOG_LEVELS)
+_PASSWORD_HASHING: Final = one_of(
+    *(f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5"))
+)
+_CREDENTIAL_VALIDATOR: Final = one_of(
+    *(
+        f"rabbit_credential_validator_{name}"
+        for name in ("accept_everything", "min_password_length", "password_regexp")
+    )
+)
+_AUTH_BACKEND: Final = meanings({"internal": "internal", "rabbit_auth_backend_internal": "internal"})
+_TLS_VERSION: Final = one_of("tlsv1.3", "tlsv1.2", "tlsv1.1", "tlsv1")
+_TIME_FORMAT: Final = one_of("rfc3339_space", "rfc3339_T", "epoch_usecs", "epoch_secs")
+_LEVEL_FORMAT: Final = one_of("lc", "uc", "lc3", "uc3", "lc4", "uc4")
+_FORMATTER: Final = meanings({"plaintext": False, "json": True})
+
+
+class Key(NamedTuple):
+    """One key, or one family of keys when the pattern has a `$name`."""
+
+    pattern: str
+    type: ValueType
+    field: str = ""
+    """`section.attribute` of `Config`; of a family, the name that collects its values. Empty: unused."""
+
+
+def _log_output(output: str) -> Iterator[Key]:
+    yield Key(f"log.{output}.level", _LEVEL, f"{output}.level")
+    yield Key(f"log.{output}.formatter", _FORMATTER, f"{output}_format.json")
+    yield Key(f"log.{output}.formatter.time_format", _TIME_FORMAT, f"{output}_format.time_format")
+    yield Key(f"log.{output}.formatter.level_format", _LEVEL_FORMAT, f"{output}_format.level_format")
+    yield Key(f"log.{output}.formatter.single_line", FLAG, f"{output}_format.single_line")
+
+
+KEYS: Final = (
+    # listeners and sockets
+    Key("listeners.tcp", NONE, "listeners.no_tcp"),
+    Key("listeners.tcp.$name", LISTENER, "tcp_listeners"),
+    Key("listeners.ssl", NONE, "listeners.no_tls"),
+    Key("listeners.ssl.$name", LISTENER, "tls_listeners"),
+    Key("handshake_timeout", or_word("infinity", None, milliseconds(1)), "network.handshake_timeout_s"),
+    Key("ssl_handshake_timeout", milliseconds(1), "network.tls_handshake_timeout_s"),
+    Key("proxy_protocol", BOOLEAN, "network.proxy_protocol"),
+    Key("proxy_protocol_sources.$number", NETWORK, "proxy_protocol_sources"),
+    Key("tcp_listen_options.backlog", POSITIVE, "socket.backlog"),
+    Key("tcp_listen_options.nodelay", BOOLEAN, "socket.nodelay"),
+    Key("tcp_listen_options.keepalive", BOOLEAN, "socket.keepalive"),
+    Key("tcp_listen_options.linger.on", BOOLEAN, "socket.linger"),
+    Key("tcp_listen_options.linger.timeout", WHOLE, "socket.linger_timeout_s"),
+    Key("tcp_listen_options.sndbuf", POSITIVE, "socket.send_buffer_bytes"),
+    Key("tcp_listen_options.recbuf", POSITIVE, "socket.receive_buffer_bytes"),
+    Key("tcp_listen_options.send_timeout", milliseconds(1), "socket.send_timeout_s"),
+    # TLS
+    Key("ssl_options.cacertfile", FILE, "tls.ca_file"),
+    Key("ssl_options.certfile", FILE, "tls.certificate_file"),
+    Key("ssl_options.keyfile", FILE, "tls.key_file"),
+    Key("ssl_options.dhfile", FILE, "tls.dh_file"),
+    Key("ssl_options.password", TEXT, "tls.key_password"),
+    Key("ssl_options.verify", meanings({"verify_peer": True, "verify_none": False}), "tls.verify_peer"),
+    Key("ssl_options.fail_if_no_peer_cert", BOOLEAN, "tls.require_peer_certificate"),
+    Key("ssl_options.versions.$version", _TLS_VERSION, "tls_versions"),
+    Key("ssl_options.ciphers.$cipher", TEXT, "tls_ciphers"),
+    Key("ssl_options.honor_cipher_order", BOOLEAN, "tls.honor_cipher_order"),
+    # Revocation lists are not read, so asking for the check must not pass in silence.
+    Key("ssl_options.crl_check", meanings({"false": False}), "tls.crl_check"),
+    # who may log in
+    Key("auth_mechanisms.$number", one_of("PLAIN", "AMQPLAIN", "EXTERNAL"), "auth_mechanisms"),
+    Key("auth_backends.$number", _AUTH_BACKEND, "auth_backends"),
+    Key("auth_backends.$number.authn", _AUTH_BACKEND, "auth_backends"),
+    Key("auth_backends.$number.authz", _AUTH_BACKEND, "auth_backends"),
+    Key("loopback_users", NONE, "loopback.none"),
+    Key("loopback_users.$user", BOOLEAN, "loopback_users"),
+    Key(
+        "ssl_cert_login_from",
+        meanings(
+            {
+                "distinguished_name": "distinguished_name",
+                "common_name": "common_name",
+                "subject_alternative_name": "subject_alternative_name",
+                "subject_alt_name": "subject_alternative_name",
+            }
+        ),
+        "certificate_login.source",
+    ),
+    Key("ssl_cert_login_san_type", one_of("dns", "ip", "email", "uri"), "certificate_login.san_type"),
+    Key("ssl_cert_login_san_index", WHOLE, "certificate_login.san_index"),
+    Key("password_hashing_module", _PASSWORD_HASHING, "auth.password_hashing"),
+    Key("credential_validator.validation_backend", _CREDENTIAL_VALIDATOR, "credentials.backend"),
+    Key("credential_validator.min_length", WHOLE, "credentials.min_length"),
+    Key("credential_validator.regexp", REGEXP, "credentials.regexp"),
+    # what an empty database is seeded with
+    Key("default_vhost", TEXT, "seed.vhost"),
+    Key("default_user", TEXT, "seed.user"),
+    Key("default_pass", TEXT, "seed.password"),
+    Key("default_permissions.configure", REGEXP, "seed.configure"),
+    Key("default_permissions.write", REGEXP, "seed.write"),
+    Key("default_permissions.read", REGEXP, "seed.read"),
+    Key("default_user_tags.$tag", BOOLEAN, "default_user_tags"),
+    # AMQP
+    Key("heartbeat", integer(0, 65535, unit="seconds"), "amqp.heartbeat_s"),
+    Key("frame_max", size(FRAME_MIN_BYTES, INTEGER_MAX, also=0), "amqp.frame_max_bytes"),
+    Key("initial_frame_max", size(FRAME_MIN_BYTES, INTEGER_MAX), "amqp.initial_frame_max_bytes"),
+    Key("channel_max", integer(0, 65535), "amqp.channel_max"),
+    Key("connection_max", or_word("infinity", None, WHOLE), "amqp.connection_max"),
+    Key("max_message_size", size(1, MESSAGE_MAX_BYTES), "amqp.max_message_bytes"),
+    Key("consumer_timeout", milliseconds(1), "amqp.consumer_timeout_s"),
+    Key("channel_tick_interval", milliseconds(1), "amqp.channel_tick_interval_s"),
+    Key("default_consumer_prefetch", integer(0, 65535), "amqp.default_prefetch_count"),
+    Key("default_consumer_prefetch.global", BOOLEAN, "amqp.default_prefetch_global"),
+    # the node
+    Key("identity", one_of("rabbitmq", "own"), "node.identity"),
+    Key("product.name", TEXT, "product.name"),
+    Key("product.version", TEXT, "product.version"),
+    Key("cluster_name", TEXT, "node.cluster_name"),
+    Key("queue_master_locator", one_of("client-local", "min-masters", "random"), "node.queue_master_locator"),
+    Key("collect_statistics", one_of("none", "coarse", "fine"), "node.collect_statistics"),
+    Key("collect_statistics_interval", milliseconds(1), "node.collect_statistics_interval_s"),
+    # logs
+    Key("log.dir", TEXT, "log.dir"),
+    Key("log.console", BOOLEAN, "log.console"),
+    Key("log.console.stdio", one_of("stdout", "stderr"), "console.stream"),
+    Key("log.console.use_colors", FLAG, "console.colors"),
+    *_log_output("console"),
+    Key("log.file", or_word("false", False, TEXT), "log.file"),
+    Key("log.file.rotation.size", WHOLE, "file.rotation_bytes"),
+    Key("log.file.rotation.count", WHOLE, "file.rotation_count"),
+    *_log_output("file"),
+    *(Key(f"log.{category}.level", _LEVEL, f"log_levels.{category}") for category in LOG_CATEGORIES),
+)
+
+_UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
+    (
+        BOOLEAN,
+        """
+        reverse_dns_lookups background_gc_enabled definitions.skip_if_unchanged hipe_compile
+        ssl_allow_poodle_attack ssl_options.client_renegotiation ssl_options.secure_renegotiate
+        ssl_options.reuse_sessions ssl_options.log_alert ssl_options.honor_ecc_order
+        ssl_options.bypass_pem_cache tcp_listen_options.exit_on_close tcp_listen_options.delay_send
+        tcp_listen_options.dontroute tcp_listen_options.send_timeout_close
+        quorum_queue.compute_checksums management_agent.disable_metrics_collector
+        prometheus.return_per_object_metrics management.disable_basic_auth management.disable_stats
+        management.enable_queue_totals management.restrictions.operator_policy_changes.disabled
+        log.exchange log.journald log.syslog log.file.rotation.compress
+        cluster_formation.node_cleanup.only_log_warning
+        """,
+    ),
+    (
+        NONE,
+        """
+        ssl_options tcp_listen_options management.cors.allow_origins
+        """,
+    ),
+    (
+        POSITIVE,
+        """
+        num_acceptors.tcp num_acceptors.ssl memory_monitor_interval cluster_keepalive_interval
+        net_ticktime message_store_shutdown_timeout mnesia_table_loading_retry_timeout
+        mnesia_table_loading_retry_limit background_gc_target_interval classic_queue.default_version
+        cluster_formation.target_cluster_size_hint cluster_formation.discovery_retry_limit
+        cluster_formation.discovery_retry_interval cluster_formation.internal_lock_retries
+        cluster_formation.lock_retry_limit cluster_formation.lock_retry_timeout
+        raft.segment_max_entries raft.wal_max_size_bytes raft.wal_max_entries
+        raft.wal_hibernate_after raft.wal_max_batch_size raft.snapshot_chunk_size
+        distribution.listener.port_range.min distribution.listener.port_range.max
+        """,
+    ),
+    (
+        WHOLE,
+        """
+        delegate_count default_worker_pool_size ssl_options.depth tcp_listen_options.buffer
+        tcp_listen_options.fd tcp_listen_options.high_msgq_watermark
+        tcp_listen_options.high_watermark tcp_listen_options.low_msgq_watermark
+        tcp_listen_options.low_watermark tcp_listen_options.priority tcp_listen_options.tos
+        management.login_session_timeout management.db_cache_multiplier management.cors.max_age
+        management.http.max_body_size management.sample_retention_policies.$section.$interval
+        cluster_formation.randomized_startup_delay_range.min
+        cluster_formation.randomized_startup_delay_range.max cluster_formation.node_cleanup.interval
+        cluster_formation.k8s.port
+        """,
+    ),
+    (
+        PORT,
+        """
+        tcp_listen_options.port management.tcp.port management.ssl.port prometheus.tcp.port
+        prometheus.ssl.port
+        """,
+    ),
+    (
+        IP,
+        """
+        management.tcp.ip management.ssl.ip prometheus.tcp.ip prometheus.ssl.ip
+        distribution.listener.interface
+        """,
+    ),
+    (size(), "queue_index_embed_msgs_below"),
+    (size(1, 1000000), "mirroring_sync_batch_size"),
+    (
+        STORAGE,
+        """
+        mirroring_sync_max_throughput vm_memory_high_watermark.absolute disk_free_limit.absolute
+        total_memory_available_override_value
+        """,
+    ),
+    (
+        FRACTION,
+        """
+        vm_memory_high_watermark.relative vm_memory_high_watermark_paging_ratio
+        disk_free_limit.relative
+        """,
+    ),
+    (or_word("off", None, WHOLE), "socket_writer.gc_threshold"),
+    (one_of("rss", "erlang", "allocated", "legacy"), "vm_memory_calculation_strategy"),
+    (one_of("ignore", "pause_minority", "autoheal", "pause_if_all_down"), "cluster_partition_handling"),
+    (one_of("ignore", "autoheal"), "cluster_partition_handling.pause_if_all_down.recover"),
+    (one_of("disc", "disk", "ram"), "cluster_formation.node_type"),
+    (one_of("stop_node", "continue", "transient", "persistent"), "vhost_restart_strategy"),
+    (one_of("client-local", "balanced"), "queue_leader_locator"),
+    (one_of("sha", "sha224", "sha256", "sha384", "sha512"), "definitions.hashing.algorithm"),
+    (one_of("basic", "detailed", "none"), "management.rates_mode"),
+    (_LEVEL, "log.exchange.level log.journald.level log.syslog.level"),
+    (
+        FILE,
+        """
+        load_definitions definitions.local.path management.load_definitions
+        management.ssl.cacertfile management.ssl.certfile management.ssl.keyfile
+        prometheus.ssl.cacertfile prometheus.ssl.certfile prometheus.ssl.keyfile
+        """,
+    ),
+    (
+        TEXT,
+        """
+        cluster_partition_handling.pause_if_all_down.nodes.$name
+        cluster_formation.peer_discovery_backend cluster_formation.classic_config.nodes.$node
+        cluster_formation.dns.hostname cluster_formation.proxy.http_proxy
+        cluster_formation.proxy.https_proxy cluster_formation.proxy.proxy_exclusions.$name
+        definitions.import_backend definitions.https.url motd_file raft.data_dir
+        management.http_log_dir management.path_prefix management.cors.allow_origins.$name
+        management.csp.policy management.hsts.policy management.headers.$name prometheus.path
+        prometheus.filter_aggregated_queue_metrics_pattern ssl_options.cacerts.$name
+        ssl_options.cert ssl_options.dh ssl_options.key.$type ssl_options.log_level
+        ssl_options.psk_identity log.console.color_esc_seqs.$level
+        log.console.formatter.plaintext.format log.console.formatter.json.field_map
+        log.console.formatter.json.verbosity_map log.file.formatter.plaintext.format
+        log.file.formatter.json.field_map log.file.formatter.json.verbosity_map
+        log.file.rotation.date log.exchange.formatter log.syslog.formatter log.journald.fields
+        """,
+    ),
+)
+UNUSED: Final = tuple(
+    Key(pattern, value_type) for value_type, patterns in _UNUSED_BY_TYPE for pattern in patterns.split()
+) + tuple(
+    Key(f"log.{category}.{rest}", value_type)
+    for category in LOG_CATEGORIES
+    for rest, value_type in (
+        ("file", TEXT),
+        ("rotation.date", TEXT),
+        ("rotation.compress", BOOLEAN),
+        ("rotation.size", WHOLE),
+        ("rotation.count", WHOLE),
+    )
+)
+
+UNUSED_PREFIXES: Final = (
+    "amqp1_0.",
+    "auth_cache.",
+    "auth_http.",
+    "auth_ldap.",
+    "auth_oauth2.",
+    "aws.",
+    "cluster_formation.aws.",
+    "cluster_formation.consul.",
+    "cluster_formation.etcd.",
+    "cluster_formation.k8s.",
+    "definitions.tls.",
+    "erlang.",
+    "event_exchange.",
+    "log.exchange.formatter.",
+    "log.syslog.",
+    "management.listener.",
+    "management.oauth_",
+    "management.ssl.",
+    "management.tcp.",
+    "mqtt.",
+    "prometheus.ssl.",
+    "prometheus.tcp.",
+    "stomp.",
+    "stream.",
+    "sysmon_handler.",
+    "trust_store.",
+    "web_mqtt.",
+    "web_stomp.",
+)
+"""Families whose values are not checked."""
+
+_EXACT: Final = {key.pattern: key for key in (*KEYS, *UNUSED) if "$" not in key.pattern}
+_FAMILIES: Final = tuple(
+    (tuple(key.pattern.split(".")), key) for key in (*KEYS, *UNUSED) if "$" in key.pattern
+)
+
+
+def find(words: tuple[str, ...]) -> Key | None:
+    """The key that a setting's words name, None when no version of it is known."""
+    name = ".".join(words)
+    if name in _EXACT:
+        return _EXACT[name]
+    for pattern, key in _FAMILIES:
+        if len(pattern) == len(words) and all(
+            p == w or p[0] == "$" for p, w in zip(pattern, words, strict=True)
+        ):
+            return key
+    if name.startswith(UNUSED_PREFIXES):
+        return Key(name, TEXT)
+    return None
+
+
+def closest(name: str) -> str | None:
+    """The known key that looks most like `name`, for "did you mean"; None when nothing comes near."""
+    words = name.split(".")
+    candidates = list(_EXACT)
+    for pattern, _ in _FAMILIES:
+        # The user's own words stand where the family allows any, so that only the fixed words count.
+        if len(pattern) == len(words):
+            candidates.append(".".join(w if p[0] == "$" else p for p, w in zip(pattern, words, strict=True)))
+        else:
+            candidates.append(".".join(pattern))
+    matches = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)
+    return matches[0] if matches else None

@@ -1,0 +1,164 @@
+"""What a setting's value may be: a parser, and a sentence that says what is allowed.
+
+A parser raises ValueError for anything else; the caller adds file, line and key. Units follow RabbitMQ 3.10,
+which has two dialects: `size` (frame_max and its like) reads kB as 1024, `STORAGE` (memory and disk limits)
+reads kB as 1000.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_QUANTITY: Final = re.compile(r"([0-9]{1,18})([A-Za-z]*)")
+_DECIMAL_FRACTION: Final = re.compile(r"[0-9]+\.[0-9]+")
+
+
+class Address(NamedTuple):
+    """Where a listener binds. Empty host: every interface, IPv4 and IPv6. Port 0: the system chooses."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class ValueType(NamedTuple):
+    """One kind of value."""
+
+    allowed: str
+    """Completes the sentence "allowed: …"."""
+    parse: Callable[[str], Any]
+    """Raises ValueError."""
+    is_file: bool = False
+    """Whether the value names a file that must be readable when the node starts."""
+
+
+def integer(minimum: int, maximum: int | None = None, *, unit: str = "") -> ValueType:
+    """A whole number within limits, both included."""
+    bounds = f"from {minimum} to {maximum}" if maximum is not None else f"of at least {minimum}"
+
+    def parse(text: str) -> int:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(text)
+        number = int(text)
+        if number < minimum or (maximum is not None and number > maximum):
+            raise ValueError(text)
+        return number
+
+    return ValueType(f"a whole number {bounds}" + (f", in {unit}" if unit else ""), parse)
+
+
+def milliseconds(minimum: int) -> ValueType:
+    """A time that is written in milliseconds and kept in seconds."""
+    whole = integer(minimum, unit="milliseconds")
+    return ValueType(whole.allowed, lambda text: whole.parse(text) / 1000)
+
+
+def or_word(word: str, meaning: object, other: ValueType) -> ValueType:
+    """Another type, or `word`, which stands for `meaning`."""
+    return ValueType(
+        f"{word}, or {other.allowed}", lambda text: meaning if text == word else other.parse(text)
+    )
+
+
+def meanings(table: Mapping[str, Any]) -> ValueType:
+    """One of some words, each kept as what it means."""
+
+    def parse(text: str) -> object:
+        if text not in table:
+            raise ValueError(text)
+        return table[text]
+
+    return ValueType(" or ".join(table), parse)
+
+
+def one_of(*words: str) -> ValueType:
+    """One of some words, to the letter."""
+    return meanings({word: word for word in words})
+
+
+def _quantity(text: str, units: Mapping[str, int]) -> int:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match.group(2) not in units:
+        raise ValueError(text)
+    return int(match.group(1)) * units[match.group(2)]
+
+
+def _units(base: int, *suffixes: str) -> dict[str, int]:
+    """Powers of `base` for k, m and g, in both cases, with each suffix."""
+    return {
+        letter + suffix: base**power
+        for power, letters in enumerate(("kK", "mM", "gG"), start=1)
+        for letter in letters
+        for suffix in suffixes
+    }
+
+
+_SIZE_UNITS: Final = {"": 1} | _units(1024, "b", "B", "iB")
+_STORAGE_UNITS: Final = {"": 1} | _units(1000, "b", "B") | _units(1024, "", "iB")
+
+
+def size(minimum: int = 0, maximum: int | None = None, *, also: int | None = None) -> ValueType:
+    """A number of bytes with an optional unit of 1024. `also`: one that is allowed outside the limits."""
+    bounds = f"from {minimum} to {maximum}" if maximum is not None else f"of at least {minimum}"
+
+    def parse(text: str) -> int:
+        number = _quantity(text, _SIZE_UNITS)
+        if number != also and (number < minimum or (maximum is not None and number > maximum)):
+            raise ValueError(text)
+        return number
+
+    extra = f", or {also}" if also is not None else ""
+    return ValueType(
+        f"a number of bytes {bounds}{extra}; units kB, MB, GB, KiB, MiB, GiB (each of 1024)", parse
+    )
+
+
+def address(text: str) -> Address:
+    """`PORT`, `IP:PORT` or `[IP]:PORT`. Raises ValueError."""
+    host, separator, port_text = text.rpartition(":")
+    port: int = PORT.parse(port_text)
+    if not separator:
+        return Address("", port)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    return Address(str(ipaddress.ip_address(host)), port)
+
+
+def _fraction(text: str) -> float:
+    if not _DECIMAL_FRACTION.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
+
+
+def _regexp(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(text) from error
+    return text
+
+
+TEXT: Final = ValueType("any text", str)
+FILE: Final = ValueType("a file that the node can read", str, is_file=True)
+REGEXP: Final = ValueType("a regular expression", _regexp)
+BOOLEAN: Final = meanings({"true": True, "false": False})
+FLAG: Final = meanings({"on": True, "off": False})
+NONE: Final = meanings({"none": True})
+PORT: Final = integer(0, 65535)
+WHOLE: Final = integer(0)
+POSITIVE: Final = integer(1)
+FRACTION: Final = ValueType("a number with a decimal point, such as 0.4", _fraction)
+STORAGE: Final = ValueType(
+    "a number of bytes; units k, M, G, kiB, MiB, GiB (of 1024), kB, MB, GB (of 1000)",
+    lambda text: _quantity(text, _STORAGE_UNITS),
+)
+LISTENER: Final = ValueType("a port from 0 to 65535, or IP:PORT", address)
+IP: Final = ValueType("an IP address", lambda text: str(ipaddress.ip_address(text)))
+NETWORK: Final = ValueType("an IP address or network, such as 10.0.0.0/8", ipaddress.ip_network)

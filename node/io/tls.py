@@ -1,0 +1,169 @@
+"""TLS for listeners: from `ssl_options` to a context, and from a client's certificate to a user for EXTERNAL.
+
+Names are made as RabbitMQ makes them, so that users it knows keep working: the distinguished name is written
+as RFC 4514 has it (last part first, `CN=alice,O=Acme`), with its list of short names. Source: rabbit_ssl.erl
+and rabbit_cert_info.erl v3.10.8, amqp-behaviour §1.3.
+"""
+
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+from node.config import CertificateLogin, TlsOptions
+from node.config_file import ConfigError
+
+_VERSIONS: Final = {
+    "tlsv1": (ssl.TLSVersion.TLSv1, ssl.OP_NO_TLSv1),
+    "tlsv1.1": (ssl.TLSVersion.TLSv1_1, ssl.OP_NO_TLSv1_1),
+    "tlsv1.2": (ssl.TLSVersion.TLSv1_2, ssl.OP_NO_TLSv1_2),
+    "tlsv1.3": (ssl.TLSVersion.TLSv1_3, ssl.OP_NO_TLSv1_3),
+}
+_TLS_1_3_CIPHER: Final = "TLS_"
+"""How the names of TLS 1.3's cipher suites begin, in OpenSSL and nowhere else."""
+
+_SHORT_NAMES: Final = {
+    "surname": "SN",
+    "givenName": "GIVENNAME",
+    "initials": "INITIALS",
+    "generationQualifier": "GENERATIONQUALIFIER",
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "title": "TITLE",
+    "countryName": "C",
+    "serialNumber": "SERIALNUMBER",
+    "pseudonym": "PSEUDONYM",
+    "domainComponent": "DC",
+    "emailAddress": "EMAILADDRESS",
+    "userId": "UID",
+}
+_SAN_TYPES: Final = {"dns": "DNS", "ip": "IP Address", "email": "email", "uri": "URI"}
+_ESCAPED_ANYWHERE: Final = frozenset(b'"+,;<>\\')
+
+
+class NoCertificateUser(Exception):
+    """EXTERNAL cannot tell who the client is; the text is RabbitMQ's reason for the log."""
+
+
+def server_context(options: TlsOptions) -> ssl.SSLContext:
+    """The context of a listener.
+
+    `ssl_options.ciphers` reaches TLS 1.2 and below only: Python cannot choose among the suites of 1.3. A list
+    of 1.3's suites alone leaves 1.3 as the only version, as it does in RabbitMQ.
+    Raises: ConfigError when a file or a name is not usable.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    if options.honor_cipher_order:
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    else:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    ciphers = [name for name in options.ciphers if not name.startswith(_TLS_1_3_CIPHER)]
+    only_1_3 = bool(options.ciphers) and not ciphers
+    _set_versions(context, ("tlsv1.3",) if only_1_3 else options.versions)
+    what = "ssl_options.ciphers"
+    try:
+        if ciphers:
+            context.set_ciphers(":".join(ciphers))
+        what = f"ssl_options.certfile, ssl_options.keyfile ({options.certificate_file})"
+        context.load_cert_chain(
+            options.certificate_file, options.key_file, lambda: options.key_password or ""
+        )
+        if options.ca_file is not None:
+            what = f"ssl_options.cacertfile ({options.ca_file})"
+            context.load_verify_locations(options.ca_file)
+        if options.dh_file is not None:
+            what = f"ssl_options.dhfile ({options.dh_file})"
+            context.load_dh_params(options.dh_file)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigError([f"{what}: {error}"]) from error
+    if options.verify_peer:
+        context.verify_mode = ssl.CERT_REQUIRED if options.require_peer_certificate else ssl.CERT_OPTIONAL
+    return context
+
+
+def _set_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
+    allowed = [_VERSIONS[name][0] for name in names]
+    context.minimum_version = min(allowed)
+    context.maximum_version = max(allowed)
+    for version, forbid in _VERSIONS.values():
+        # A hole between the lowest and the highest, such as 1.3 and 1.1 without 1.2.
+        if version not in allowed and min(allowed) < version < max(allowed):
+            context.options |= forbid
+
+
+def certificate_user(
+    certificate: Mapping[str, Any] | None, login: CertificateLogin, *, verify_peer: bool
+) -> str:
+    """The user that a client's certificate names.
+
+    certificate: what `SSLObject.getpeercert()` returned; None or empty when the client sent none.
+    verify_peer: whether certificates are checked at all; a name nobody vouches for is no user.
+    Raises: NoCertificateUser.
+    """
+    if not verify_peer:
+        raise NoCertificateUser("TLS configuration is unsafe")
+    if not certificate:
+        raise NoCertificateUser("connection peer presented no TLS (x.509) certificate")
+    subject = certificate.get("subject", ())
+    if login.source == "distinguished_name":
+        return distinguished_name(subject)
+    if login.source == "common_name":
+        # Several are joined as RabbitMQ does.
+        names = [value for parts in subject for name, value in parts if name == "commonName"]
+        user = ",".join(names)
+    else:
+        wanted = _SAN_TYPES[login.san_type]
+        names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == wanted]
+        user = names[login.san_index] if login.san_index < len(names) else ""
+    if not user:
+        raise NoCertificateUser("no name found")
+    return user
+
+
+def distinguished_name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
+    """A subject (or issuer) as `getpeercert` gives it, in RFC 4514's order and RabbitMQ's spelling."""
+    return ",".join(
+        "+".join(f"{_short_name(name)}={_escape(value)}" for name, value in parts)
+        for parts in reversed(subject)
+    )
+
+
+def _short_name(name: str) -> str:
+    if name in _SHORT_NAMES:
+        return _SHORT_NAMES[name]
+    # A kind that RabbitMQ has no name for is written as its number; OpenSSL knows more names than RabbitMQ.
+    return _OTHER_KINDS.get(name, name)
+
+
+_OTHER_KINDS: Final = {
+    "description": "2.5.4.13",
+    "businessCategory": "2.5.4.15",
+    "postalCode": "2.5.4.17",
+    "streetAddress": "2.5.4.9",
+    "name": "2.5.4.41",
+    "x500UniqueIdentifier": "2.5.4.45",
+    "dnQualifier": "2.5.4.46",
+    "organizationIdentifier": "2.5.4.97",
+    "jurisdictionLocalityName": "1.3.6.1.4.1.311.60.2.1.1",
+    "jurisdictionStateOrProvinceName": "1.3.6.1.4.1.311.60.2.1.2",
+    "jurisdictionCountryName": "1.3.6.1.4.1.311.60.2.1.3",
+}
+
+
+def _escape(value: str) -> str:
+    """RFC 4514's escapes; as in RabbitMQ, every byte that is not printable ASCII becomes hexadecimal."""
+    data = value.encode("utf-8", "surrogateescape")
+    last = len(data) - 1
+    out: list[str] = []
+    for position, byte in enumerate(data):
+        edge = (position == 0 and byte in b" #") or (position == last and byte == 0x20)
+        if edge or byte in _ESCAPED_ANYWHERE:
+            out.append(f"\\{chr(byte)}")
+        elif byte < 0x20 or byte >= 0x7E:  # `~` too: RabbitMQ's test is "C >= 126"
+            out.append(f"\\{byte:02X}")
+        else:
+            out.append(chr(byte))
+    return "".join(out)

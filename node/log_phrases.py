@@ -1,0 +1,301 @@
+"""The log messages that operators and scripts search for, in RabbitMQ's words.
+
+One function a message, named after the event; each returns the text and the caller chooses level and logger:
+the level and the category that RabbitMQ uses stand in the docstring. Everything that a client or an operator
+may have chosen is escaped here, so that no name can break a line or forge one. No function takes a secret.
+
+`pid` is `log.process_tag(n)`; `name` is the connection's name, `PEER:PORT -> LOCAL:PORT`, once it is known
+followed by ` - ` and the client's own name (`connection_name`). Source: management §6.3, rabbit_reader.erl,
+rabbit_channel.erl v3.10.8.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from node.amqp.constants import ReplyCode
+from node.log import escape
+
+_UNKNOWN_METHOD: Final = "none"
+"""What RabbitMQ prints when no method was being handled."""
+
+# ---- connection ----
+
+
+def connection_name(peer: str, local: str, client_provided: str | None = None) -> str:
+    """How the other messages call a connection; `peer` and `local` are `IP:PORT` (amqp-behaviour §1.10)."""
+    name = f"{peer} -> {local}"
+    return name if client_provided is None else f"{name} - {client_provided}"
+
+
+def accepting(pid: str, name: str) -> str:
+    """A client sent its first bytes. info, connection; debug when it closed without any (a health check)."""
+    return f"accepting AMQP connection {pid} ({escape(name)})"
+
+
+def client_provided_name(pid: str, name: str, client_provided: str) -> str:
+    """The client named its connection. info, connection. `name` is still without the client's."""
+    return f"connection {pid} ({escape(name)}) has a client-provided name: {escape(client_provided)}"
+
+
+def authenticated(pid: str, name: str, user: str, vhost: str) -> str:
+    """connection.open succeeded. info, connection."""
+    return (
+        f"connection {pid} ({escape(name)}): user '{escape(user)}' authenticated and granted access "
+        f"to vhost '{escape(vhost)}'"
+    )
+
+
+def secret_updated(pid: str, name: str, user: str, reason: str) -> str:
+    """connection.update-secret succeeded. info, connection."""
+    return (
+        f"connection {pid} ({escape(name)}): user '{escape(user)}' updated secret, reason: {escape(reason)}"
+    )
+
+
+def closing(pid: str, name: str, vhost: str | None = None, user: str | None = None) -> str:
+    """A connection ended in good order. info, connection. Without vhost: it never was opened."""
+    return f"closing AMQP connection {pid} ({_who(name, vhost, user)})"
+
+
+def closed_abruptly(pid: str, name: str, vhost: str | None = None, user: str | None = None) -> str:
+    """The socket closed without connection.close. warning, connection; debug when no byte ever came."""
+    return f"{closing(pid, name, vhost, user)}:\nclient unexpectedly closed TCP connection"
+
+
+def missed_heartbeats(pid: str, name: str, heartbeat_s: int) -> str:
+    """Nothing came for two heartbeat intervals. error, connection."""
+    return f"{closing(pid, name)}:\nmissed heartbeats from client, timeout: {heartbeat_s}s"
+
+
+def tuning_failed(pid: str, name: str, explanation: str) -> str:
+    """tune-ok asked for more, or less, than is allowed. error, connection."""
+    return f"{closing(pid, name)}:\nfailed to negotiate connection parameters: {escape(explanation)}"
+
+
+def negotiated_value(field: str, client: int, limit: int) -> str:
+    """For `tuning_failed`. `field`: frame_max or channel_max; `limit`: the one that it breaks."""
+    relation, kind = ("lower", "minimum") if 0 < client < limit else ("higher", "maximum")
+    detail = " (no limit)" if field == "channel_max" and client == 0 else ""
+    return f"negotiated {field} = {client}{detail} is {relation} than the {kind} allowed value ({limit})"
+
+
+def handshake_timeout(pid: str, name: str, state: str) -> str:
+    """The handshake took longer than `handshake_timeout`. error, connection. `state`: how far it came."""
+    return f"{closing(pid, name)}:\n{{handshake_timeout,{state}}}"
+
+
+def handshake_error(pid: str, name: str, state: str, explanation: str) -> str:
+    """Anything else that is wrong before connection.open, answered by silence. error, connection."""
+    return f"{closing(pid, name)}:\n{{handshake_error,{state},0,{escape(explanation)}}}"
+
+
+def bad_header(pid: str, name: str, header: bytes) -> str:
+    """The first eight bytes were no protocol header that we know. error, connection."""
+    return f"{closing(pid, name)}:\n{{bad_header,<<{','.join(map(str, header))}>>}}"
+
+
+def socket_error(pid: str, reason: str) -> str:
+    """A TLS or socket error before AMQP began, or a bad PROXY header. error, connection."""
+    return f"Error on AMQP connection {pid}: {escape(reason)}"
+
+
+def login_refused(mechanism: str, reason: str) -> str:
+    """Why a login is refused, for `login_error`; the client never sees it (amqp-behaviour §1.3)."""
+    return f"{mechanism} login refused: {reason}"
+
+
+def invalid_credentials(user: str) -> str:
+    """A reason of `login_refused`: unknown user or wrong password."""
+    return f"user '{user}' - invalid credentials"
+
+
+def loopback_only(user: str) -> str:
+    """A reason of `login_refused`: the user is in `loopback_users` and came from elsewhere."""
+    return f"user '{user}' can only connect via localhost"
+
+
+def login_error(pid: str, name: str, explanation: str) -> str:
+    """A login was refused. error, connection."""
+    return f"Error on AMQP connection {pid} ({escape(name)}, state: starting):\n{escape(explanation)}"
+
+
+def open_error(pid: str, name: str, user: str, explanation: str) -> str:
+    """connection.open was refused: no such vhost, no access, a limit. error, connection."""
+    return (
+        f"Error on AMQP connection {pid} ({escape(name)}, user: '{escape(user)}', state: opening):\n"
+        f"{escape(explanation)}"
+    )
+
+
+def connection_exception(
+    pid: str,
+    name: str,
+    vhost: str,
+    user: str,
+    state: str,
+    channel: int,
+    code: ReplyCode,
+    explanation: str,
+    method: str = _UNKNOWN_METHOD,
+) -> str:
+    """A hard error closed the connection. error, connection. `method`: `queue.declare`."""
+    return (
+        f"Error on AMQP connection {pid} ({_who(name, vhost, user)}, state: {state}), channel {channel}:\n"
+        f' operation {method} caused a connection exception {code.name.lower()}: "{escape(explanation)}"'
+    )
+
+
+def forced_close(pid: str, name: str, vhost: str, user: str, state: str, reason: str) -> str:
+    """The broker closed the connection with 320: it stops, or an operator asked. error, connection."""
+    return connection_exception(pid, name, vhost, user, state, 0, ReplyCode.CONNECTION_FORCED, reason)
+
+
+def closing_by_admin(pid: str, reason: str) -> str:
+    """An operator closed a connection. info, default."""
+    return f'Closing connection {pid} because "{escape(reason)}"'
+
+
+# ---- channel ----
+
+
+def channel_exception(
+    pid: str,
+    name: str,
+    vhost: str,
+    user: str,
+    channel: int,
+    code: ReplyCode,
+    explanation: str,
+    method: str = _UNKNOWN_METHOD,
+) -> str:
+    """A soft error closed a channel. error, channel."""
+    return (
+        f"Channel error on connection {pid} ({_who(name, vhost, user)}), channel {channel}:\n"
+        f"operation {method} caused a channel exception {code.name.lower()}: {escape(explanation)}"
+    )
+
+
+def consumer_timeout(consumer_tag: str, channel: int, timeout_ms: int) -> str:
+    """A delivery stayed unacknowledged for too long. warning, channel."""
+    return (
+        f"Consumer {escape(consumer_tag)} on channel {channel} has timed out waiting for delivery acknowledgement. "
+        f"Timeout used: {timeout_ms} ms. "
+        "This timeout value can be configured, see consumers doc guide to learn more"
+    )
+
+
+# ---- the node ----
+
+
+def starting(name: str, version: str, python: str, product: str, product_version: str) -> str:
+    """The first lines of a node. info, default. `product`: what clients are told."""
+    return (
+        f"\n Starting {name} {version} on Python {python}"
+        f"\n Compatible with {escape(product)} {escape(product_version)}"
+    )
+
+
+def settings(node: str, config_files: Sequence[str], log_places: Sequence[str], data_dir: str) -> str:
+    """Where things are. info, default."""
+    rows = [
+        ("node", (node,)),
+        ("config file(s)", config_files),
+        ("log(s)", log_places),
+        ("database dir", (data_dir,)),
+    ]
+    lines = [
+        f" {title if number == 0 else '':<15}: {escape(value)}"
+        for title, values in rows
+        for number, value in enumerate(values or ("(none)",))
+    ]
+    return "\n" + "\n".join(lines)
+
+
+def unused_settings(keys: Sequence[str]) -> str:
+    """Settings of RabbitMQ whose feature this version lacks. warning, default."""
+    return f"Accepted, but without effect in this version: {', '.join(map(escape, keys))}"
+
+
+def file_handles(files: int, sockets: int) -> str:
+    """The limit of open files. info, default."""
+    return f"Limiting to approx {files} file handles ({sockets} sockets)"
+
+
+def will_seed() -> str:
+    """The database is empty. info, default."""
+    return "Will seed default virtual host and user..."
+
+
+def will_not_seed() -> str:
+    """The database is empty and definitions are to be loaded. info, default."""
+    return "Will not seed default virtual host and user: have definitions to load..."
+
+
+def vhost_added(vhost: str, description: str = "", tags: Sequence[str] = ()) -> str:
+    """info, default."""
+    if not description:
+        return f"Adding vhost '{escape(vhost)}' without a description"
+    return f"Adding vhost '{escape(vhost)}' (description: '{escape(description)}', tags: {_words(tags)})"
+
+
+def vhost_deleted(vhost: str) -> str:
+    """info, default."""
+    return f"Deleting vhost '{escape(vhost)}'"
+
+
+def user_created(user: str) -> str:
+    """info, default."""
+    return f"Created user '{escape(user)}'"
+
+
+def user_deleted(user: str) -> str:
+    """info, default."""
+    return f"Deleted user '{escape(user)}'"
+
+
+def user_tags_set(user: str, tags: Sequence[str]) -> str:
+    """info, default."""
+    return f"Successfully set user tags for user '{escape(user)}' to {_words(tags)}"
+
+
+def permissions_set(user: str, vhost: str, configure: str, write: str, read: str) -> str:
+    """info, default."""
+    return (
+        f"Successfully set permissions for '{escape(user)}' in virtual host '{escape(vhost)}' "
+        f"to '{escape(configure)}', '{escape(write)}', '{escape(read)}'"
+    )
+
+
+def listener_started(address: str, *, tls: bool = False) -> str:
+    """info, default. `address`: `[::]:5672`."""
+    return f"started {'TLS (SSL)' if tls else 'TCP'} listener on {address}"
+
+
+def listener_stopped(address: str, *, tls: bool = False) -> str:
+    """info, default."""
+    return f"stopped {'TLS (SSL)' if tls else 'TCP'} listener on {address}"
+
+
+def startup_complete() -> str:
+    """The node accepts clients. info, default."""
+    return "Server startup complete; 0 plugins started."
+
+
+def asked_to_stop(product: str) -> str:
+    """info, default."""
+    return f"{product} is asked to stop..."
+
+
+def stopped(product: str) -> str:
+    """info, default."""
+    return f"Successfully stopped {product} and its dependencies"
+
+
+def _who(name: str, vhost: str | None, user: str | None) -> str:
+    if vhost is None or user is None:
+        return escape(name)
+    return f"{escape(name)}, vhost: '{escape(vhost)}', user: '{escape(user)}'"
+
+
+def _words(words: Sequence[str]) -> str:
+    return f"[{','.join(map(escape, words))}]"

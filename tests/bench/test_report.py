@@ -1,0 +1,77 @@
+"""Percentiles, verdicts and the table."""
+
+import pytest
+
+from bench.report import (
+    FAILED,
+    SHORT,
+    AtLeast,
+    Below,
+    NotAbove,
+    Requirement,
+    Row,
+    Summary,
+    number,
+    percentile,
+    table,
+    table_cells,
+    verdict,
+)
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(0, 1), (50, 50), (99, 99), (99.5, 100), (100, 100)])
+def test_percentile_is_the_nearest_rank(percent: float, expected: int) -> None:
+    assert percentile(list(range(100, 0, -1)), percent) == expected
+
+
+def test_percentile_of_one_value() -> None:
+    assert percentile([7.0], 50) == percentile([7.0], 99) == 7.0
+
+
+@pytest.mark.parametrize(
+    ("required", "ours", "theirs", "expected"),
+    [
+        (AtLeast(4), 400.0, 100.0, "ok"),
+        (AtLeast(4), 399.0, 100.0, SHORT),
+        (AtLeast(4), 399.0, None, "no RabbitMQ"),
+        (NotAbove(), 1.0, 1.0, "ok"),
+        (NotAbove(), 1.1, 1.0, SHORT),
+        (Below(500), 499.0, None, "ok"),
+        (Below(500), 500.0, 4600.0, SHORT),
+        (None, 1.0, 2.0, ""),
+        (None, None, 2.0, FAILED),
+        (Below(500), None, 2.0, FAILED),
+    ],
+)
+def test_verdict(
+    required: Requirement | None, ours: float | None, theirs: float | None, expected: str
+) -> None:
+    assert verdict(Row("rate", "msg/s", required), ours, theirs) == expected
+
+
+def test_cells_show_medians_and_spread() -> None:
+    ours = Summary({"rate": [500_000.0, 400_000.0, 600_000.0]}, 1.234, 0.071)
+    theirs = Summary({"rate": [100_000.0]}, 17.0, 0.02)
+    assert table_cells("pair", Row("rate", "msg/s", AtLeast(4)), ours, theirs) == [
+        "pair", "500,000", "100,000", "msg/s", "5.00×", "≥ 4×", "ok", "40% / 0%", "1.23 / 17.0", "7% / 2%",
+    ]  # fmt: skip
+
+
+def test_cells_of_a_failed_and_an_absent_broker() -> None:
+    row = Row("p99", "ms", NotAbove())
+    cells = table_cells("loops", row, Summary({}), None)
+    assert cells[:7] == ["loops p99", "failed", "-", "ms", "-", "≤ 1×", FAILED]
+    assert table_cells("loops", row, None, Summary({"p99": [2.0]}))[6] == "-"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "-"), (0.123, "0.12"), (12.34, "12.3"), (1234.5, "1,234")]
+)
+def test_number(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_table_is_aligned() -> None:
+    lines = table([["a"] * 10, ["longer than the heading"] * 10]).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert len(lines) == 4
