@@ -178,8 +178,8 @@ def channel_exception(
 def consumer_timeout(consumer_tag: str, channel: int, timeout_ms: int) -> str:
     """A delivery stayed unacknowledged for too long. warning, channel."""
     return (
-        f"Consumer {escape(consumer_tag)} on channel {channel} has timed out waiting for delivery acknowledgement. "
-        f"Timeout used: {timeout_ms} ms. "
+        f"Consumer {escape(consumer_tag)} on channel {channel} has timed out waiting for delivery "
+        f"acknowledgement. Timeout used: {timeout_ms} ms. "
         "This timeout value can be configured, see consumers doc guide to learn more"
     )
 
@@ -190,7 +190,7 @@ def consumer_timeout(consumer_tag: str, channel: int, timeout_ms: int) -> str:
 def starting(name: str, version: str, python: str, product: str, product_version: str) -> str:
     """The first lines of a node. info, default. `product`: what clients are told."""
     return (
-        f"\n Starting {name} {version} on Python {python}"
+        f"\n Starting {escape(name)} {escape(version)} on Python {escape(python)}"
         f"\n Compatible with {escape(product)} {escape(product_version)}"
     )
 
@@ -268,12 +268,12 @@ def permissions_set(user: str, vhost: str, configure: str, write: str, read: str
 
 def listener_started(address: str, *, tls: bool = False) -> str:
     """info, default. `address`: `[::]:5672`."""
-    return f"started {'TLS (SSL)' if tls else 'TCP'} listener on {address}"
+    return f"started {'TLS (SSL)' if tls else 'TCP'} listener on {escape(address)}"
 
 
 def listener_stopped(address: str, *, tls: bool = False) -> str:
     """info, default."""
-    return f"stopped {'TLS (SSL)' if tls else 'TCP'} listener on {address}"
+    return f"stopped {'TLS (SSL)' if tls else 'TCP'} listener on {escape(address)}"
 
 
 def startup_complete() -> str:
@@ -283,12 +283,12 @@ def startup_complete() -> str:
 
 def asked_to_stop(product: str) -> str:
     """info, default."""
-    return f"{product} is asked to stop..."
+    return f"{escape(product)} is asked to stop..."
 
 
 def stopped(product: str) -> str:
     """info, default."""
-    return f"Successfully stopped {product} and its dependencies"
+    return f"Successfully stopped {escape(product)} and its dependencies"
 
 
 def _who(name: str, vhost: str | None, user: str | None) -> str:

@@ -46,13 +46,15 @@ class ConnectionState(Enum):
         return self in _HANDSHAKE
 
 
-_HANDSHAKE: Final = frozenset({
-    ConnectionState.AWAIT_HEADER,
-    ConnectionState.AWAIT_START_OK,
-    ConnectionState.AWAIT_SECURE_OK,
-    ConnectionState.AWAIT_TUNE_OK,
-    ConnectionState.AWAIT_OPEN,
-})
+_HANDSHAKE: Final = frozenset(
+    {
+        ConnectionState.AWAIT_HEADER,
+        ConnectionState.AWAIT_START_OK,
+        ConnectionState.AWAIT_SECURE_OK,
+        ConnectionState.AWAIT_TUNE_OK,
+        ConnectionState.AWAIT_OPEN,
+    }
+)
 
 ACCEPTED: Final[dict[ConnectionState, frozenset[type[Method]]]] = {
     ConnectionState.AWAIT_HEADER: frozenset(),

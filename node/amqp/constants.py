@@ -59,12 +59,14 @@ class ReplyCode(IntEnum):
         return self in _SOFT_ERRORS
 
 
-_SOFT_ERRORS: Final = frozenset({
-    ReplyCode.CONTENT_TOO_LARGE,
-    ReplyCode.NO_ROUTE,
-    ReplyCode.NO_CONSUMERS,
-    ReplyCode.ACCESS_REFUSED,
-    ReplyCode.NOT_FOUND,
-    ReplyCode.RESOURCE_LOCKED,
-    ReplyCode.PRECONDITION_FAILED,
-})
+_SOFT_ERRORS: Final = frozenset(
+    {
+        ReplyCode.CONTENT_TOO_LARGE,
+        ReplyCode.NO_ROUTE,
+        ReplyCode.NO_CONSUMERS,
+        ReplyCode.ACCESS_REFUSED,
+        ReplyCode.NOT_FOUND,
+        ReplyCode.RESOURCE_LOCKED,
+        ReplyCode.PRECONDITION_FAILED,
+    }
+)

@@ -49,11 +49,12 @@ def binary_literal(data: bytes, after: str = "") -> str:
     return f"<<{_broken(_numbers(data).split(','), width, indent=column + 1)}>>"
 
 
-def string_literal(data: bytes) -> str:
-    """A list of characters as `~p` prints it: "abc", or [1,2,3] if one can't be printed, or [].
+def string_literal(text: str | bytes) -> str:
+    """A list of octets as `~p` prints it: "abc", or [1,2,3] if one can't be printed, or [].
 
     Never broken: only a list of more than a dozen unprintable characters would be.
     """
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     quoted = _quoted(data)
     return quoted if quoted is not None and data else f"[{_numbers(data)}]"
 

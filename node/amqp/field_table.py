@@ -1,6 +1,6 @@
 """Field tables: the typed key/value maps of arguments, headers and client properties.
 
-    table = long:size entry*    entry = shortstr:key value    array = long:size value*    value = octet:tag data
+    table = long:size entry*   entry = shortstr:key value   array = long:size value*   value = octet:tag data
 
 Every value keeps the type with which it came, because peers tell an `s` from an `I` and RabbitMQ prints the
 types in error texts. Only `L` becomes `l`: both are a signed 64-bit number, and so RabbitMQ writes them back.

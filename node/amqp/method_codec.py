@@ -3,8 +3,8 @@
     payload = short:class-id short:method-id fields      consecutive bits share octets, the lowest bit first
 
 A layout for each method is built once, from the annotations in `methods`: a list of steps, each of which
-reads or writes a run of numbers, a run of bits, or one string or table. Whether a payload was cut short or too
-long is seen by where the last step ends: slices past the end are short, not errors.
+reads or writes a run of numbers, a run of bits, or one string or table. Whether a payload was cut short or
+too long is seen by where the last step ends: slices past the end are short, not errors.
 Source: amqp-behaviour §0.4, §1.7, §10.
 """
 

@@ -7,7 +7,7 @@
 must know to route and keep one: the publish path reads only that, checks the rest, and hands on the bytes as
 they came.
 RabbitMQ looks at the properties when the channel handles the message, and a malformed list crashes that
-channel: hence 541 without a word of explanation. It ignores the continuation bit: no class has more properties.
+channel: hence 541 without a word of explanation. It ignores the continuation bit: no class has more of them.
 Property strings may be any bytes.
 Source: amqp-behaviour §0.4, §1.7, §4.1, §10.
 """

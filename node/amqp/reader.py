@@ -109,7 +109,9 @@ class FrameReader:
         """All unfinished contents of the connection together: room for one of full size beside small ones."""
         self.paused = False
         """Set by the sink: stop after the present frame and keep the rest until `resume`."""
-        self._pieces: list[bytes] = []  # of an unfinished frame, so that many small reads of a big one stay linear
+        self._pieces: list[
+            bytes
+        ] = []  # of an unfinished frame, so that many small reads of a big one stay linear
         self._buffered = 0
         self._wanted = 0  # bytes in the buffer before another look at it pays
         self._assemblies: dict[int, _Assembly] = {}
@@ -234,12 +236,17 @@ class FrameReader:
                 traits = read_traits(data, header_at + _TRAITS_AT, body_at - 1)
             except ProtocolError:
                 break  # frame by frame, so that faults before it in the stream are found first
-            if traits is not run_traits or not starts(run_method, pos):
+            if (traits is not run_traits and traits != run_traits) or not starts(run_method, pos):
                 if run_traits is not None:
                     self._sink.on_publish(run_channel, run_method, run_traits, contents, run_size)
                     if self.paused or channel in self._assemblies:
                         return pos
-                run_channel, run_method, run_traits, run_size = channel, data[pos:header_at], traits, body_size
+                run_channel, run_method, run_traits, run_size = (
+                    channel,
+                    data[pos:header_at],
+                    traits,
+                    body_size,
+                )
                 contents = []
             elif body_size != run_size:
                 run_size = MIXED_SIZES
@@ -310,7 +317,9 @@ class FrameReader:
         if assembly is None:
             if self._sink.ignores(channel):
                 return
-            raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
+            raise ProtocolError(
+                ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
+            )
         if assembly.traits is None:
             self._content_header(assembly, kind, whole)
         elif kind != FRAME_BODY:

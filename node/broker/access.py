@@ -1,7 +1,7 @@
 """Who may log in, open a vhost and touch a resource.
 
-Every check reads the catalogue as it is, so a revoked permission holds from the next check on. Callers that cache the
-answer drop it when `Catalogue.version` changes.
+Every check reads the catalogue as it is, so a revoked permission holds from the next check on. Callers that
+cache the answer drop it when `Catalogue.version` changes.
 
 Source: amqp-behaviour §1.3, §1.5, §6.6-§6.8.
 """
@@ -45,7 +45,8 @@ def check_login(
 ) -> User | LoginRefused:
     """The user with that name and password.
 
-    is_loopback: whether the client connects from this machine.   loopback_users: those who may from nowhere else.
+    is_loopback: whether the client connects from this machine.
+    loopback_users: those who may connect from nowhere else.
     A blank password is refused even when it is the right one.
     """
     if not password:
@@ -104,7 +105,8 @@ def check_topic(
     routing_key: str,
     operation: Literal["write", "read"],
 ) -> None:
-    """Refuse (403) a key on a topic exchange unless the user has no row for the exchange or the row allows it (§6.8).
+    """Refuse (403) a key on a topic exchange that the user's row for the exchange, if any, does not allow
+    (§6.8).
 
     The caller has seen that the exchange is of type topic.
     `{username}` and `{vhost}` in the expression stand for the names themselves: unlike RabbitMQ we quote what
@@ -118,12 +120,13 @@ def check_topic(
     if not _allows(pattern, routing_key):
         raise ProtocolError(
             ReplyCode.ACCESS_REFUSED,
-            f"access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost}' refused for user '{user}'",
+            f"access to topic '{routing_key}' in {resource('exchange', exchange, vhost)} "
+            f"refused for user '{user}'",
         )
 
 
 def check_user_id(user: User, user_id: str | None) -> None:
-    """Refuse (406) a message whose `user_id` property names somebody else, unless `user` is an impersonator (§4.1)."""
+    """Refuse (406) a `user_id` property that names another, unless the user is an impersonator (§4.1)."""
     if user_id is not None and user_id != user.name and IMPERSONATOR_TAG not in user.tags:
         raise ProtocolError(
             ReplyCode.PRECONDITION_FAILED,

@@ -2,7 +2,8 @@
 
 Each change appends what it did to the catalogue's events.
 
-Source: amqp-behaviour §6.6-§6.8; rabbit_auth_backend_internal.erl v3.10 (invalid expressions are refused when set).
+Source: amqp-behaviour §6.6-§6.8; rabbit_auth_backend_internal.erl v3.10 (invalid expressions are refused when
+set).
 """
 
 from dataclasses import replace
@@ -49,7 +50,7 @@ class Accounts:
         )
         return existing is None
 
-    def set_limits(self, command: SetUserLimits) -> None | Refused:
+    def set_limits(self, command: SetUserLimits) -> Refused | None:
         """See `SetUserLimits`."""
         user = self.users.get(command.name)
         if user is None:

@@ -107,7 +107,7 @@ def with_default_queue_type(
 
 
 def check_server_named(arguments: Table) -> None:
-    """Refuse the empty name for types other than classic: ProtocolError 406, first of the checks of queue.declare.
+    """Refuse the empty name for types other than classic: ProtocolError 406. Comes before all checks.
 
     An unknown type passes here and is refused by `validate_queue_arguments`, where RabbitMQ crashes.
     """
@@ -117,7 +117,7 @@ def check_server_named(arguments: Table) -> None:
 
 
 def dead_letter_exchange(arguments: Table, queue: str, vhost: str) -> str | None:
-    """The name in x-dead-letter-exchange: ProtocolError 406 if it is no string. Checked before the rest (§3.7)."""
+    """The name in x-dead-letter-exchange: ProtocolError 406 if it is no string. Comes first (§3.7)."""
     return _exchange_name(arguments, DEAD_LETTER_EXCHANGE, resource("queue", queue, vhost))
 
 
@@ -165,7 +165,7 @@ def check_queue_equivalence(record: QueueRecord, durable: bool, auto_delete: boo
 
 
 def alternate_exchange(arguments: Table, exchange: str, vhost: str) -> str | None:
-    """The name in alternate-exchange: ProtocolError 406 if it is no string. For a new exchange only (§3.3)."""
+    """The name in alternate-exchange: ProtocolError 406 if it is no string. For a new one only (§3.3)."""
     return _exchange_name(arguments, ALTERNATE_EXCHANGE, resource("exchange", exchange, vhost))
 
 
@@ -206,7 +206,7 @@ def parse_consume_arguments(
 
 # --- values -------------------------------------------------------------------------------------------------
 
-Comparable: TypeAlias = "bytes | int | float | str | tuple[object, ...]"
+Comparable: TypeAlias = bytes | int | float | str | tuple[object, ...]
 
 
 def comparable(field: Field) -> Comparable:

@@ -1,6 +1,7 @@
 """What makes two bindings the same: source, destination, routing key and arguments, the latter in any order.
 
-Source: amqp-behaviour §3.14 (identity of a binding); types count, so a table with 5 as `I` is not one with 5 as `l`.
+Source: amqp-behaviour §3.14 (identity of a binding); types count, so a table with 5 as `I` is not one with 5
+as `l`.
 """
 
 import struct

@@ -1,11 +1,12 @@
 """The catalogue: all metadata of the broker, a deterministic state machine.
 
-`apply` is the only way in. It reads no clock and no randomness and never raises for what a command says, so nodes that
-apply the same commands in the same order have the same catalogue, give the same results and report the same
-events. What a command cannot do comes back as `Refused` and has changed nothing.
+`apply` is the only way in. It reads no clock and no randomness and never raises for what a command says, so
+nodes that apply the same commands in the same order have the same catalogue, give the same results and report
+the same events. What a command cannot do comes back as `Refused` and has changed nothing.
 
-`Topology` holds what is in one vhost, `Accounts` users and permissions; the vhosts themselves and the parameters are here.
-Records that look-ups give are not to be changed; the collections are views that change with the next command.
+`Topology` holds what is in one vhost, `Accounts` users and permissions; the vhosts themselves and the
+parameters are here. Records that look-ups give are not to be changed; the collections are views that change
+with the next command.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -107,7 +108,7 @@ class Catalogue:
         self._events.clear()
         return events
 
-    # --- queues, exchanges, bindings ---------------------------------------------------------------------------
+    # --- queues, exchanges, bindings ----------------------------------------------------------------------
 
     def queue(self, vhost: str, name: str) -> QueueRecord | None:
         """The queue of that name."""
@@ -150,7 +151,7 @@ class Catalogue:
         kind: ResourceKind = "queue" if isinstance(record, QueueRecord) else "exchange"
         return NO_POLICY if topology is None else topology.effective_policy(kind, record.name)
 
-    # --- vhosts, users, permissions, policies, parameters ------------------------------------------------------
+    # --- vhosts, users, permissions, policies, parameters -------------------------------------------------
 
     def vhost(self, name: str) -> Vhost | None:
         """The vhost of that name."""
@@ -209,7 +210,7 @@ class Catalogue:
         """The parameters of the whole cluster by name."""
         return self._global_parameters
 
-    # --- handlers ----------------------------------------------------------------------------------------------
+    # --- handlers -----------------------------------------------------------------------------------------
 
     def _in_vhost(self, handle: Callable[[Topology, Any], object]) -> Callable[[Any], object]:
         """A handler that finds the command's vhost first."""
@@ -277,9 +278,7 @@ class Catalogue:
             return Refused(ReplyCode.PRECONDITION_FAILED, problem)
         return self._put_policy(command.vhost, command.name, value, operator=command.operator)
 
-    def _put_policy(
-        self, vhost: str, name: str, value: dict[str, Any], *, operator: bool
-    ) -> bool | Refused:
+    def _put_policy(self, vhost: str, name: str, value: dict[str, Any], *, operator: bool) -> bool | Refused:
         """Store a policy that has been validated."""
         topology = self._topologies.get(vhost)
         if topology is None:
@@ -316,9 +315,7 @@ class Catalogue:
 
     def _clear_parameter(self, command: commands.ClearParameter) -> bool | Refused:
         if command.component == POLICY:
-            return Refused(
-                ReplyCode.PRECONDITION_FAILED, "policies may not be cleared using this method"
-            )
+            return Refused(ReplyCode.PRECONDITION_FAILED, "policies may not be cleared using this method")
         if command.component == OPERATOR_POLICY:
             return self._clear_policy(commands.ClearPolicy(command.vhost, command.name, operator=True))
         key = (command.component, command.name)

@@ -15,10 +15,13 @@ from node.amqp.errors import ProtocolError
 from node.amqp.frames import FRAME_HEADER_STRUCT, method_frame, recut, with_channel
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
+from node.broker.access import Operation, check_resource
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.dead_letter import properties_of
+from node.broker.names import resource
 from node.broker.publishing import Route, make_envelope, rewritten
+from node.broker.records import QueueRecord, ResourceKind
 from node.broker.reply_to import ReplyConsumer
 from node.broker.run import Envelope, Run
 from node.broker.transaction import Transaction
@@ -53,7 +56,7 @@ class Channel:
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
         self.prefetch = self.broker.settings.default_prefetch
-        self.prefetch_limit = 0
+        self.prefetch_limit = self.broker.settings.default_prefetch_limit
         self.last_queue: str | None = None
         self.held_cancels: list[Consumer] | None = None
         self._next_tag = 1
@@ -62,6 +65,42 @@ class Channel:
     def send(self, method: Method) -> None:
         """Send a method without content."""
         self.connection.send(method_frame(self.number, method))
+
+    # --- what handlers ask ---
+
+    def check(self, kind: ResourceKind, name: str, operation: Operation) -> None:
+        """Raise ProtocolError 403 unless the user may do that (§6.7)."""
+        connection = self.connection
+        check_resource(self.broker.catalogue, connection.user_name, connection.vhost, kind, name, operation)
+
+    def named_queue(self, name: str) -> str:
+        """The queue that a method means: an empty name is the last declared one (§3.8)."""
+        if name:
+            return name
+        if self.last_queue is None:
+            raise ProtocolError(ReplyCode.NOT_FOUND, "no previously declared queue")
+        return self.last_queue
+
+    def usable_queue(self, name: str) -> "Queue":
+        """The live queue; raises ProtocolError 404, or 405 if it is exclusive to another connection."""
+        queue = self.broker.live_queue(self.connection.vhost, name)
+        self.check_exclusive(queue.record)
+        return queue
+
+    def check_exclusive(self, record: QueueRecord, *, declared_exclusive: bool | None = None) -> None:
+        """Raise ProtocolError 405 if the queue is another connection's alone.
+
+        declared_exclusive: at a declare, where the flag must be the same too (§3.7).
+        """
+        is_owner = record.exclusive_owner is None or record.exclusive_owner == self.connection.id
+        is_same = declared_exclusive in (None, record.exclusive_owner is not None)
+        if not is_owner or not is_same:
+            raise ProtocolError(
+                ReplyCode.RESOURCE_LOCKED,
+                f"cannot obtain exclusive access to locked {resource('queue', record.name, record.vhost)}. "
+                "It could be originally declared on another connection or the exclusive property value "
+                "does not match that of the original declaration.",
+            )
 
     # --- publishing ---
 
@@ -231,7 +270,9 @@ class Channel:
         envelope, limit = run.envelope, self.connection.frame_max_bytes
         if limit and (not envelope.frame_max_bytes or envelope.frame_max_bytes > limit):
             return [
-                recut(content, self.number, limit) if len(content) > limit else with_channel(content, self.number)
+                recut(content, self.number, limit)
+                if len(content) > limit
+                else with_channel(content, self.number)
                 for content in run.contents
             ]
         if envelope.channel != self.number:

@@ -1,8 +1,8 @@
 """The commands that change the catalogue, one frozen dataclass each.
 
-A command is all that the change depends on: names, salts, hashes and ids that must be random or new are made by whoever
-submits it, so that every node that applies it gets the same catalogue. Commands hold plain values only: they are
-pickled by the replicated log.
+A command is all that the change depends on: names, salts, hashes and ids that must be random or new are made
+by whoever submits it, so that every node that applies it gets the same catalogue. Commands hold plain values
+only: they are pickled by the replicated log.
 
 `Command[R]` says what applying it gives: an `R`, or a `Refused`.
 """
@@ -35,7 +35,7 @@ class Command(Generic[ResultT_co]):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The command changed nothing. Over AMQP it is answered with `error`, over HTTP with a status for `code`."""
+    """The command changed nothing. AMQP answers with `error`, the HTTP API with a status that fits `code`."""
 
     code: ReplyCode
     text: str
@@ -62,7 +62,7 @@ class QueueDeclared:
     created: bool
 
 
-# --- exchanges, queues, bindings -------------------------------------------------------------------------------
+# --- exchanges, queues, bindings --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,8 @@ class DeclareQueue(Command[QueueDeclared]):
 class DeleteQueue(Command[QueueRecord | None]):
     """Delete the queue and its bindings; gives None when there is none.
 
-    uid: delete only this incarnation. The broker's own deletions (expiry, auto-delete, the owner's end) give it, so
+    uid: delete only this incarnation. The broker's own deletions (expiry, auto-delete, the owner's end) give
+    it, so
         that they cannot hit a queue that was declared again meanwhile.
     """
 
@@ -123,7 +124,10 @@ class DeleteQueue(Command[QueueRecord | None]):
 
 @dataclass(frozen=True, slots=True)
 class Bind(Command[bool]):
-    """Add a binding; gives False when it was there. Refused (404) when an end is missing, the source first (§3.14)."""
+    """Add a binding; gives False when it was there (§3.14).
+
+    Refused (404) when an end is missing, the source looked for first.
+    """
 
     vhost: str
     source: str
@@ -145,12 +149,12 @@ class Unbind(Command[bool]):
     arguments: Table = field(default_factory=dict)
 
 
-# --- vhosts ----------------------------------------------------------------------------------------------------
+# --- vhosts -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class PutVhost(Command[bool]):
-    """Create a vhost with its seven exchanges (§3.2), or replace what describes it; gives True when created."""
+    """Create a vhost with its seven exchanges (§3.2), or replace what describes it; gives True when new."""
 
     name: str
     description: str = ""
@@ -166,12 +170,12 @@ class DeleteVhost(Command[bool]):
     name: str
 
 
-# --- users and permissions -------------------------------------------------------------------------------------
+# --- users and permissions --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class PutUser(Command[bool]):
-    """Create a user or replace password and tags; gives True when created. `limits` None keeps the old ones."""
+    """Create a user or replace password and tags; gives True when new. `limits` None keeps the old ones."""
 
     name: str
     password_hash: str
@@ -230,14 +234,14 @@ class SetTopicPermission(Command[bool]):
 
 @dataclass(frozen=True, slots=True)
 class ClearTopicPermission(Command[bool]):
-    """Remove a user's row for one exchange, or all its rows in the vhost (exchange None); gives whether any was."""
+    """Remove a user's row for one exchange, or with None all its rows in the vhost; gives whether any was."""
 
     vhost: str
     user: str
     exchange: str | None = None
 
 
-# --- policies and parameters -----------------------------------------------------------------------------------
+# --- policies and parameters ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

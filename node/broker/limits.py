@@ -1,7 +1,7 @@
 """Limits on connections, channels and queues of vhosts and users, with the texts of their refusals.
 
-One rule for all: a negative limit or none at all allows everything, 0 allows nothing, and what is there when a limit is
-lowered stays. Counts are of what exists before the new one, in the whole cluster.
+One rule for all: a negative limit or none at all allows everything, 0 allows nothing, and what is there when
+a limit is lowered stays. Counts are of what exists before the new one, in the whole cluster.
 
 Source: amqp-behaviour §1.5, §2.1, §3.7 step 7, §6.5.
 """
@@ -46,7 +46,8 @@ def check_user_connections(limits: UserLimits, user: str, connection_count: int)
     if _is_reached(limits.max_connections, connection_count):
         raise ProtocolError(
             ReplyCode.NOT_ALLOWED,
-            f"connection refused for user '{user}': user connection limit ({limits.max_connections}) is reached",
+            f"connection refused for user '{user}': "
+            f"user connection limit ({limits.max_connections}) is reached",
         )
 
 
@@ -65,7 +66,8 @@ def check_vhost_queues(limits: VhostLimits, vhost: str, queue: str, queue_count:
     if _is_reached(limits.max_queues, queue_count):
         raise ProtocolError(
             ReplyCode.PRECONDITION_FAILED,
-            f"cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limits.max_queues}) is reached",
+            f"cannot declare queue '{queue}': "
+            f"queue limit in vhost '{vhost}' ({limits.max_queues}) is reached",
         )
 
 

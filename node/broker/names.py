@@ -1,4 +1,4 @@
-"""Names of exchanges and queues: how error texts show them, which are reserved, how the broker makes new ones.
+"""Names of exchanges and queues: how error texts show them, which are reserved, how new ones are made.
 
 Source: amqp-behaviour §0.1 (rendering), §3.1 (names), §3.3, §3.4 (the default exchange and system exchanges).
 """
@@ -39,7 +39,10 @@ def missing_vhost(name: str) -> str:
 
 
 def strip_line_breaks(name: str) -> str:
-    """The name without CR and LF: declare, delete, bind and unbind drop them, publish, get and consume do not (§3.1)."""
+    """The name without CR and LF.
+
+    Declare, delete, bind and unbind drop them; publish, get, consume and purge do not (§3.1).
+    """
     return name.translate(_LINE_BREAKS)
 
 

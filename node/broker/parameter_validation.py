@@ -1,12 +1,13 @@
 """Checks of runtime parameters, with RabbitMQ's texts, and how it prints JSON values in them.
 
-A check gives the texts of what is wrong, none when all is well; the HTTP API joins them after `Validation failed`.
+A check gives the texts of what is wrong, none when all is well; the HTTP API joins them after `Validation
+failed`.
 
 Source: amqp-behaviour §6.3, §6.4; rabbit_parameter_validation.erl v3.10.
 """
 
 from collections.abc import Callable, Container, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from node.amqp.erlang import binary_literal
 from node.broker.patterns import PatternInvalid, compile_pattern, encode_name
@@ -14,6 +15,10 @@ from node.broker.records import Json
 
 Check: TypeAlias = Callable[[str, Json], list[str]]
 """From the name of what is checked and its value to what is wrong with it."""
+
+
+_LEVELS_SHOWN: Final = 20
+"""How deep a value is printed: one nested without end must not exhaust the stack."""
 
 
 def check_object(
@@ -29,7 +34,7 @@ def check_object(
     unknown = {key: found[key] for key in found if key not in checks}
     problems = [f"Unrecognised terms {pairs(unknown)} in {name}"] if unknown else []
     # RabbitMQ reports the last check first.
-    for key, check in reversed(checks.items()):
+    for key, check in reversed(list(checks.items())):
         if key in found:
             problems += check(key, found[key])
         elif key in mandatory:
@@ -56,8 +61,7 @@ def check_pattern(name: str, value: Json) -> list[str]:
         compile_pattern(value)
     except PatternInvalid as invalid:
         return [
-            f"{name} should be regular expression but is invalid: "
-            f'{{"{invalid.reason}",{invalid.position}}}'
+            f'{name} should be regular expression but is invalid: {{"{invalid.reason}",{invalid.position}}}'
         ]
     return []
 
@@ -67,8 +71,10 @@ def is_integer(value: Json) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def term(value: Json) -> str:
-    """A JSON value as Erlang's `~p` prints it, on one line: <<"text">>, 5, true, null, [1,2], #{<<"key">> => 1}."""
+def term(value: Json, levels: int = _LEVELS_SHOWN) -> str:
+    """A JSON value as Erlang's `~p` prints it on one line: <<"a">>, 5, true, null, [1,2], #{<<"a">> => 1}."""
+    if not levels:
+        return "..."
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -76,9 +82,9 @@ def term(value: Json) -> str:
     if isinstance(value, str):
         return binary_literal(encode_name(value))
     if isinstance(value, list):
-        return f"[{','.join(map(term, value))}]"
+        return f"[{','.join(term(found, levels - 1) for found in value)}]"
     if isinstance(value, dict):
-        return f"#{{{','.join(f'{term(key)} => {term(found)}' for key, found in value.items())}}}"
+        return f"#{{{','.join(f'{term(key)} => {term(found, levels - 1)}' for key, found in value.items())}}}"
     return str(value)
 
 

@@ -1,7 +1,8 @@
 """Runtime parameters: which components there are and which values they take.
 
-Source: amqp-behaviour §6.4; rabbit_runtime_parameters.erl and rabbit_vhost_limit.erl v3.10. Components of plug-ins that
-Fluffle does not have are unknown. Global parameters are not checked: RabbitMQ takes any name and value.
+Source: amqp-behaviour §6.4; rabbit_runtime_parameters.erl and rabbit_vhost_limit.erl v3.10. Components of
+plug-ins that Fluffle does not have are unknown. Global parameters are not checked: RabbitMQ takes any name
+and value.
 """
 
 from typing import Final

@@ -1,12 +1,12 @@
 """Regular expressions of permissions and policies.
 
-RabbitMQ runs PCRE over the octets of a name, so we run `re` over its UTF-8 octets: `.` is one octet, `\\w` is ASCII.
-Where Python's syntax is not PCRE's, most patterns are refused when they are set rather than understood otherwise:
-`(?<name>…)`, `\\h`, `\\z`, `\\Q…\\E`, `\\K`, `\\p{…}`, recursion, `(?i)` within the pattern, look-behind of varying
-length, and `[[:alpha:]]`, which `re` would misread and we refuse ourselves. What differs in silence: `{,3}` is a
-repetition here and literal text there, `\\Z` does not match before a final line feed here, and letters above 127 in
-ISO 8859-1 are not `\\w` here. `re` has no match limit: a pattern that backtracks without end stalls the broker, and
-only an administrator can set one.
+RabbitMQ runs PCRE over the octets of a name, so we run `re` over its UTF-8 octets: `.` is one octet, `\\w` is
+ASCII. Where Python's syntax is not PCRE's, most patterns are refused when they are set rather than understood
+otherwise: `(?<name>…)`, `\\h`, `\\z`, `\\Q…\\E`, `\\K`, `\\p{…}`, recursion, `(?i)` within the pattern,
+look-behind of varying length, and `[[:alpha:]]`, which `re` would misread and we refuse ourselves. What
+differs in silence: `{,3}` is a repetition here and literal text there, `\\Z` does not match before a final
+line feed here, and letters above 127 in ISO 8859-1 are not `\\w` here. `re` has no match limit: a pattern
+that backtracks without end stalls the broker, and only an administrator can set one.
 
 Source: amqp-behaviour §6.1, §6.7, §6.8.
 """
@@ -60,7 +60,7 @@ def _compile(pattern: str) -> re.Pattern[bytes] | PatternInvalid:
             return PatternInvalid("groups are nested too deep", position)
     try:
         with warnings.catch_warnings():
-            # Set operations that a later Python may give to `[a--b]` and the like: today it reads them as PCRE does.
+            # A later Python may see a set operation in `[a--b]`; today it reads that as PCRE does.
             warnings.simplefilter("ignore", FutureWarning)
             return re.compile(encode_name(pattern))
     except re.error as error:

@@ -1,8 +1,8 @@
 """Policies: which one applies to a queue or an exchange, and what comes of it together with the arguments.
 
-At most one user policy and one operator policy apply to an object, the matching ones with the highest priority; the two
-are merged. `PolicySet` finds them, `queue_settings` and `alternate_exchange` resolve what the live broker uses.
-`policy_validation` says which definitions are allowed.
+At most one user policy and one operator policy apply to an object, the matching ones with the highest
+priority; the two are merged. `PolicySet` finds them, `queue_settings` and `alternate_exchange` resolve what
+the live broker uses. `policy_validation` says which definitions are allowed.
 
 Source: amqp-behaviour §6.1, §6.2.
 """
@@ -16,40 +16,46 @@ from node.amqp.field_table import Table
 from node.broker.patterns import PatternInvalid, compile_pattern, encode_name
 from node.broker.records import Json, JsonObject, Policy, QueueType, ResourceKind
 
-SMALLEST_WINS: Final = frozenset({
-    "message-ttl",
-    "expires",
-    "max-length",
-    "max-length-bytes",
-    "max-in-memory-length",
-    "max-in-memory-bytes",
-    "delivery-limit",
-})
-"""The keys of which the smallest of argument, policy and operator policy counts; they are an operator's only keys."""
+SMALLEST_WINS: Final = frozenset(
+    {
+        "message-ttl",
+        "expires",
+        "max-length",
+        "max-length-bytes",
+        "max-in-memory-length",
+        "max-in-memory-bytes",
+        "delivery-limit",
+    }
+)
+"""Of these the smallest of argument, policy and operator policy counts; an operator has no other keys."""
 
 _UNSUPPORTED: Final[dict[QueueType, frozenset[str]]] = {
-    "classic": frozenset({
-        "max-age",
-        "stream-max-segment-size-bytes",
-        "queue-leader-locator",
-        "initial-cluster-size",
-        "delivery-limit",
-        "dead-letter-strategy",
-    }),
-    "quorum": frozenset({
-        "max-priority",
-        "queue-mode",
-        "single-active-consumer",
-        "ha-mode",
-        "ha-params",
-        "ha-sync-mode",
-        "ha-promote-on-shutdown",
-        "ha-promote-on-failure",
-        "queue-master-locator",
-        "max-age",
-        "stream-max-segment-size-bytes",
-        "initial-cluster-size",
-    }),
+    "classic": frozenset(
+        {
+            "max-age",
+            "stream-max-segment-size-bytes",
+            "queue-leader-locator",
+            "initial-cluster-size",
+            "delivery-limit",
+            "dead-letter-strategy",
+        }
+    ),
+    "quorum": frozenset(
+        {
+            "max-priority",
+            "queue-mode",
+            "single-active-consumer",
+            "ha-mode",
+            "ha-params",
+            "ha-sync-mode",
+            "ha-promote-on-shutdown",
+            "ha-promote-on-failure",
+            "queue-master-locator",
+            "max-age",
+            "stream-max-segment-size-bytes",
+            "initial-cluster-size",
+        }
+    ),
 }
 """Keys that keep a policy from applying to a queue of the type."""
 
@@ -99,7 +105,7 @@ class PolicySet:
         """
         user = self._best(kind, name, queue_type, operator=False)
         operator = self._best(kind, name, queue_type, operator=True)
-        key = (user and user.name, operator and operator.name)
+        key = (user.name if user else None, operator.name if operator else None)
         merged = self._merged.get(key)
         if merged is None:
             merged = self._merged[key] = EffectivePolicy(
@@ -123,7 +129,9 @@ class PolicySet:
 
     def _sort(self, operator: bool) -> None:
         """Order by priority. RabbitMQ leaves ties undefined; the name decides here, alike on every node."""
-        ordered = sorted(self._policies[operator].values(), key=lambda policy: (-policy.priority, policy.name))
+        ordered = sorted(
+            self._policies[operator].values(), key=lambda policy: (-policy.priority, policy.name)
+        )
         self._by_priority[operator] = []
         for policy in ordered:
             try:
@@ -143,7 +151,7 @@ def _merge(definition: JsonObject, operator: JsonObject) -> JsonObject:
     return merged
 
 
-# --- what the live broker uses ---------------------------------------------------------------------------------
+# --- what the live broker uses ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

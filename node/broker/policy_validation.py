@@ -77,7 +77,7 @@ def _check_keys(value: Json, rules: Mapping[str, _Rule]) -> list[str]:
     return [f"{pairs(unknown)} are not recognised policy settings"] if unknown else []
 
 
-# --- rules of single keys --------------------------------------------------------------------------------------
+# --- rules of single keys ---------------------------------------------------------------------------------
 
 
 def _is_string(value: Json) -> bool:
@@ -139,7 +139,7 @@ _RULES: Final[dict[str, _Rule]] = {
 }
 
 
-# --- mirroring -------------------------------------------------------------------------------------------------
+# --- mirroring --------------------------------------------------------------------------------------------
 
 _MIRRORING_KEYS: Final = (
     "ha-mode",

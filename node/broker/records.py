@@ -1,8 +1,8 @@
 """What the catalogue knows, one frozen record a noun.
 
 Records are plain values: they pickle, compare by value and are never changed, only replaced. Tables and JSON
-objects inside them are dictionaries that nobody may write to. What a record does not say (how many messages, which
-consumers) belongs to the live queue, not to the catalogue.
+objects inside them are dictionaries that nobody may write to. What a record does not say (how many messages,
+which consumers) belongs to the live queue, not to the catalogue.
 
 Source: amqp-behaviour §3, §6; management.md §2.2 (the same nouns as in a definitions document).
 """
@@ -17,7 +17,7 @@ ResourceKind: TypeAlias = Literal["queue", "exchange"]
 QueueType: TypeAlias = Literal["classic", "quorum"]
 ApplyTo: TypeAlias = Literal["all", "queues", "exchanges"]
 
-Json: TypeAlias = "str | int | float | bool | None | list[Json] | dict[str, Json]"
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = Mapping[str, Json]
 
 DEFAULT_EXCHANGE: Final = ""

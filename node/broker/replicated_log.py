@@ -1,8 +1,8 @@
 """The one way by which the catalogue is changed.
 
-A single node is a cluster of one: it submits the same commands to a log that applies them at once. In a cluster the
-log is Raft's, `on_applied` comes later, and the caller must have kept its place until then. There is no other
-code path (architecture §1).
+A single node is a cluster of one: it submits the same commands to a log that applies them at once. In a
+cluster the log is Raft's, `on_applied` comes later, and the caller must have kept its place until then. There
+is no other code path (architecture §1).
 """
 
 from collections import deque
@@ -36,8 +36,8 @@ class LocalLog:
 
     react: gets what each command changed, in order, before the command's `on_applied`.
 
-    A command submitted from within `react` or `on_applied` waits until those return, so that commands, reactions and
-    answers keep one order; it is applied before the outermost `submit` returns.
+    A command submitted from within `react` or `on_applied` waits until those return, so that commands,
+    reactions and answers keep one order; it is applied before the outermost `submit` returns.
     """
 
     def __init__(self, catalogue: Catalogue, react: Callable[[Sequence[Event]], None]) -> None:

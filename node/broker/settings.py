@@ -17,7 +17,7 @@ class BrokerSettings:
     initial_frame_max_bytes: what a client may send in one frame before tune-ok.
     auth_failure_delay_s: how long a refused client is kept waiting, so that guessing is slow.
     channel_tick_s: how often consumer_timeout is looked at.
-    default_prefetch: for consumers of channels that set none; 0 for no limit.
+    default_prefetch, default_prefetch_limit: of channels that set none, for each consumer and for all together; 0: no limit.
     closing_s_max: how long a closed connection waits for the peer at most; its heartbeat interval if that is shorter.
     """
 
@@ -30,10 +30,11 @@ class BrokerSettings:
     channel_max: int = 2047
     heartbeat_s: int = 60
     connection_max: int | None = None
-    handshake_timeout_s: float = 10.0
+    handshake_timeout_s: float | None = 10.0
     auth_failure_delay_s: float = 3.0
     closing_s_max: float = 30.0
     message_max_bytes: int = 134217728
     consumer_timeout_ms: int | None = 1800000
     channel_tick_s: float = 60.0
     default_prefetch: int = 0
+    default_prefetch_limit: int = 0

@@ -1,6 +1,6 @@
 """Everything in the broker that happens later: one heap of deadlines, driven by whoever owns the clock.
 
-    timers.at(now + 5, callback)       timers.next_deadline()       timers.run(now)
+timers.at(now + 5, callback)       timers.next_deadline()       timers.run(now)
 """
 
 from collections.abc import Callable
@@ -37,6 +37,8 @@ class Timers:
         self._heap: list[tuple[float, int, Timer]] = []
         self._number = count()
         self._cancelled = 0
+        self.on_earlier: Callable[[], None] = lambda: None
+        """Called when a new timer is the next one."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._cancelled
@@ -45,6 +47,8 @@ class Timers:
         """Call `callback(now)` once, when `run` is given a time of `when` or later."""
         timer = Timer(self, when, callback)
         heappush(self._heap, (when, next(self._number), timer))
+        if self._heap[0][2] is timer:
+            self.on_earlier()
         return timer
 
     def next_deadline(self) -> float | None:

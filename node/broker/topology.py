@@ -1,8 +1,8 @@
 """The exchanges, queues, bindings and policies of one vhost.
 
-The part of the catalogue that grows with use: tens of thousands of queues and bindings. Look-ups are one dictionary
-look-up; declaring costs the policies, deleting costs the object's own bindings. Each change appends what it
-did to the catalogue's events.
+The part of the catalogue that grows with use: tens of thousands of queues and bindings. Look-ups are one
+dictionary look-up; declaring costs the policies, deleting costs the object's own bindings. Each change
+appends what it did to the catalogue's events.
 
 Source: amqp-behaviour §3.2 (pre-declared exchanges), §3.4, §3.5 (auto-delete exchanges), §3.14 (bindings).
 """
@@ -75,7 +75,7 @@ class Topology:
         for name, type_, internal in _PREDECLARED:
             self._add_exchange(Exchange(vhost, name, type_, durable=True, internal=internal))
 
-    # --- look-ups ----------------------------------------------------------------------------------------------
+    # --- look-ups -----------------------------------------------------------------------------------------
 
     def bindings_from(self, exchange: str) -> Collection[Binding]:
         """The explicit bindings that leave the exchange, in the order in which they were made."""
@@ -96,7 +96,7 @@ class Topology:
         """What applies to an object that exists."""
         return self._effective.get((kind, name), NO_POLICY)
 
-    # --- exchanges and queues ----------------------------------------------------------------------------------
+    # --- exchanges and queues -----------------------------------------------------------------------------
 
     def declare_exchange(self, command: DeclareExchange) -> ExchangeDeclared | Refused:
         """See `DeclareExchange`."""
@@ -117,7 +117,7 @@ class Topology:
         self._add_exchange(exchange)
         return ExchangeDeclared(exchange, created=True)
 
-    def delete_exchange(self, command: DeleteExchange) -> Exchange | None | Refused:
+    def delete_exchange(self, command: DeleteExchange) -> Exchange | Refused | None:
         """See `DeleteExchange`."""
         exchange = self.exchanges.get(command.name)
         if exchange is None:
@@ -165,7 +165,7 @@ class Topology:
         self._events.extend(map(QueueDeleted, self.queues.values()))
         self._events.extend(map(ExchangeDeleted, self.exchanges.values()))
 
-    # --- bindings ----------------------------------------------------------------------------------------------
+    # --- bindings -----------------------------------------------------------------------------------------
 
     def bind(self, command: Bind) -> bool | Refused:
         """See `Bind`."""
@@ -215,7 +215,7 @@ class Topology:
         self._events.append(BindingRemoved(binding))
 
     def _remove_bindings_to(self, kind: ResourceKind, name: str) -> list[str]:
-        """Remove the bindings to an object; gives the exchanges that lost one, once for each that they lost."""
+        """Remove the bindings to an object; gives the exchange that each of them left."""
         keys = list(self._to.get((kind, name), ()))
         for key in keys:
             self._remove_binding(key)
@@ -237,14 +237,14 @@ class Topology:
         return sources
 
     def _delete_unused(self, sources: Iterable[str]) -> None:
-        """Delete the auto-delete exchanges among those that lost a binding and have none left, and so on (§3.5)."""
+        """Delete the auto-delete exchanges that lost their last binding, and so on upstream (§3.5)."""
         pending = deque(sources)
         while pending:
             exchange = self.exchanges.get(pending.popleft())
             if exchange is not None and exchange.auto_delete and exchange.name not in self._from:
                 pending.extend(self._remove_exchange(exchange))
 
-    # --- policies ----------------------------------------------------------------------------------------------
+    # --- policies -----------------------------------------------------------------------------------------
 
     def put_policy(self, policy: Policy, *, operator: bool) -> bool:
         """Add or replace a policy that has been validated; gives True when new."""

@@ -30,7 +30,9 @@ class Transaction:
 
     def __init__(self) -> None:
         self._publishes: list[_Publish] = []
-        self._settled: list[tuple[list[Delivery], bool | None]] = []  # None: acked, else rejected and whether to requeue
+        self._settled: list[
+            tuple[list[Delivery], bool | None]
+        ] = []  # None: acked, else rejected and whether to requeue
 
     def publish(
         self,

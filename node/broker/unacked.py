@@ -30,7 +30,9 @@ class Delivery:
 
     __slots__ = ("at", "consumer", "first_tag", "open", "queue", "run")
 
-    def __init__(self, first_tag: int, run: Run, queue: "Queue", consumer: "Consumer | None", at: float) -> None:
+    def __init__(
+        self, first_tag: int, run: Run, queue: "Queue", consumer: "Consumer | None", at: float
+    ) -> None:
         self.first_tag = first_tag
         self.run = run
         self.queue = queue

@@ -1,8 +1,8 @@
 """A synchronous AMQP 0-9-1 client of raw frames, for tests that want to be wrong on purpose.
 
 It hides nothing: every frame that arrives must be asked for, and one that was not expected fails the test
-with both spelled out. Methods are the records of `node.amqp.methods`; fields that a test does not name have the
-specification's defaults. `Connection` is the socket and channel 0, `Channel` a thin handle on one number.
+with both spelled out. Methods are the records of `node.amqp.methods`; fields that a test does not name have
+the specification's defaults. `Connection` is the socket and channel 0, `Channel` a thin handle on one number.
 """
 
 import contextlib

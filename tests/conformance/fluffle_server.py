@@ -1,18 +1,188 @@
-"""Fluffle in a thread of the test process, and its operator."""
+"""Fluffle in a thread of the test process, with an event loop of its own, and its operator.
 
-from collections.abc import Mapping
-from typing import Any
+In the same process, so that the operator can submit commands to the metadata log as the management API does.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import uvloop
+
+from node.broker import commands
+from node.broker.commands import Command, Refused
+from node.broker.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
+from node.broker.records import ApplyTo, UserLimits
+from node.cli.start import DiskFiles
+from node.config_load import StartOptions, load_config
+
+if TYPE_CHECKING:
+    from node.app import Node
+
+TIMEOUT_S: Final = 30.0
+
+T = TypeVar("T")
 
 
 class FluffleServer:
-    """PLACEHOLDER until node/app.py is there."""
-
-    host: str
-    port: int
-    admin: Any
+    """A node of our own on a free port, in a directory that goes away with it."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        raise RuntimeError("node/app.py is not there yet: set FLUFFLE_TEST_AGAINST=rabbitmq")
+        # Late, so that a run against RabbitMQ works while the node does not.
+        from node.app import Node
+
+        self._directory = Path(tempfile.mkdtemp(prefix="fluffle-node-"))
+        configuration = self._directory / "fluffle.conf"
+        configuration.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+        options = StartOptions(
+            name="conformance",
+            data=str(self._directory / "data"),
+            listen=("127.0.0.1:0",),
+            config=str(configuration),
+        )
+        config = load_config(options, {}, DiskFiles(), hostname="localhost")
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fluffle", daemon=True)
+        self._thread.start()
+        self._node = Node(config)
+        try:
+            self._run(self._node.start())
+        except BaseException:
+            self._end_thread()
+            raise
+        self.host, self.port = self._node.listeners[0]
+        self.admin = FluffleAdmin(self._node, self._call)
+        self._stopped = False
 
     def stop(self) -> None:
-        pass
+        if self._stopped:
+            return
+        self._stopped = True
+        try:
+            self._run(self._node.stop())
+        finally:
+            self._end_thread()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(TIMEOUT_S)
+
+    def _call(self, action: Callable[[Future[T]], None]) -> T:
+        """Have the loop's thread start `action`; wait until it or what it began sets the result."""
+        future: Future[T] = Future()
+
+        def guarded() -> None:
+            try:
+                action(future)
+            except Exception as error:
+                future.set_exception(error)
+                raise
+
+        self._loop.call_soon_threadsafe(guarded)
+        return future.result(TIMEOUT_S)
+
+    def _end_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(TIMEOUT_S)
+        self._loop.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class FluffleAdmin:
+    """`Admin` by commands to the metadata log."""
+
+    def __init__(self, node: "Node", call: Callable[[Callable[[Future[Any]], None]], Any]) -> None:
+        self._node = node
+        self._call = call
+
+    def _submit(self, command: Command[Any]) -> Any:
+        result = self._call(lambda future: self._node.metadata.submit(command, future.set_result))
+        if isinstance(result, Refused):
+            raise RuntimeError(f"{command}: {result.text}")
+        return result
+
+    def _delete(self, command: Command[bool]) -> None:
+        if not self._submit(command):
+            raise RuntimeError(f"{command}: there is none")
+
+    def _read(self, get: Callable[[], T]) -> T:
+        value: T = self._call(lambda future: future.set_result(get()))
+        return value
+
+    def add_user(self, name: str, password: str, tags: Sequence[str] = ()) -> None:
+        password_hash = hash_password(password, os.urandom(SALT_BYTES))
+        self._submit(commands.PutUser(name, password_hash, DEFAULT_ALGORITHM, tuple(tags)))
+
+    def delete_user(self, name: str) -> None:
+        self._delete(commands.DeleteUser(name))
+
+    def change_password(self, name: str, password: str) -> None:
+        user = self._read(lambda: self._node.broker.catalogue.user(name))
+        if user is None:
+            raise RuntimeError(f"there is no user {name!r}")
+        self.add_user(name, password, user.tags)
+
+    def set_permissions(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
+        self._submit(commands.SetPermission(vhost, user, configure, write, read))
+
+    def clear_permissions(self, user: str, vhost: str) -> None:
+        self._submit(commands.ClearPermission(vhost, user))
+
+    def set_topic_permissions(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
+        self._submit(commands.SetTopicPermission(vhost, user, exchange, write, read))
+
+    def add_vhost(self, name: str) -> None:
+        self._submit(commands.PutVhost(name))
+
+    def delete_vhost(self, name: str) -> None:
+        self._delete(commands.DeleteVhost(name))
+
+    def set_policy(
+        self,
+        vhost: str,
+        name: str,
+        pattern: str,
+        definition: Mapping[str, Any],
+        priority: int = 0,
+        apply_to: str = "all",
+    ) -> None:
+        target = cast(ApplyTo, apply_to)
+        self._submit(commands.SetPolicy(vhost, name, pattern, dict(definition), priority, target))
+
+    def clear_policy(self, vhost: str, name: str) -> None:
+        self._delete(commands.ClearPolicy(vhost, name))
+
+    def set_operator_policy(
+        self,
+        vhost: str,
+        name: str,
+        pattern: str,
+        definition: Mapping[str, Any],
+        priority: int = 0,
+        apply_to: str = "queues",
+    ) -> None:
+        target = cast(ApplyTo, apply_to)
+        self._submit(
+            commands.SetPolicy(vhost, name, pattern, dict(definition), priority, target, operator=True)
+        )
+
+    def clear_operator_policy(self, vhost: str, name: str) -> None:
+        self._delete(commands.ClearPolicy(vhost, name, operator=True))
+
+    def set_vhost_limits(self, vhost: str, limits: Mapping[str, int]) -> None:
+        self._submit(commands.SetParameter(vhost, "vhost-limits", "limits", dict(limits)))
+
+    def set_user_limits(self, user: str, limits: Mapping[str, int]) -> None:
+        named = UserLimits(limits.get("max-connections"), limits.get("max-channels"))
+        self._submit(commands.SetUserLimits(user, named))
+
+    def close_all_connections(self, reason: str) -> None:
+        self._read(lambda: self._node.close_all_connections(reason))
+
+    def list_queues(self, vhost: str) -> list[str]:
+        return self._read(lambda: [queue.name for queue in self._node.broker.catalogue.queues(vhost)])

@@ -66,9 +66,15 @@ def inequivalent(queue: str, key: str, received: bool) -> str:
 
 
 def fill(channel: Channel, queue: str, count: int) -> None:
+    """Publish messages to an empty queue and wait until it counts them.
+
+    RabbitMQ's queues answer a declare before messages that wait in their mailbox.
+    """
     for number in range(count):
         channel.publish("", queue, b"%d" % number)
-    channel.sync()
+    deadline = time.monotonic() + 10
+    while channel.call(QueueDeclare, queue=queue, passive=True).message_count < count:
+        assert time.monotonic() < deadline, f"{queue!r} does not get its messages"
 
 
 def take_unacked(channel: Channel, queue: str) -> int:

@@ -118,8 +118,9 @@ def test_topic_permission_before_existence(
 
 def test_existence_before_validation(channel: Channel, name: Name) -> None:
     """§3.14 order: a missing queue is reported before a bad x-match."""
-    missing, arguments = name("q"), {"x-match": longstr("foo")}
-    refused(channel, 404, no_queue(missing), QueueBind, queue=missing, exchange="amq.match", arguments=arguments)
+    missing = name("q")
+    fields = {"queue": missing, "exchange": "amq.match", "arguments": {"x-match": longstr("foo")}}
+    refused(channel, 404, no_queue(missing), QueueBind, **fields)
 
 
 def test_validation_before_exclusivity(connect: Connect, channel: Channel, queue: str) -> None:
@@ -407,9 +408,7 @@ def reached(channel: Channel, exchange: str, queues: dict[str, str]) -> dict[str
     """Publish every topic key; tell which came to the queue of each pattern."""
     for key in TOPIC_KEYS:
         channel.publish(exchange, key, key.encode())
-    return {
-        pattern: {body.decode() for body in bodies(channel, queue)} for pattern, queue in queues.items()
-    }
+    return {pattern: {body.decode() for body in bodies(channel, queue)} for pattern, queue in queues.items()}
 
 
 # §3.17 headers

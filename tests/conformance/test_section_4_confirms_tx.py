@@ -101,7 +101,8 @@ def test_tags_count_publishes_after_select(connection: Connection, channel: Chan
 def test_without_select_there_are_no_confirms(channel: Channel) -> None:
     """§4.3: confirms are the channel's wish."""
     queue = channel.declare(exclusive=True)
-    publish_each(channel, queue, b"x", properties=PERSISTENT)
+    channel.publish("", queue, b"x", PERSISTENT)
+    assert drain(channel, queue) == [b"x"]
     channel.sync()
 
 
@@ -138,9 +139,7 @@ def test_ack_of_a_message_for_two_queues(channel: Channel, name: Names) -> None:
     channel.sync()
 
 
-def test_ack_of_a_message_that_is_consumed_at_once(
-    connection: Connection, channel: Channel, name: Names
-) -> None:
+def test_ack_of_a_message_that_is_consumed_at_once(connection: Connection, channel: Channel, name: Names) -> None:
     """§4.3: persistent, but consumed and auto-acked: that settles it too, once."""
     queue = channel.declare(name("q"), durable=True, exclusive=True)
     consumer = connection.channel(2)
@@ -279,7 +278,7 @@ def test_publishes_wait_for_the_commit(tx: Channel) -> None:
     queue = tx.declare(exclusive=True)
     tx.publish("", queue, b"1")
     tx.publish("", queue, b"2")
-    assert ready_count(tx, queue) == 0
+    assert drain(tx, queue) == []
     tx.call(TxCommit)
     assert drain(tx, queue) == [b"1", b"2"]
     tx.call(TxCommit)
@@ -335,7 +334,7 @@ def test_commit_settles_acks(connection: Connection, tx: Channel) -> None:
     tx.send(BasicAck, delivery_tag=tag, multiple=True)
     tx.call(TxCommit)
     tx.close()
-    assert ready_count(publisher, queue) == 0
+    assert drain(publisher, queue) == []
 
 
 def test_close_is_a_rollback(connection: Connection, tx: Channel) -> None:
@@ -378,11 +377,11 @@ def test_rollback_returns_acks_to_the_unacked(connection: Connection, tx: Channe
     got(tx, queue)
     tx.send(BasicAck, delivery_tag=1)
     tx.call(TxRollback)
-    assert ready_count(publisher, queue) == 0
+    assert drain(publisher, queue) == []
     tx.send(BasicAck, delivery_tag=1)
     tx.call(TxCommit)
     tx.close()
-    assert ready_count(publisher, queue) == 0
+    assert drain(publisher, queue) == []
 
 
 def test_rollback_of_a_range_keeps_the_order(connection: Connection, tx: Channel) -> None:
@@ -416,7 +415,7 @@ def test_requeue_waits_for_the_commit(
     got(tx, queue)
     tx.send(settle)
     tx.sync()
-    assert ready_count(publisher, queue) == 0
+    assert drain(publisher, queue) == []
     tx.call(TxCommit)
     assert drain(publisher, queue) == [b"x"]
 
@@ -431,8 +430,8 @@ def test_dead_lettering_waits_for_the_commit(connection: Connection, tx: Channel
     got(tx, queue)
     tx.send(BasicReject, delivery_tag=1, requeue=False)
     tx.sync()
-    assert ready_count(publisher, queue) == 0
-    assert ready_count(publisher, grave) == 0
+    assert drain(publisher, queue) == []
+    assert drain(publisher, grave) == []
     tx.call(TxCommit)
     assert publisher.wait_get(grave).body == b"x"
 
@@ -468,4 +467,4 @@ def test_get_inside_a_transaction(connection: Connection, tx: Channel) -> None:
     assert tx.get(queue, no_ack=True) is not None
     tx.call(TxRollback)
     tx.close()
-    assert ready_count(publisher, queue) == 0
+    assert drain(publisher, queue) == []

@@ -32,10 +32,20 @@ def test_an_octet_list_never_shows_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "literal"), [(b".5", '".5"'), (b" ", '" "'), (b'"', '"\\""'), (b"\x00", "[0]"), (b"", "[]")]
+    ("text", "literal"),
+    [
+        (".5", '".5"'),
+        (" ", '" "'),
+        ('"', '"\\""'),
+        ("é", '"é"'),
+        ("\0", "[0]"),
+        ("日", "[230,151,165]"),
+        ("", "[]"),
+    ],
 )
-def test_strings(data: bytes, literal: str) -> None:
-    assert string_literal(data) == literal
+def test_strings(text: str, literal: str) -> None:
+    assert string_literal(text) == literal
+    assert string_literal(text.encode()) == literal
 
 
 @pytest.mark.parametrize(
@@ -71,7 +81,7 @@ def test_the_last_number_of_a_broken_binary_needs_no_room_for_a_comma() -> None:
 
 def test_a_tuple_on_one_line() -> None:
     assert tagged_tuple("value_too_large", 315360000001) == "{value_too_large,315360000001}"
-    assert tagged_tuple("leftover_string", string_literal(b".5")) == '{leftover_string,".5"}'
+    assert tagged_tuple("leftover_string", string_literal(".5")) == '{leftover_string,".5"}'
     assert tagged_tuple("unacceptable_type_in_header", '"CC"', "longstr") == (
         '{unacceptable_type_in_header,"CC",longstr}'
     )

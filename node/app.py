@@ -1,0 +1,115 @@
+"""The composition root: builds a node out of its parts and starts them. Time and randomness come from here."""
+
+import gc
+import logging
+import os
+import time
+from typing import Final
+
+from node import log_phrases
+from node.broker.broker import Broker, text_properties
+from node.broker.commands import SetGlobalParameter, seed_commands
+from node.broker.passwords import SALT_BYTES, hash_password
+from node.broker.settings import BrokerSettings
+from node.config import Config
+from node.io.log_observer import LogObserver
+from node.io.server import Server
+from node.log import category_logger
+from node.version import VERSION
+
+_GC_THRESHOLDS: Final = (50_000, 20, 100)
+"""Python looks for cycles after so many new objects. Its default of 700 would look through every queued run again and
+again; the hot paths make no cycles."""
+
+
+class Node:
+    """One broker with its listeners. `await start()`, then `await stop()`; not to be started again."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        logger: "logging.Logger | logging.LoggerAdapter[logging.Logger] | None" = None,
+    ) -> None:
+        self.config = config
+        self._logger = logger or category_logger()
+        self.broker = Broker(
+            broker_settings(config),
+            entropy=os.urandom,
+            epoch_s=time.time() - time.monotonic(),
+            observer=LogObserver(),
+        )
+        self.listeners: list[tuple[str, int]] = []
+        self._server: Server | None = None
+
+    @property
+    def metadata(self):  # type: ignore[no-untyped-def]
+        """The log by which the catalogue is changed."""
+        return self.broker.log
+
+    async def start(self) -> None:
+        """Seed what is empty, and accept clients. Raises: OSError, ConfigError."""
+        gc.set_threshold(*_GC_THRESHOLDS)
+        self.broker.start(time.monotonic())
+        self._seed()
+        self._server = Server(self.broker, self.config, on_refused=self._refused)
+        self.listeners = [tuple(address) for address in await self._server.listen()]
+        for host, port in self.listeners:
+            self._logger.info(log_phrases.listener_started(f"{host}:{port}"))
+
+    async def stop(self) -> None:
+        """Stop accepting, tell clients (320), close."""
+        if self._server is not None:
+            await self._server.stop()
+            for host, port in self.listeners:
+                self._logger.info(log_phrases.listener_stopped(f"{host}:{port}"))
+
+    def _seed(self) -> None:
+        """Fill the empty catalogue with the default vhost and user."""
+        seed = self.config.seed
+        self._logger.info(log_phrases.will_seed())
+        algorithm = self.config.auth.password_hashing
+        commands = seed_commands(
+            vhost=seed.vhost,
+            user=seed.user,
+            password_hash=hash_password(seed.password, os.urandom(SALT_BYTES), algorithm),
+            hashing_algorithm=algorithm,
+            tags=seed.tags,
+            permissions=(seed.configure, seed.write, seed.read),
+        )
+        for command in commands:
+            self.broker.submit(command)
+        self.broker.submit(SetGlobalParameter("cluster_name", self.config.cluster_name))
+        self._logger.info(log_phrases.vhost_added(seed.vhost))
+        self._logger.info(log_phrases.user_created(seed.user))
+
+    def _refused(self, reason: str) -> None:
+        category_logger("connection").error(log_phrases.socket_error("<0.0.0>", reason))
+
+
+def broker_settings(config: Config) -> BrokerSettings:
+    """What the broker's rules need of the configuration."""
+    amqp, auth, network = config.amqp, config.auth, config.network
+    return BrokerSettings(
+        node_name=config.node_name,
+        server_properties=text_properties(
+            copyright="Copyright (c) 2026 the Fluffle contributors.",
+            information=f"Fluffle {VERSION}, a broker in Python. Licensed under the Apache License 2.0.",
+            platform=f"Fluffle {VERSION}",
+            product=config.product.name,
+            version=config.product.version,
+        ),
+        mechanisms=auth.mechanisms,
+        loopback_users=auth.loopback_users,
+        frame_max_bytes=amqp.frame_max_bytes,
+        initial_frame_max_bytes=amqp.initial_frame_max_bytes,
+        channel_max=amqp.channel_max,
+        heartbeat_s=amqp.heartbeat_s,
+        connection_max=amqp.connection_max,
+        handshake_timeout_s=network.handshake_timeout_s,
+        message_max_bytes=amqp.max_message_bytes,
+        consumer_timeout_ms=round(amqp.consumer_timeout_s * 1000),
+        channel_tick_s=amqp.channel_tick_interval_s,
+        default_prefetch=0 if amqp.default_prefetch_global else amqp.default_prefetch_count,
+        default_prefetch_limit=amqp.default_prefetch_count if amqp.default_prefetch_global else 0,
+    )

@@ -1,0 +1,310 @@
+"""One broker: the catalogue with the live queues, routers and connections that follow from it.
+
+The broker reacts to what the catalogue reports, carries messages from routes to queues and from queues to dead-letter exchanges, and
+knows which queues and connections have work left for the end of the turn. It does no I/O: a shell calls it with the time and
+writes what the connections have to say.
+
+    connection.receive_data(bytes) ─► channels ─► queues ─► touched          shell: broker.turn(now), then flush every dirty connection
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import singledispatchmethod
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from node.amqp.field_table import Field, Table, boolean, longstr, table
+from node.broker import events
+from node.broker.catalogue import Catalogue
+from node.broker.commands import Command, DeleteQueue
+from node.broker.dead_letter import dead_copy, is_cycle
+from node.broker.names import not_found
+from node.broker.observer import Observer
+from node.broker.policy import QueueSettings, alternate_exchange, queue_settings
+from node.broker.queue import REJECTED, Queue
+from node.broker.records import Exchange, QueueRecord
+from node.broker.replicated_log import LocalLog, ReplicatedLog
+from node.broker.reply_to import ReplyConsumers
+from node.broker.run import Envelope, Run
+from node.broker.settings import BrokerSettings
+from node.broker.timers import Timers
+from node.broker.vhost import LiveVhost
+
+if TYPE_CHECKING:
+    from node.broker.connection import Connection
+
+_CAPABILITIES = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+    "direct_reply_to",
+)
+
+
+class Broker:
+    """What a node knows and decides.
+
+    entropy: gives that many random bytes.   epoch_s: add it to the broker's clock for the time of day.
+    wake: called when the first work for the end of the turn comes up.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        entropy: Callable[[int], bytes],
+        epoch_s: float = 0.0,
+        observer: Observer | None = None,
+    ) -> None:
+        self.settings = settings
+        self.entropy = entropy
+        self.epoch_s = epoch_s
+        self.observer = observer or Observer()
+        self.now = 0.0
+        self.timers = Timers()
+        self.catalogue = Catalogue()
+        self.log: ReplicatedLog = LocalLog(self.catalogue, self.react)
+        self.vhosts: dict[str, LiveVhost] = {}
+        self.connections: dict[str, Connection] = {}
+        self.reply_consumers = ReplyConsumers()
+        self.wake: Callable[[], None] = lambda: None
+        self._touched: dict[Queue, None] = {}
+        self._dirty: dict[Connection, None] = {}
+        self._connection_numbers = count(1)
+        self._exclusive: dict[str, dict[str, QueueRecord]] = {}  # by owner and uid
+
+    # --- the turn ---
+
+    def touch(self, queue: Queue) -> None:
+        """See `QueueHost.touch`."""
+        if not self._touched and not self._dirty:
+            self.wake()
+        self._touched[queue] = None
+
+    def has_output(self, connection: "Connection") -> None:
+        """The connection wants to be flushed at the end of the turn."""
+        if not self._touched and not self._dirty:
+            self.wake()
+        self._dirty[connection] = None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a turn has something to do."""
+        return bool(self._touched or self._dirty)
+
+    def turn(self, now: float) -> "Collection[Connection]":
+        """Deliver from every touched queue; the connections to flush, which then are no longer on the list."""
+        self.now = now
+        touched, self._touched = self._touched, {}
+        for queue in touched:
+            queue.pump(now)
+        dirty, self._dirty = self._dirty, {}
+        return dirty
+
+    def tick(self, now: float) -> None:
+        """Run what is due."""
+        self.now = now
+        self.timers.run(now)
+
+    def start(self, now: float) -> None:
+        """Begin to look after what needs a look now and then."""
+        self.now = now
+        self.timers.at(now + self.settings.channel_tick_s, self._check_consumer_timeouts)
+
+    def _check_consumer_timeouts(self, now: float) -> None:
+        for connection in list(self.connections.values()):
+            connection.check_consumer_timeouts(now)
+        self.timers.at(now + self.settings.channel_tick_s, self._check_consumer_timeouts)
+
+    # --- connections ---
+
+    def register(self, connection: "Connection") -> tuple[int, str]:
+        """Take in a new connection; a number and an id that no other of this node has or had."""
+        number = next(self._connection_numbers)
+        name = f"{self.settings.node_name}.{number}"
+        self.connections[name] = connection
+        return number, name
+
+    def forget(self, connection: "Connection") -> None:
+        """A connection is gone."""
+        del self.connections[connection.id]
+        self._dirty.pop(connection, None)
+
+    def close_connections(
+        self, reason: str, chosen: "Callable[[Connection], bool]" = lambda connection: True
+    ) -> None:
+        """Close connections with 320 and this reason."""
+        for connection in [each for each in self.connections.values() if chosen(each)]:
+            connection.force_close(reason)
+
+    def delete_exclusive_queues(self, connection: "Connection") -> None:
+        """Delete the queues that belonged to a connection which ends (§3.13)."""
+        for record in list(self._exclusive.get(connection.id, {}).values()):
+            self._delete(record)
+
+    def server_properties(self) -> Table:
+        """What connection.start says of us (§1.2)."""
+        cluster_name = self.catalogue.global_parameter("cluster_name")
+        return {
+            "capabilities": table({name: boolean(True) for name in _CAPABILITIES}),
+            "cluster_name": longstr(
+                cluster_name if isinstance(cluster_name, str) else self.settings.node_name
+            ),
+            **self.settings.server_properties,
+        }
+
+    # --- routing and publishing ---
+
+    def route(
+        self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
+    ) -> list[Queue]:
+        """The queues that a message goes to, each once."""
+        live = self.vhosts[vhost]
+        return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
+
+    def dead_letter(self, queue: Queue, run: Run, reason: str, now: float) -> None:
+        """See `QueueHost.dead_letter`."""
+        exchange, vhost = queue.settings.dead_letter_exchange, queue.record.vhost
+        if exchange is None or self.catalogue.exchange(vhost, exchange) is None:
+            return
+        new_key, old = queue.settings.dead_letter_routing_key, run.envelope
+        old_keys = [old.routing_key, *old.cc]
+        keys = [new_key] if new_key is not None else [*old_keys, *old.bcc]
+        envelope = Envelope(
+            exchange,
+            keys[0],
+            channel=old.channel,
+            frame_max_bytes=0,
+            persistent=old.persistent,
+            priority=old.priority,
+            cc=old.cc if new_key is None else (),
+            bcc=old.bcc if new_key is None else (),
+        )
+        for content in run.contents:
+            copy, headers = dead_copy(
+                content,
+                queue=queue.record.name,
+                reason=reason,
+                exchange=old.exchange,
+                routing_keys=old_keys,
+                time_s=int(now + self.epoch_s),
+                drops_cc=new_key is not None,
+                channel=old.channel,
+            )
+            for target in self.route(vhost, exchange, keys, headers):
+                if reason != REJECTED and is_cycle(target.record.name, headers):
+                    self.observer.message_cycled(target, keys)
+                else:
+                    target.publish(envelope, [copy], run.size, now)
+
+    # --- queues ---
+
+    def live_queue(self, vhost: str, name: str) -> Queue:
+        """The live queue; raises ProtocolError 404 if there is none."""
+        queue = self.vhosts[vhost].queues.get(name)
+        if queue is None:
+            raise not_found("queue", name, vhost)
+        return queue
+
+    def queue_unused(self, queue: Queue, now: float) -> None:
+        """See `QueueHost.queue_unused`."""
+        self._delete(queue.record)
+
+    def _delete(self, record: QueueRecord) -> None:
+        self.log.submit(DeleteQueue(record.vhost, record.name, uid=record.uid))
+
+    def submit(self, command: Command[Any]) -> None:
+        """Have the catalogue changed, with nobody waiting for it."""
+        self.log.submit(command)
+
+    # --- what follows from the catalogue ---
+
+    def react(self, changes: Sequence[events.Event]) -> None:
+        """Follow what a command changed."""
+        for change in changes:
+            self._follow(change)
+
+    @singledispatchmethod
+    def _follow(self, change: events.Event) -> None:
+        """Nothing live hangs on the other events."""
+
+    @_follow.register
+    def _(self, change: events.VhostCreated) -> None:
+        self.vhosts[change.vhost.name] = LiveVhost(change.vhost.name)
+
+    @_follow.register
+    def _(self, change: events.VhostDeleted) -> None:
+        self.close_connections(
+            f"vhost '{change.name}' is deleted", lambda connection: connection.vhost == change.name
+        )
+        del self.vhosts[change.name]
+
+    @_follow.register
+    def _(self, change: events.UserDeleted) -> None:
+        self.close_connections(
+            f"user '{change.name}' is deleted", lambda connection: connection.user_name == change.name
+        )
+
+    @_follow.register
+    def _(self, change: events.ExchangeCreated) -> None:
+        record = change.exchange
+        self.vhosts[record.vhost].router.add_exchange(record, self._alternate(record))
+
+    @_follow.register
+    def _(self, change: events.ExchangeDeleted) -> None:
+        self.vhosts[change.exchange.vhost].router.remove_exchange(change.exchange.name)
+
+    @_follow.register
+    def _(self, change: events.QueueCreated) -> None:
+        record = change.queue
+        live = self.vhosts[record.vhost]
+        live.queues[record.name] = Queue(record, self._queue_settings(record), self, self.now)
+        live.router.add_queue(record.name)
+        if record.exclusive_owner is not None:
+            self._exclusive.setdefault(record.exclusive_owner, {})[record.uid] = record
+
+    @_follow.register
+    def _(self, change: events.QueueDeleted) -> None:
+        record = change.queue
+        live = self.vhosts[record.vhost]
+        live.router.remove_queue(record.name)
+        live.queues.pop(record.name).close()
+        if record.exclusive_owner is not None:
+            owned = self._exclusive[record.exclusive_owner]
+            del owned[record.uid]
+            if not owned:
+                del self._exclusive[record.exclusive_owner]
+
+    @_follow.register
+    def _(self, change: events.BindingAdded) -> None:
+        self.vhosts[change.binding.vhost].router.bind(change.binding)
+
+    @_follow.register
+    def _(self, change: events.BindingRemoved) -> None:
+        self.vhosts[change.binding.vhost].router.unbind(change.binding)
+
+    @_follow.register
+    def _(self, change: events.PolicyChanged) -> None:
+        live = self.vhosts[change.vhost]
+        for name in change.queues:
+            queue = live.queues[name]
+            queue.apply_settings(self._queue_settings(queue.record), self.now)
+        for name in change.exchanges:
+            record = self.catalogue.exchange(change.vhost, name)
+            assert record is not None
+            live.router.set_alternate(name, self._alternate(record))
+
+    def _queue_settings(self, record: QueueRecord) -> QueueSettings:
+        return queue_settings(record.arguments, self.catalogue.effective_policy(record))
+
+    def _alternate(self, record: Exchange) -> str | None:
+        return alternate_exchange(record.arguments, self.catalogue.effective_policy(record))
+
+
+def text_properties(**texts: str) -> dict[str, Field]:
+    """Server properties that are plain texts."""
+    return {name: longstr(text) for name, text in texts.items()}

@@ -1,0 +1,26 @@
+"""What each method of the protocol does on an open channel, one file a class.
+
+A handler is called with the channel and the method. It answers by `channel.send` and fails by ProtocolError. One that changes the
+catalogue is a generator: it yields the command and is resumed with its result, at once on a single node, after the commit in a
+cluster; until then the connection reads no further.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from node.amqp.methods import Method
+from node.broker.channel import Channel
+from node.broker.handlers import basic, exchange, misc, queue
+from node.broker.handlers.steps import Steps
+
+Handler = Callable[[Channel, Any], Steps | None]
+
+HANDLERS: Final[dict[type[Method], Handler]] = {
+    **exchange.HANDLERS,
+    **queue.HANDLERS,
+    **basic.HANDLERS,
+    **misc.HANDLERS,
+}
+"""Every method that a client may send on an open channel, but for publish and the close handshake."""
+
+__all__ = ["HANDLERS", "Handler", "Steps"]

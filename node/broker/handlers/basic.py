@@ -1,0 +1,192 @@
+"""The basic class, but for publish. Source: amqp-behaviour §4.5-4.12."""
+
+from typing import Final
+
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.amqp.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicNack,
+    BasicQos,
+    BasicQosOk,
+    BasicRecover,
+    BasicRecoverAsync,
+    BasicRecoverOk,
+    BasicReject,
+)
+from node.broker.arguments import parse_consume_arguments
+from node.broker.channel import Channel
+from node.broker.consumer import Consumer
+from node.broker.names import (
+    GENERATED_CONSUMER_TAG_PREFIX,
+    GENERATED_RANDOM_BYTES,
+    generated_name,
+    not_found,
+    resource,
+)
+from node.broker.queue import Queue
+from node.broker.reply_to import ENTROPY_BYTES, REPLY_TO, is_reply_name
+from node.broker.unacked import Delivery
+
+
+def qos(channel: Channel, method: BasicQos) -> None:
+    """basic.qos (§4.9)."""
+    if method.prefetch_size:
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.prefetch_limit = method.prefetch_count
+    else:
+        channel.prefetch = method.prefetch_count
+        channel.prefetch_limit = 0
+    channel.unblock()
+    channel.send(BasicQosOk())
+
+
+def consume(channel: Channel, method: BasicConsume) -> None:
+    """basic.consume (§4.6)."""
+    tag = method.consumer_tag or generated_name(
+        GENERATED_CONSUMER_TAG_PREFIX, channel.broker.entropy(GENERATED_RANDOM_BYTES)
+    )
+    if method.queue == REPLY_TO:
+        _consume_replies(channel, method, tag)
+        return
+    if tag in channel.consumers or (channel.reply_consumer and channel.reply_consumer.tag == tag):
+        raise ProtocolError(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+    name = channel.named_queue(method.queue)
+    channel.check("queue", name, "read")
+    queue = channel.usable_queue(name)
+    arguments = parse_consume_arguments(method.arguments, name, channel.connection.vhost, queue.record.type)
+    _check_exclusive_use(queue, exclusive=method.exclusive)
+    consumer = Consumer(
+        tag,
+        channel,
+        queue,
+        no_ack=method.no_ack,
+        exclusive=method.exclusive,
+        priority=arguments.priority,
+        prefetch=channel.prefetch,
+        arguments=method.arguments,
+    )
+    channel.consumers[tag] = consumer
+    if not method.nowait:
+        channel.send(BasicConsumeOk(tag))
+    queue.add_consumer(consumer, channel.broker.now)
+
+
+def _check_exclusive_use(queue: Queue, *, exclusive: bool) -> None:
+    """Refuse (403) what would not leave an exclusive consumer alone, or make one where only one is active."""
+    consumers = queue.consumers
+    if consumers.exclusive or (exclusive and (len(consumers) or consumers.single_active)):
+        where = resource("queue", queue.record.name, queue.record.vhost)
+        raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} in exclusive use")
+
+
+def _consume_replies(channel: Channel, method: BasicConsume, tag: str) -> None:
+    """Subscribe to direct replies (§4.12)."""
+    if channel.reply_consumer is not None:
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
+    if not method.no_ack:
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
+    broker = channel.broker
+    channel.reply_consumer = broker.reply_consumers.add(tag, channel, broker.entropy(ENTROPY_BYTES))
+    if not method.nowait:
+        channel.send(BasicConsumeOk(tag))
+
+
+def cancel(channel: Channel, method: BasicCancel) -> None:
+    """basic.cancel; of an unknown tag it succeeds (§4.6)."""
+    tag = method.consumer_tag
+    consumer = channel.consumers.get(tag)
+    if not method.nowait:
+        channel.send(BasicCancelOk(tag))
+    if consumer is not None:
+        channel.remove_consumer(consumer)
+    elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
+        channel.broker.reply_consumers.remove(channel.reply_consumer)
+        channel.reply_consumer = None
+
+
+def get(channel: Channel, method: BasicGet) -> None:
+    """basic.get (§4.5): it minds neither prefetch nor exclusive consumers."""
+    name = channel.named_queue(method.queue)
+    if is_reply_name(name):
+        raise not_found("queue", name, channel.connection.vhost)
+    channel.check("queue", name, "read")
+    queue = channel.usable_queue(name)
+    run = queue.get(channel.broker.now)
+    if run is None:
+        channel.send(BasicGetEmpty())
+        return
+    envelope = run.envelope
+    tag = channel.take_tag()
+    channel.send(
+        BasicGetOk(tag, run.deliveries > 0, envelope.exchange, envelope.routing_key, queue.backlog.count)
+    )
+    channel.connection.send(channel.fit(run)[0])
+    if not method.no_ack:
+        queue.delivered(run)
+        channel.unacked.add(Delivery(tag, run, queue, None, channel.broker.now))
+
+
+def ack(channel: Channel, method: BasicAck) -> None:
+    """basic.ack (§4.10)."""
+    if method.multiple:
+        channel.ack(channel.unacked.settle_through(method.delivery_tag))
+    else:
+        channel.acks(method.delivery_tag, method.delivery_tag)
+
+
+def nack(channel: Channel, method: BasicNack) -> None:
+    """basic.nack (§4.10)."""
+    if method.multiple:
+        channel.reject(channel.unacked.settle_through(method.delivery_tag), requeue=method.requeue)
+    else:
+        _reject_one(channel, method.delivery_tag, requeue=method.requeue)
+
+
+def reject(channel: Channel, method: BasicReject) -> None:
+    """basic.reject (§4.10)."""
+    _reject_one(channel, method.delivery_tag, requeue=method.requeue)
+
+
+def _reject_one(channel: Channel, tag: int, *, requeue: bool) -> None:
+    settled = channel.unacked.settle(tag, tag)
+    channel.require_settled(settled, tag, tag)
+    channel.reject(settled, requeue=requeue)
+
+
+def recover(channel: Channel, method: BasicRecover) -> None:
+    """basic.recover: all that is unacknowledged goes back to the queues (§4.10)."""
+    _recover(channel, requeue=method.requeue)
+    channel.send(BasicRecoverOk())
+
+
+def recover_async(channel: Channel, method: BasicRecoverAsync) -> None:
+    """basic.recover-async: the same without an answer."""
+    _recover(channel, requeue=method.requeue)
+
+
+def _recover(channel: Channel, *, requeue: bool) -> None:
+    if not requeue:
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
+    channel.settle_rejected(channel.unacked.drain(), requeue=True)
+
+
+HANDLERS: Final = {
+    BasicQos: qos,
+    BasicConsume: consume,
+    BasicCancel: cancel,
+    BasicGet: get,
+    BasicAck: ack,
+    BasicNack: nack,
+    BasicReject: reject,
+    BasicRecover: recover,
+    BasicRecoverAsync: recover_async,
+}

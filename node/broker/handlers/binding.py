@@ -1,0 +1,37 @@
+"""What binding and unbinding have in common, whatever the destination. Source: amqp-behaviour §3.14."""
+
+from node.amqp.field_table import Table
+from node.broker.access import check_topic
+from node.broker.channel import Channel
+from node.broker.exchanges.headers import check_binding_arguments
+from node.broker.names import check_not_default_exchange, not_found
+from node.broker.records import ResourceKind
+
+
+def check_binding(
+    channel: Channel,
+    source: str,
+    kind: ResourceKind,
+    destination: str,
+    routing_key: str,
+    arguments: Table | None = None,
+) -> None:
+    """Check what must hold before a binding is made, or (arguments None) removed: there its ends may be missing."""
+    catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
+    channel.check(kind, destination, "write")
+    if kind == "exchange":
+        check_not_default_exchange(destination)
+    check_not_default_exchange(source)
+    channel.check("exchange", source, "read")
+    exchange = catalogue.exchange(vhost, source)
+    if exchange is not None and exchange.type == "topic":
+        check_topic(catalogue, channel.connection.user_name, vhost, source, routing_key, "read")
+    if arguments is None:
+        return
+    if exchange is None:
+        raise not_found("exchange", source, vhost)
+    find = catalogue.exchange if kind == "exchange" else catalogue.queue
+    if find(vhost, destination) is None:
+        raise not_found(kind, destination, vhost)
+    if exchange.type == "headers":
+        check_binding_arguments(arguments)

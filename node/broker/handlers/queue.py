@@ -1,0 +1,199 @@
+"""The queue class. Source: amqp-behaviour §3.1, §3.7-3.14."""
+
+from typing import Final
+
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.amqp.methods import (
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+from node.broker.arguments import (
+    check_queue_equivalence,
+    check_server_named,
+    dead_letter_exchange,
+    validate_queue_arguments,
+    with_default_queue_type,
+)
+from node.broker.channel import Channel
+from node.broker.commands import Bind, DeclareQueue, DeleteQueue, Unbind
+from node.broker.handlers.binding import check_binding
+from node.broker.handlers.steps import Steps, submit
+from node.broker.limits import check_vhost_queues
+from node.broker.names import (
+    GENERATED_QUEUE_PREFIX,
+    GENERATED_RANDOM_BYTES,
+    check_not_reserved,
+    generated_name,
+    not_found,
+    resource,
+    strip_line_breaks,
+)
+from node.broker.records import QueueRecord
+from node.broker.reply_to import REPLY_TO, is_reply_name
+
+_UID_BYTES: Final = 16
+
+
+def declare(channel: Channel, method: QueueDeclare) -> Steps:
+    """queue.declare: the order of checks of §3.7."""
+    vhost = channel.connection.vhost
+    name = strip_line_breaks(method.queue)
+    if is_reply_name(name):
+        _declare_reply(channel, name, method)
+        return
+    if method.passive:
+        record = channel.broker.catalogue.queue(vhost, name)
+        if record is None:
+            raise not_found("queue", name, vhost)
+        channel.check_exclusive(record)
+    else:
+        record = yield from _declare(channel, name, method)
+    channel.last_queue = record.name
+    queue = channel.broker.live_queue(vhost, record.name)
+    queue.used(channel.broker.now)
+    if not method.nowait:
+        channel.send(QueueDeclareOk(record.name, queue.backlog.count, len(queue.consumers)))
+
+
+def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore[no-untyped-def]
+    broker, connection = channel.broker, channel.connection
+    catalogue, vhost = broker.catalogue, connection.vhost
+    described = catalogue.vhost(vhost)
+    assert described is not None
+    arguments = with_default_queue_type(
+        method.arguments, described.default_queue_type, method.durable, method.exclusive, method.auto_delete
+    )
+    durable = method.durable and not method.exclusive
+    if not name:
+        check_server_named(arguments)
+        name = generated_name(GENERATED_QUEUE_PREFIX, broker.entropy(GENERATED_RANDOM_BYTES))
+    else:
+        check_not_reserved("queue", name)
+    channel.check("queue", name, "configure")
+    known = catalogue.queue(vhost, name)
+    if known is None:
+        check_vhost_queues(catalogue.vhost_limits(vhost), vhost, name, len(catalogue.queues(vhost)))
+        dead_letters = dead_letter_exchange(arguments, name, vhost)
+        if dead_letters is not None:
+            channel.check("queue", name, "read")
+            channel.check("exchange", dead_letters, "write")
+        queue_type = validate_queue_arguments(
+            arguments, name, vhost, durable, method.exclusive, method.auto_delete, broker.settings.node_name
+        )
+        declared = yield from submit(
+            DeclareQueue(
+                vhost,
+                name,
+                broker.entropy(_UID_BYTES).hex(),
+                durable=durable,
+                auto_delete=method.auto_delete,
+                exclusive_owner=connection.id if method.exclusive else None,
+                arguments=arguments,
+                type=queue_type,
+            )
+        )
+        if declared.created:
+            return declared.queue
+        known = declared.queue
+    channel.check_exclusive(known, declared_exclusive=method.exclusive)
+    check_queue_equivalence(known, durable, method.auto_delete, arguments)
+    return known
+
+
+def _declare_reply(channel: Channel, name: str, method: QueueDeclare) -> None:
+    """Declare what is no queue: the way to ask whether a requester is still there (§4.12)."""
+    if name != REPLY_TO and channel.broker.reply_consumers.find(name) is None:
+        raise not_found("queue", name, channel.connection.vhost)
+    channel.last_queue = name
+    if not method.nowait:
+        channel.send(QueueDeclareOk(name, 0, 1))
+
+
+def delete(channel: Channel, method: QueueDelete) -> Steps:
+    """queue.delete (§3.11); of a missing queue it succeeds."""
+    vhost = channel.connection.vhost
+    name = strip_line_breaks(channel.named_queue(method.queue))
+    channel.check("queue", name, "configure")
+    record = channel.broker.catalogue.queue(vhost, name)
+    count = 0
+    if record is not None:
+        channel.check_exclusive(record)
+        queue = channel.broker.live_queue(vhost, name)
+        if method.if_empty and queue.backlog.count:
+            raise _precondition_failed(record, "not empty")
+        if method.if_unused and len(queue.consumers):
+            raise _precondition_failed(record, "in use")
+        channel.held_cancels = []
+        yield from submit(DeleteQueue(vhost, name, uid=record.uid))
+        count = queue.count_at_deletion
+    if not method.nowait:
+        channel.send(QueueDeleteOk(count))
+    held, channel.held_cancels = channel.held_cancels or [], None
+    for consumer in held:
+        channel.notify_cancelled(consumer)
+
+
+def _precondition_failed(record: QueueRecord, what: str) -> ProtocolError:
+    where = resource("queue", record.name, record.vhost)
+    return ProtocolError(ReplyCode.PRECONDITION_FAILED, f"{where} {what}")
+
+
+def purge(channel: Channel, method: QueuePurge) -> None:
+    """queue.purge (§3.11)."""
+    name = channel.named_queue(method.queue)
+    channel.check("queue", name, "read")
+    queue = channel.usable_queue(name)
+    count = queue.purge()
+    if not method.nowait:
+        channel.send(QueuePurgeOk(count))
+
+
+def bind(channel: Channel, method: QueueBind) -> Steps:
+    """queue.bind (§3.14), with the shorthand of §3.8."""
+    vhost = channel.connection.vhost
+    name, key = _bound(channel, method)
+    source = strip_line_breaks(method.exchange)
+    check_binding(channel, source, "queue", name, key, method.arguments)
+    record = channel.broker.catalogue.queue(vhost, name)
+    if record is not None:
+        channel.check_exclusive(record)
+    yield from submit(Bind(vhost, source, "queue", name, key, method.arguments))
+    if not method.nowait:
+        channel.send(QueueBindOk())
+
+
+def unbind(channel: Channel, method: QueueUnbind) -> Steps:
+    """queue.unbind (§3.14); of a missing binding it succeeds."""
+    vhost = channel.connection.vhost
+    name, key = _bound(channel, method)
+    source = strip_line_breaks(method.exchange)
+    check_binding(channel, source, "queue", name, key)
+    record = channel.broker.catalogue.queue(vhost, name)
+    if record is not None and channel.broker.catalogue.exchange(vhost, source) is not None:
+        channel.check_exclusive(record)
+    yield from submit(Unbind(vhost, source, "queue", name, key, method.arguments))
+    channel.send(QueueUnbindOk())
+
+
+def _bound(channel: Channel, method: QueueBind | QueueUnbind) -> tuple[str, str]:
+    """Queue and routing key that a method means: with both empty, the last declared queue's name for both (§3.8)."""
+    name = strip_line_breaks(channel.named_queue(method.queue))
+    return name, name if not method.queue and not method.routing_key else method.routing_key
+
+
+HANDLERS: Final = {
+    QueueDeclare: declare,
+    QueueDelete: delete,
+    QueuePurge: purge,
+    QueueBind: bind,
+    QueueUnbind: unbind,
+}

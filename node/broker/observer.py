@@ -1,0 +1,59 @@
+"""What happens in the broker that somebody may want to log or count. Nothing in the broker depends on who listens.
+
+The base class listens to nothing; a shell overrides what it cares for (`node.io.log_observer`).
+"""
+
+from typing import TYPE_CHECKING
+
+from node.amqp.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from node.broker.connection import Connection
+    from node.broker.queue import Queue
+
+
+class Observer:
+    """Told of events, in order. Implementations must not raise and must not call back."""
+
+    def accepted(self, connection: "Connection") -> None:
+        """A client spoke AMQP for the first time."""
+
+    def handshake_failed(self, connection: "Connection", explanation: str) -> None:
+        """Something was wrong before connection.open; the client is left in silence."""
+
+    def handshake_timed_out(self, connection: "Connection") -> None:
+        """The connection was not open in time."""
+
+    def login_refused(self, connection: "Connection", mechanism: str, reason: str) -> None:
+        """A client could not log in."""
+
+    def named_by_client(self, connection: "Connection") -> None:
+        """The client gave its connection a name of its own."""
+
+    def opened(self, connection: "Connection") -> None:
+        """connection.open succeeded."""
+
+    def secret_updated(self, connection: "Connection", reason: str) -> None:
+        """connection.update-secret succeeded."""
+
+    def connection_failed(
+        self, connection: "Connection", channel: int, error: ProtocolError, method: str
+    ) -> None:
+        """A fault of the client, or a refusal, closes the connection. method: its name or ''."""
+
+    def channel_failed(
+        self, connection: "Connection", channel: int, error: ProtocolError, method: str
+    ) -> None:
+        """A fault of the client closes a channel. method: its name or ''."""
+
+    def consumer_timed_out(self, connection: "Connection", channel: int, consumer_tag: str) -> None:
+        """A delivery stayed unacknowledged for too long."""
+
+    def heartbeats_missed(self, connection: "Connection") -> None:
+        """Nothing came from the client for two heartbeat intervals."""
+
+    def closed(self, connection: "Connection", *, in_good_order: bool) -> None:
+        """The socket is gone. in_good_order: after a close handshake, or because we wanted it."""
+
+    def message_cycled(self, queue: "Queue", routing_keys: list[str]) -> None:
+        """A dead-lettered message came round to the queue by itself and was dropped."""

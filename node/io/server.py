@@ -1,0 +1,160 @@
+"""The sockets of a node: listeners, sessions, and the turn of the loop that moves messages between them.
+
+Whatever wakes the broker, its work is done once at the end of the present turn of the loop: touched queues are pumped, then
+each connection with output gets one write.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from node.broker.broker import Broker
+from node.broker.connection import Connection
+from node.config import Config
+from node.config_values import Address
+from node.io.session import Session
+from node.io.tls import server_context
+
+SHUTDOWN_S: Final = 2.0
+"""How long clients may take to accept our last words when the node stops."""
+
+_TIMER_SLACK_S: Final = 0.001
+"""The loop's timers have whole milliseconds: rather one too late than twice."""
+
+
+class Server:
+    """Listens for clients of one broker.
+
+    clock: seconds, monotonic.   on_refused: told why a socket was refused before AMQP began.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        config: Config,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        on_refused: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self.broker = broker
+        self.config = config
+        self.clock = clock
+        self.loop = asyncio.get_running_loop()
+        self._on_refused = on_refused
+        self._sessions: dict[Connection, Session] = {}
+        self._servers: list[asyncio.Server] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_turn_coming = False
+        broker.wake = self._wake
+        broker.timers.on_earlier = self._set_timer
+
+    # --- listeners ---
+
+    async def listen(self) -> list[Address]:
+        """Open all listeners; the addresses that they have. Raises: OSError, ConfigError."""
+        for address in self.config.tcp_listeners:
+            await self._listen(address)
+        if self.config.tls_listeners:
+            context = server_context(self.config.tls)
+            for address in self.config.tls_listeners:
+                await self._listen(
+                    address,
+                    ssl=context,
+                    ssl_handshake_timeout=self.config.network.tls_handshake_timeout_s,
+                )
+        return [Address(*sock.getsockname()[:2]) for server in self._servers for sock in server.sockets]
+
+    async def _listen(self, address: Address, **tls: object) -> None:
+        backlog = self.config.socket.backlog
+        # No host means every interface; one socket for both families would hide IPv4 addresses in IPv6 ones.
+        host = address.host or None
+        server = await self.loop.create_server(
+            lambda: Session(self),
+            host,
+            address.port,
+            backlog=backlog,
+            **tls,  # type: ignore[call-overload]
+        )
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """Stop accepting, then close all connections with 320."""
+        for server in self._servers:
+            server.close()
+        self.broker.close_connections("broker forced connection closure with reason 'shutdown'")
+        for connection in list(self._sessions):
+            connection.finish_now()
+        self._run_turn()
+        deadline = self.clock() + SHUTDOWN_S
+        while self._sessions and self.clock() < deadline:
+            await asyncio.sleep(0.01)
+        for session in list(self._sessions.values()):
+            session.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- for sessions ---
+
+    def admits_another(self) -> bool:
+        """Whether the limit of connections leaves room for one more."""
+        limit = self.broker.settings.connection_max
+        return limit is None or len(self._sessions) < limit
+
+    def adopt(self, connection: Connection, session: Session) -> None:
+        """A session has its connection."""
+        self._sessions[connection] = session
+
+    def forget(self, connection: Connection) -> None:
+        """A session is over."""
+        del self._sessions[connection]
+
+    def refuse(self, reason: str) -> None:
+        """A socket is refused before AMQP begins."""
+        self._on_refused(reason)
+
+    def expect_proxy_header(self, session: Session) -> None:
+        """Give a balancer no longer than a handshake may take."""
+
+        def check() -> None:
+            if session.awaits_proxy_header:
+                self.refuse("no PROXY header in time")
+                session.abort()
+
+        if self.config.network.handshake_timeout_s is not None:
+            self.loop.call_later(self.config.network.handshake_timeout_s, check)
+
+    # --- the turn ---
+
+    def _wake(self) -> None:
+        if not self._is_turn_coming:
+            self._is_turn_coming = True
+            self.loop.call_soon(self._run_turn)
+
+    def _run_turn(self) -> None:
+        self._is_turn_coming = True  # what the turn itself brings up is done by it, or comes next
+        for connection in self.broker.turn(self.clock()):
+            session = self._sessions.get(connection)
+            if session is not None:
+                session.flush()
+        self._is_turn_coming = False
+        if self.broker.has_work:
+            self._wake()
+
+    def _set_timer(self) -> None:
+        """Be woken for the broker's next timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self.broker.timers.next_deadline()
+        if deadline is not None:
+            delay = max(0.0, deadline - self.clock()) + _TIMER_SLACK_S
+            self._timer = self.loop.call_later(delay, self._run_timers)
+
+    def _run_timers(self) -> None:
+        self._timer = None
+        now = self.clock()
+        # The time of day may have been set meanwhile.
+        self.broker.epoch_s = time.time() - now
+        self.broker.tick(now)
+        self._set_timer()

@@ -1,0 +1,193 @@
+"""One socket: feeds what it brings to a connection, writes what the connection has to say.
+
+There is no rule of the protocol here. Writing happens once a turn of the loop, however much was said in it.
+"""
+
+import asyncio
+import ipaddress
+import socket
+import struct
+from typing import TYPE_CHECKING, Final
+
+from node.broker.connection import Connection, Peer
+from node.io.proxy_protocol import ProxyHeader, ProxyHeaderParser, ProxyProtocolError, is_trusted
+from node.io.tls import NoCertificateUser, certificate_user
+
+if TYPE_CHECKING:
+    from node.io.server import Server
+
+WRITE_BUFFER_MAX_BYTES: Final = 1024 * 1024
+"""Unsent bytes above which consumers of this connection get nothing more."""
+
+UNREAD_REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Unsent bytes above which we stop reading too: a client that asks on and on and never reads the answers."""
+
+LAST_WORDS_S: Final = 1.0
+"""How long a socket that we close may take to accept what is still unsent."""
+
+
+class Session(asyncio.Protocol):
+    """The shell of one connection. The server makes it when a socket is accepted, and calls `flush`."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._proxy: ProxyHeaderParser | None = None
+        self._is_choked = False
+        self._is_reading = True
+        self.connection: Connection | None = None
+        """None until a PROXY header has told who the peer is."""
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A socket was accepted."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if not self._server.admits_another():
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX_BYTES)
+        self._set_socket_options(transport.get_extra_info("socket"))
+        network = self._server.config.network
+        peer = transport.get_extra_info("peername")[0]
+        if network.proxy_protocol and is_trusted(peer, network.proxy_protocol_sources):
+            self._proxy = ProxyHeaderParser()
+            self._server.expect_proxy_header(self)
+        else:
+            self._begin(ProxyHeader())
+
+    def data_received(self, data: bytes) -> None:
+        """The socket brought something."""
+        if self._proxy is not None:
+            try:
+                header = self._proxy.feed(data)
+            except ProxyProtocolError as error:
+                self._server.refuse(str(error))
+                self.abort()
+                return
+            if header is None:
+                return
+            data = self._proxy.rest
+            self._proxy = None
+            self._begin(header)
+        assert self.connection is not None
+        if data:
+            self.connection.receive_data(data, self._server.clock())
+            self.follow_reading()
+
+    def pause_writing(self) -> None:
+        """The peer is slower than we are."""
+        if self.connection is not None:
+            self.connection.is_writable = False
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._is_choked = False
+        if self.connection is not None:
+            self.connection.is_writable = True
+            self.connection.flushed()
+        self.follow_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._server.forget(connection)
+            connection.lost(self._server.clock())
+
+    # --- for the server ---
+
+    @property
+    def awaits_proxy_header(self) -> bool:
+        """Whether the balancer has not yet said whose connection this is."""
+        return self._proxy is not None
+
+    def abort(self) -> None:
+        """Reset the socket, whatever is unsent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def flush(self) -> None:
+        """Write what the connection has to say; end the socket if that was the last."""
+        connection, transport = self.connection, self._transport
+        if connection is None or transport is None or transport.is_closing():
+            return
+        data = connection.take_output()
+        if data:
+            transport.write(data)
+        if connection.is_finished:
+            transport.close()
+            self._server.loop.call_later(LAST_WORDS_S, transport.abort)
+            return
+        if connection.is_writable:
+            connection.flushed()
+        elif transport.get_write_buffer_size() > UNREAD_REPLIES_MAX_BYTES:
+            self._is_choked = True
+        self.follow_reading()
+
+    def follow_reading(self) -> None:
+        """Read from the socket just when somebody takes it."""
+        wanted = self.connection is not None and self.connection.is_reading and not self._is_choked
+        transport = self._transport
+        if wanted == self._is_reading or transport is None or transport.is_closing():
+            return
+        self._is_reading = wanted
+        if wanted:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
+
+    # --- the start ---
+
+    def _begin(self, header: ProxyHeader) -> None:
+        transport = self._transport
+        assert transport is not None
+        host, port = header.source or transport.get_extra_info("peername")[:2]
+        local_host, local_port = header.destination or transport.get_extra_info("sockname")[:2]
+        user, problem = self._certificate_user()
+        peer = Peer(
+            address=f"{host}:{port}",
+            local=f"{local_host}:{local_port}",
+            is_loopback=_is_loopback(host),
+            is_tls=transport.get_extra_info("ssl_object") is not None,
+            certificate_user=user,
+            certificate_problem=problem,
+        )
+        self.connection = Connection(
+            self._server.broker, peer, now=self._server.clock(), on_change=self.follow_reading
+        )
+        self._server.adopt(self.connection, self)
+
+    def _certificate_user(self) -> tuple[str | None, str]:
+        """The user that the peer's certificate names, or why there is none."""
+        assert self._transport is not None
+        tls = self._transport.get_extra_info("ssl_object")
+        if tls is None:
+            return None, "not a TLS connection"
+        config = self._server.config
+        try:
+            login = config.auth.certificate_login
+            return certificate_user(tls.getpeercert(), login, verify_peer=config.tls.verify_peer), ""
+        except NoCertificateUser as error:
+            return None, str(error)
+
+    def _set_socket_options(self, sock: socket.socket) -> None:
+        options = self._server.config.socket
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, options.nodelay)
+        if options.keepalive:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
+        if options.linger:
+            linger = struct.pack("ii", 1, options.linger_timeout_s)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        if options.send_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+        if options.receive_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+
+
+def _is_loopback(host: str) -> bool:
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback
