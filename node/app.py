@@ -53,7 +53,7 @@ class Node:
         self.broker.start(time.monotonic())
         self._seed()
         self._server = Server(self.broker, self.config, on_refused=self._refused)
-        self.listeners = [tuple(address) for address in await self._server.listen()]
+        self.listeners = [(address.host, address.port) for address in await self._server.listen()]
         for host, port in self.listeners:
             self._logger.info(log_phrases.listener_started(f"{host}:{port}"))
 

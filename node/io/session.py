@@ -7,7 +7,7 @@ import asyncio
 import ipaddress
 import socket
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from node.broker.connection import Connection, Peer
 from node.io.proxy_protocol import ProxyHeader, ProxyHeaderParser, ProxyProtocolError, is_trusted
@@ -42,8 +42,8 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A socket was accepted."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports don't derive from asyncio's.
+        self._transport = transport = cast(asyncio.Transport, transport)
         if not self._server.admits_another():
             transport.abort()
             return

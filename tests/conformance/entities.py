@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from node.amqp.constants import FRAME_METHOD, ReplyCode
-from node.amqp.field_table import Table
+from node.amqp.field_table import Table, longstr
 from node.amqp.method_codec import decode_method
 from node.amqp.methods import (
     AccessRequest,
@@ -16,6 +16,7 @@ from node.amqp.methods import (
     ExchangeDeclare,
     ExchangeDeclareOk,
     Method,
+    QueueBind,
     QueueDeclare,
     QueueDeclareOk,
 )
@@ -116,12 +117,30 @@ def _returned_keys(channel: Channel) -> set[str]:
         returned.add(method.routing_key)
 
 
-def bodies(channel: Channel, queue: str) -> list[bytes]:
-    """Take all ready messages of a queue."""
-    taken = []
-    while (content := channel.get(queue)) is not None:
-        taken.append(content.body)
-    return taken
+def declare_exchange(channel: Channel, exchange: str, type: str = "direct", **fields: object) -> str:
+    """Declare an exchange, give its name."""
+    channel.call(ExchangeDeclare, exchange=exchange, type=type, **fields)
+    return exchange
+
+
+def bound_queue(channel: Channel, exchange: str, routing_key: str = "") -> str:
+    """A queue of this connection, bound to the exchange."""
+    queue = channel.declare(exclusive=True)
+    channel.call(QueueBind, queue=queue, exchange=exchange, routing_key=routing_key)
+    return queue
+
+
+def alternate(exchange: str) -> Table:
+    """Arguments of an exchange with this alternate."""
+    return {"alternate-exchange": longstr(exchange)}
+
+
+def take_unacked(channel: Channel, queue: str) -> int:
+    """Get a message without settling it, give its tag."""
+    content = channel.get(queue, no_ack=False)
+    assert content
+    tag: int = content.method.delivery_tag
+    return tag
 
 
 def limited_channel(make_user: Callable[..., str], connect: Callable[..., Connection]) -> Channel:

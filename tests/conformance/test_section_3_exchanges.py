@@ -1,4 +1,4 @@
-"""amqp-behaviour §3.1–3.6 and §3.18: exchanges, from their names to their alternates."""
+"""amqp-behaviour §3.1–3.6: exchanges, from their names to their end. Alternates: a file apart."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,6 @@ import pytest
 from node.amqp.field_table import Field, Table, array, boolean, longstr
 from node.amqp.methods import (
     BasicReject,
-    BasicReturn,
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
@@ -21,7 +20,9 @@ from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.entities import (
     DEFAULT_EXCHANGE_REFUSED,
     access_refused,
-    bodies,
+    alternate,
+    bound_queue,
+    declare_exchange,
     exchange_exists,
     is_routed,
     limited_channel,
@@ -29,7 +30,7 @@ from tests.conformance.entities import (
     publish_refused,
     refused,
 )
-from tests.conformance.servers import Admin
+from tests.conformance.queue_steps import drain
 
 Name = Callable[[str], str]
 Connect = Callable[..., Connection]
@@ -52,29 +53,13 @@ def limited(make_user: Callable[..., str], connect: Connect) -> Channel:
     return limited_channel(make_user, connect)
 
 
-def alternate(exchange: str) -> Table:
-    return {"alternate-exchange": longstr(exchange)}
-
-
-def declare(channel: Channel, exchange: str, type: str = "direct", **fields: object) -> str:
-    channel.call(ExchangeDeclare, exchange=exchange, type=type, **fields)
-    return exchange
-
-
-def bound_queue(channel: Channel, exchange: str, routing_key: str = "") -> str:
-    """A queue of this connection, bound to the exchange."""
-    queue = channel.declare(exclusive=True)
-    channel.call(QueueBind, queue=queue, exchange=exchange, routing_key=routing_key)
-    return queue
-
-
 # §3.1 Names
 
 
 @pytest.mark.parametrize("odd", ODD_NAMES)
 def test_name_may_hold_any_characters(channel: Channel, name: Name, odd: str) -> None:
     """§3.1: no charset check beyond UTF-8."""
-    assert exchange_exists(channel, declare(channel, name(odd) + odd))
+    assert exchange_exists(channel, declare_exchange(channel, name(odd) + odd))
 
 
 @pytest.mark.parametrize("filler", ["x", "é"])
@@ -85,27 +70,30 @@ def test_name_may_have_255_bytes(channel: Channel, name: Name, filler: str) -> N
     if filler == "x":
         exchange = exchange.ljust(255, "x")
     assert len(exchange.encode()) == 255
-    assert exchange_exists(channel, declare(channel, exchange))
+    assert exchange_exists(channel, declare_exchange(channel, exchange))
 
 
 def test_cr_and_lf_are_deleted_on_declare(channel: Channel, name: Name) -> None:
     """§3.1: CR and LF are deleted from names in exchange.declare, active and passive."""
     exchange = name("x")
-    declare(channel, f"\r{exchange[:2]}\r\n{exchange[2:]}\n")
+    declare_exchange(channel, f"\r{exchange[:2]}\r\n{exchange[2:]}\n")
     assert exchange_exists(channel, exchange)
     assert exchange_exists(channel, f"{exchange}\r\n")
 
 
 def test_cr_and_lf_are_deleted_on_delete(channel: Channel, name: Name) -> None:
     """§3.1: … and in exchange.delete."""
-    exchange = declare(channel, name("x"))
+    exchange = declare_exchange(channel, name("x"))
     channel.call(ExchangeDelete, exchange=f"{exchange}\r\n")
     assert not exchange_exists(channel, exchange)
 
 
 def test_cr_and_lf_are_deleted_on_bind(channel: Channel, name: Name) -> None:
     """§3.1: … and in all names of exchange.bind and unbind."""
-    source, destination = declare(channel, name("x"), "fanout"), declare(channel, name("x"), "fanout")
+    source, destination = (
+        declare_exchange(channel, name("x"), "fanout"),
+        declare_exchange(channel, name("x"), "fanout"),
+    )
     bound_queue(channel, destination)
     raw = {"source": f"\n{source}\r", "destination": f"{destination}\r\n"}
     channel.call(ExchangeBind, **raw)
@@ -116,7 +104,7 @@ def test_cr_and_lf_are_deleted_on_bind(channel: Channel, name: Name) -> None:
 
 def test_cr_and_lf_are_kept_on_publish(channel: Channel, name: Name) -> None:
     """§3.1: not stripped in publish, which fails with the raw name."""
-    exchange = declare(channel, name("x"))
+    exchange = declare_exchange(channel, name("x"))
     publish_refused(channel, 404, no_exchange(f"{exchange}\r\n"), f"{exchange}\r\n")
 
 
@@ -130,7 +118,7 @@ def test_reserved_prefix(channel: Channel, exchange: str) -> None:
 @pytest.mark.parametrize("exchange", ["amqp", "amq", "AMQ.x", "xamq."])
 def test_other_prefixes_are_free(channel: Channel, exchange: str) -> None:
     """§3.1: only `amq.` itself is reserved."""
-    declare(channel, exchange)
+    declare_exchange(channel, exchange)
     channel.call(ExchangeDelete, exchange=exchange)
 
 
@@ -200,7 +188,7 @@ def test_declare_of_default_exchange(channel: Channel, limited: Channel) -> None
 
 def test_declare_needs_configure(channel: Channel, limited: Channel, name: Name) -> None:
     """§3.3 step 3, before the steps 4 and 5: for a new, a reserved, and an existing exchange."""
-    existing = declare(channel, name("wr"))
+    existing = declare_exchange(channel, name("wr"))
     for exchange in (name("wr"), "amq.foo", existing):
         text = access_refused(limited, f"exchange '{exchange}'")
         refused(limited, 403, text, ExchangeDeclare, exchange=exchange, type="fanout")
@@ -208,7 +196,7 @@ def test_declare_needs_configure(channel: Channel, limited: Channel, name: Name)
 
 def test_declare_ignores_ticket(channel: Channel, name: Name) -> None:
     """§3.3: ticket ignored."""
-    assert exchange_exists(channel, declare(channel, name("x"), ticket=4711))
+    assert exchange_exists(channel, declare_exchange(channel, name("x"), ticket=4711))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +240,7 @@ def test_alternate_exchange_needs_write_on_alternate(limited: Channel, name: Nam
     text = access_refused(limited, f"exchange '{target}'")
     fields = {"exchange": name("cr"), "type": "direct", "arguments": alternate(target)}
     refused(limited, 403, text, ExchangeDeclare, **fields)
-    declare(limited, name("cr"), arguments=alternate(name("w")))
+    declare_exchange(limited, name("cr"), arguments=alternate(name("w")))
 
 
 def test_alternate_exchange_of_existing_exchange_needs_no_permission(
@@ -260,13 +248,13 @@ def test_alternate_exchange_of_existing_exchange_needs_no_permission(
 ) -> None:
     """§6.7 row exchange.declare: AE "if given & new"."""
     arguments = alternate(name("none"))
-    exchange = declare(channel, name("c"), arguments=arguments)
-    declare(limited, exchange, arguments=arguments)
+    exchange = declare_exchange(channel, name("c"), arguments=arguments)
+    declare_exchange(limited, exchange, arguments=arguments)
 
 
 def test_alternate_exchange_need_not_exist(channel: Channel, name: Name) -> None:
     """§3.3: AE target need not exist."""
-    exchange = declare(channel, name("x"), arguments=alternate(name("missing")))
+    exchange = declare_exchange(channel, name("x"), arguments=alternate(name("missing")))
     assert exchange_exists(channel, exchange)
 
 
@@ -275,7 +263,7 @@ def test_declare_is_idempotent(channel: Channel, name: Name) -> None:
     fields = {"type": "topic", "auto_delete": True, "internal": True, "arguments": alternate("ae")}
     exchange = name("x")
     for _ in range(2):
-        declare(channel, exchange, **fields)
+        declare_exchange(channel, exchange, **fields)
 
 
 INEQUIVALENT = [
@@ -302,7 +290,7 @@ def test_inequivalent_attribute(
 @pytest.mark.parametrize("start", range(len(INEQUIVALENT)))
 def test_order_of_equivalence_checks(channel: Channel, name: Name, start: int) -> None:
     """§3.3 step 5: type, durable, auto_delete, internal, arguments; the first that differs is named."""
-    exchange = declare(channel, name("x"))
+    exchange = declare_exchange(channel, name("x"))
     differing = {"exchange": exchange, "type": "direct", "arguments": alternate("ae")}
     differing |= {key: received for key, received, _ in INEQUIVALENT[start:]}
     key, received, current = INEQUIVALENT[start]
@@ -327,15 +315,15 @@ def test_inequivalent_alternate_exchange(
     channel: Channel, name: Name, first: Table, second: Table, verdict: str
 ) -> None:
     """§3.3 step 5: the argument `alternate-exchange`, in the shapes of §3.9."""
-    exchange = declare(channel, name("x"), arguments=first)
+    exchange = declare_exchange(channel, name("x"), arguments=first)
     text = f"inequivalent arg 'alternate-exchange' for exchange '{exchange}' in vhost '/': {verdict}"
     refused(channel, 406, text, ExchangeDeclare, exchange=exchange, type="direct", arguments=second)
 
 
 def test_other_arguments_are_not_compared(channel: Channel, name: Name) -> None:
     """§3.3 step 5."""
-    exchange = declare(channel, name("x"), arguments={"a": longstr("1"), "b": Field("I", 1)})
-    declare(channel, exchange, arguments={"a": longstr("2"), "c": Field("V", None)})
+    exchange = declare_exchange(channel, name("x"), arguments={"a": longstr("1"), "b": Field("I", 1)})
+    declare_exchange(channel, exchange, arguments={"a": longstr("2"), "c": Field("V", None)})
 
 
 @pytest.mark.parametrize(
@@ -350,7 +338,7 @@ def test_passive_declare_looks_at_existence_only(
     channel: Channel, limited: Channel, name: Name, fields: dict[str, object]
 ) -> None:
     """§3.3 Passive: type, flags and arguments ignored, even a nonsense type; no permission needed."""
-    exchange = declare(channel, name("none"))
+    exchange = declare_exchange(channel, name("none"))
     limited.call(ExchangeDeclare, exchange=exchange, passive=True, **fields)
 
 
@@ -401,9 +389,9 @@ def test_delete_of_system_exchange(channel: Channel, exchange: str) -> None:
 
 def test_delete_if_unused_of_bound_exchange(channel: Channel, name: Name) -> None:
     """§3.4 row if-unused, with a queue and with an exchange bound to it."""
-    to_queue, to_exchange = declare(channel, name("x")), declare(channel, name("x"))
+    to_queue, to_exchange = declare_exchange(channel, name("x")), declare_exchange(channel, name("x"))
     queue = bound_queue(channel, to_queue)
-    channel.call(ExchangeBind, destination=declare(channel, name("x")), source=to_exchange)
+    channel.call(ExchangeBind, destination=declare_exchange(channel, name("x")), source=to_exchange)
     for exchange in (to_queue, to_exchange):
         text = f"exchange '{exchange}' in vhost '/' in use"
         refused(channel, 406, text, ExchangeDelete, exchange=exchange, if_unused=True)
@@ -414,7 +402,7 @@ def test_delete_if_unused_of_bound_exchange(channel: Channel, name: Name) -> Non
 
 def test_delete_if_unused_of_a_destination(channel: Channel, name: Name) -> None:
     """§3.4: being a destination does not count as use."""
-    source, destination = declare(channel, name("x")), declare(channel, name("x"))
+    source, destination = declare_exchange(channel, name("x")), declare_exchange(channel, name("x"))
     channel.call(ExchangeBind, destination=destination, source=source)
     channel.call(ExchangeDelete, exchange=destination, if_unused=True)
     channel.call(ExchangeDelete, exchange=source, if_unused=True)
@@ -422,19 +410,22 @@ def test_delete_if_unused_of_a_destination(channel: Channel, name: Name) -> None
 
 def test_delete_of_used_exchange(channel: Channel, name: Name) -> None:
     """§3.4: without if-unused it goes, with the bindings from it."""
-    exchange = declare(channel, name("x"), "fanout")
+    exchange = declare_exchange(channel, name("x"), "fanout")
     bound_queue(channel, exchange)
     channel.call(ExchangeDelete, exchange=exchange)
-    declare(channel, exchange, "fanout")
+    declare_exchange(channel, exchange, "fanout")
     assert not is_routed(channel, exchange)
 
 
 def test_delete_removes_bindings_to_it(channel: Channel, name: Name) -> None:
     """§3.4: … and the bindings to it."""
-    source, destination = declare(channel, name("x"), "fanout"), declare(channel, name("x"), "fanout")
+    source, destination = (
+        declare_exchange(channel, name("x"), "fanout"),
+        declare_exchange(channel, name("x"), "fanout"),
+    )
     channel.call(ExchangeBind, destination=destination, source=source)
     channel.call(ExchangeDelete, exchange=destination)
-    declare(channel, destination, "fanout")
+    declare_exchange(channel, destination, "fanout")
     bound_queue(channel, destination)
     assert not is_routed(channel, source)
 
@@ -444,7 +435,7 @@ def test_delete_removes_bindings_to_it(channel: Channel, name: Name) -> None:
 
 def test_auto_delete_after_unbind(channel: Channel, name: Name) -> None:
     """§3.5: the last binding as source is removed by unbind."""
-    exchange = declare(channel, name("x"), auto_delete=True)
+    exchange = declare_exchange(channel, name("x"), auto_delete=True)
     queue = bound_queue(channel, exchange, "a")
     channel.call(QueueBind, queue=queue, exchange=exchange, routing_key="b")
     channel.call(QueueUnbind, queue=queue, exchange=exchange, routing_key="a")
@@ -455,14 +446,14 @@ def test_auto_delete_after_unbind(channel: Channel, name: Name) -> None:
 
 def test_auto_delete_after_queue_deleted(channel: Channel, name: Name) -> None:
     """§3.5: … with its queue."""
-    exchange = declare(channel, name("x"), auto_delete=True)
+    exchange = declare_exchange(channel, name("x"), auto_delete=True)
     channel.call(QueueDelete, queue=bound_queue(channel, exchange))
     assert not exchange_exists(channel, exchange)
 
 
 def test_auto_delete_after_connection_of_queue_closed(connect: Connect, channel: Channel, name: Name) -> None:
     """§3.5: … with the connection that owns its exclusive queue."""
-    exchange = declare(channel, name("x"), auto_delete=True)
+    exchange = declare_exchange(channel, name("x"), auto_delete=True)
     other = connect()
     bound_queue(other.channel(), exchange)
     other.close()
@@ -471,8 +462,8 @@ def test_auto_delete_after_connection_of_queue_closed(connect: Connect, channel:
 
 def test_auto_delete_cascades(channel: Channel, name: Name) -> None:
     """§3.5, §3.4 chain: a destination deleted takes the auto-delete exchanges upstream with it."""
-    chain = [declare(channel, name("x"), auto_delete=True) for _ in range(3)]
-    last = declare(channel, name("x"))
+    chain = [declare_exchange(channel, name("x"), auto_delete=True) for _ in range(3)]
+    last = declare_exchange(channel, name("x"))
     for source, destination in zip(chain, [*chain[1:], last], strict=True):
         channel.call(ExchangeBind, destination=destination, source=source)
     channel.call(ExchangeDelete, exchange=last)
@@ -481,7 +472,10 @@ def test_auto_delete_cascades(channel: Channel, name: Name) -> None:
 
 def test_auto_delete_needs_to_have_had_a_binding(channel: Channel, name: Name) -> None:
     """§3.5: never deleted if it never had a binding; one to it and an unbind of nothing are none."""
-    exchange, source = declare(channel, name("x"), auto_delete=True), declare(channel, name("x"))
+    exchange, source = (
+        declare_exchange(channel, name("x"), auto_delete=True),
+        declare_exchange(channel, name("x")),
+    )
     channel.call(ExchangeBind, destination=exchange, source=source)
     channel.call(ExchangeUnbind, destination=exchange, source=source)
     queue = channel.declare(exclusive=True)
@@ -494,32 +488,32 @@ def test_auto_delete_needs_to_have_had_a_binding(channel: Channel, name: Name) -
 
 def test_publish_to_internal_exchange(channel: Channel, name: Name) -> None:
     """§3.6: refused."""
-    exchange = declare(channel, name("x"), internal=True)
+    exchange = declare_exchange(channel, name("x"), internal=True)
     text = f"cannot publish to internal exchange '{exchange}' in vhost '/'"
     publish_refused(channel, 403, text, exchange)
 
 
 def test_internal_exchange_receives_via_binding(channel: Channel, name: Name) -> None:
     """§3.6: via e2e."""
-    source = declare(channel, name("x"), "fanout")
-    internal = declare(channel, name("x"), "fanout", internal=True)
+    source = declare_exchange(channel, name("x"), "fanout")
+    internal = declare_exchange(channel, name("x"), "fanout", internal=True)
     queue = bound_queue(channel, internal)
     channel.call(ExchangeBind, destination=internal, source=source)
     channel.publish(source, "", b"bound")
-    assert bodies(channel, queue) == [b"bound"]
+    assert drain(channel, queue) == [b"bound"]
 
 
 def test_internal_exchange_receives_as_alternate(channel: Channel, name: Name) -> None:
     """§3.6: via AE."""
-    internal = declare(channel, name("x"), "fanout", internal=True)
+    internal = declare_exchange(channel, name("x"), "fanout", internal=True)
     queue = bound_queue(channel, internal)
-    channel.publish(declare(channel, name("x"), arguments=alternate(internal)), "", b"alternate")
-    assert bodies(channel, queue) == [b"alternate"]
+    channel.publish(declare_exchange(channel, name("x"), arguments=alternate(internal)), "", b"alternate")
+    assert drain(channel, queue) == [b"alternate"]
 
 
 def test_internal_exchange_receives_dead_letters(channel: Channel, name: Name) -> None:
     """§3.6: via DLX."""
-    internal = declare(channel, name("x"), "fanout", internal=True)
+    internal = declare_exchange(channel, name("x"), "fanout", internal=True)
     target = bound_queue(channel, internal)
     queue = channel.declare(exclusive=True, arguments={"x-dead-letter-exchange": longstr(internal)})
     channel.publish("", queue, b"dead")
@@ -527,92 +521,3 @@ def test_internal_exchange_receives_dead_letters(channel: Channel, name: Name) -
     assert content
     channel.send(BasicReject, delivery_tag=content.method.delivery_tag, requeue=False)
     assert channel.wait_get(target).body == b"dead"
-
-
-# §3.18 alternate-exchange
-
-
-def test_alternate_gets_what_bindings_do_not_select(channel: Channel, name: Name) -> None:
-    """§3.18: applied when its own bindings select nothing; key and exchange stay as published."""
-    fallback = declare(channel, name("x"), "fanout")
-    exchange = declare(channel, name("x"), arguments=alternate(fallback))
-    bound, unbound = bound_queue(channel, exchange, "key"), bound_queue(channel, fallback)
-    channel.publish(exchange, "key", b"1")
-    channel.publish(exchange, "other", b"2")
-    assert bodies(channel, bound) == [b"1"]
-    content = channel.get(unbound)
-    assert content
-    assert (content.body, content.method.exchange, content.method.routing_key) == (b"2", exchange, "other")
-    assert channel.get(unbound) is None
-
-
-def test_matching_binding_to_a_dead_end_spares_the_alternate(channel: Channel, name: Name) -> None:
-    """§3.18: an e2e binding matched but its target finds no queue: the source's AE is not consulted."""
-    fallback = declare(channel, name("x"), "fanout")
-    bound_queue(channel, fallback)
-    source, target = declare(channel, name("x"), arguments=alternate(fallback)), declare(channel, name("x"))
-    channel.call(ExchangeBind, destination=target, source=source, routing_key="key")
-    assert not is_routed(channel, source, "key")
-    assert is_routed(channel, source, "other")
-
-
-def test_alternate_of_the_target_is_consulted(channel: Channel, name: Name) -> None:
-    """§3.18: … only the target's."""
-    fallback = declare(channel, name("x"), "fanout")
-    queue = bound_queue(channel, fallback)
-    source = declare(channel, name("x"), "fanout")
-    target = declare(channel, name("x"), arguments=alternate(fallback))
-    channel.call(ExchangeBind, destination=target, source=source)
-    channel.publish(source, "key", b"1")
-    assert bodies(channel, queue) == [b"1"]
-
-
-def test_alternate_argument_wins_over_policy(channel: Channel, admin: Admin, name: Name) -> None:
-    """§3.18, §6.2 row alternate-exchange: argument wins; the policy counts where there is none."""
-    by_argument, by_policy = declare(channel, name("x"), "fanout"), declare(channel, name("x"), "fanout")
-    argument_queue, policy_queue = bound_queue(channel, by_argument), bound_queue(channel, by_policy)
-    prefix = name("ae")
-    admin.set_policy("/", prefix, f"^{prefix}-", {"alternate-exchange": by_policy}, apply_to="exchanges")
-    channel.publish(declare(channel, f"{prefix}-1", arguments=alternate(by_argument)), "", b"1")
-    channel.publish(declare(channel, f"{prefix}-2"), "", b"2")
-    assert bodies(channel, argument_queue) == [b"1"]
-    assert bodies(channel, policy_queue) == [b"2"]
-    admin.clear_policy("/", prefix)
-    assert not is_routed(channel, f"{prefix}-2")
-
-
-def test_alternates_chain(channel: Channel, name: Name) -> None:
-    """§3.18: chains allowed."""
-    last = declare(channel, name("x"), "fanout")
-    middle = declare(channel, name("x"), arguments=alternate(last))
-    first = declare(channel, name("x"), arguments=alternate(middle))
-    queue = bound_queue(channel, last)
-    channel.publish(first, "key", b"1")
-    assert bodies(channel, queue) == [b"1"]
-
-
-def test_alternates_are_loop_safe(channel: Channel, name: Name) -> None:
-    """§3.18: a loop of two, and an exchange that is its own alternate."""
-    one, two, own = name("x"), name("x"), name("x")
-    declare(channel, one, arguments=alternate(two))
-    declare(channel, two, arguments=alternate(one))
-    declare(channel, own, arguments=alternate(own))
-    assert not is_routed(channel, one)
-    assert not is_routed(channel, own)
-
-
-def test_missing_alternate_is_unroutable(channel: Channel, name: Name) -> None:
-    """§3.18: missing AE = unroutable."""
-    assert not is_routed(channel, declare(channel, name("x"), arguments=alternate(name("missing"))))
-
-
-def test_mandatory_with_alternate(channel: Channel, name: Name) -> None:
-    """§3.18 mandatory: routed if the AE reaches a queue, else returned with the original exchange and key."""
-    fallback = declare(channel, name("x"))
-    exchange = declare(channel, name("x"), arguments=alternate(fallback))
-    bound_queue(channel, fallback, "key")
-    assert is_routed(channel, exchange, "key")
-    channel.publish(exchange, "other", b"body", mandatory=True)
-    content = channel.expect_content(BasicReturn)
-    assert content.method == BasicReturn(312, "NO_ROUTE", exchange, "other")
-    assert content.body == b"body"

@@ -8,7 +8,6 @@ from node.amqp.field_table import VOID, Field, Table, array, boolean, longstr, t
 from node.amqp.methods import (
     BasicGetOk,
     ExchangeBind,
-    ExchangeDeclare,
     ExchangeUnbind,
     Method,
     QueueBind,
@@ -19,7 +18,7 @@ from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.entities import (
     DEFAULT_EXCHANGE_REFUSED,
     access_refused,
-    bodies,
+    declare_exchange,
     is_routed,
     limited_channel,
     locked,
@@ -28,6 +27,7 @@ from tests.conformance.entities import (
     refused,
     routed,
 )
+from tests.conformance.queue_steps import drain
 from tests.conformance.servers import Admin
 
 Name = Callable[[str], str]
@@ -43,11 +43,6 @@ def limited(make_user: Callable[..., str], connect: Connect) -> Channel:
 def queue(channel: Channel, name: Name) -> str:
     """A queue of `channel`'s connection."""
     return channel.declare(name("q"), exclusive=True)
-
-
-def declare(channel: Channel, exchange: str, type: str = "direct", **fields: object) -> str:
-    channel.call(ExchangeDeclare, exchange=exchange, type=type, **fields)
-    return exchange
 
 
 def bind(channel: Channel, queue: str, exchange: str, routing_key: str = "", **arguments: Field) -> None:
@@ -109,7 +104,7 @@ def test_topic_permission_before_existence(
     limited: Channel, channel: Channel, admin: Admin, name: Name, method: type[Method]
 ) -> None:
     """§3.14 order, §6.8: the topic permission on a topic source, before the missing destination."""
-    source = declare(channel, name("r"), "topic")
+    source = declare_exchange(channel, name("r"), "topic")
     admin.set_topic_permissions(limited.connection.user, "/", source, "^$", "^allowed")
     user = limited.connection.user
     text = f"access to topic 'denied' in exchange '{source}' in vhost '/' refused for user '{user}'"
@@ -153,7 +148,7 @@ def test_bind_to_missing_destination(channel: Channel, name: Name) -> None:
 
 def test_duplicate_bind(channel: Channel, name: Name, queue: str) -> None:
     """§3.14 row duplicate bind: bind-ok, no change: one unbind undoes both."""
-    exchange = declare(channel, name("x"), "headers")
+    exchange = declare_exchange(channel, name("x"), "headers")
     one, two = {"a": longstr("1"), "b": longstr("2")}, {"b": longstr("2"), "a": longstr("1")}
     for arguments in (one, two, one):
         bind(channel, queue, exchange, "key", **arguments)
@@ -164,7 +159,10 @@ def test_duplicate_bind(channel: Channel, name: Name, queue: str) -> None:
 
 def test_duplicate_exchange_bind(channel: Channel, name: Name, queue: str) -> None:
     """§3.14 row duplicate bind, of exchanges."""
-    source, destination = declare(channel, name("x"), "fanout"), declare(channel, name("x"), "fanout")
+    source, destination = (
+        declare_exchange(channel, name("x"), "fanout"),
+        declare_exchange(channel, name("x"), "fanout"),
+    )
     bind(channel, queue, destination)
     for _ in range(2):
         channel.call(ExchangeBind, destination=destination, source=source)
@@ -176,12 +174,12 @@ def test_duplicate_exchange_bind(channel: Channel, name: Name, queue: str) -> No
 @pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
 def test_self_binding(channel: Channel, name: Name, queue: str, kind: str) -> None:
     """§3.14 row self e2e binding: allowed; routing is loop-safe."""
-    exchange = declare(channel, name("x"), kind)
+    exchange = declare_exchange(channel, name("x"), kind)
     channel.call(ExchangeBind, destination=exchange, source=exchange, routing_key="key")
     assert not is_routed(channel, exchange, "key")
     bind(channel, queue, exchange, "key")
     channel.publish(exchange, "key", b"1")
-    assert bodies(channel, queue) == [b"1"]
+    assert drain(channel, queue) == [b"1"]
 
 
 def test_unbind_of_missing_things(channel: Channel, name: Name, queue: str) -> None:
@@ -198,7 +196,7 @@ def test_unbind_of_missing_things(channel: Channel, name: Name, queue: str) -> N
 
 def test_unbind_of_another_identity(channel: Channel, name: Name, queue: str) -> None:
     """§3.14 row duplicate bind: identity = source + destination + key + arguments."""
-    exchange = declare(channel, name("x"))
+    exchange = declare_exchange(channel, name("x"))
     bind(channel, queue, exchange, "key", a=longstr("1"))
     for other in ({"routing_key": "key"}, {"routing_key": "other", "arguments": {"a": longstr("1")}}):
         channel.call(QueueUnbind, queue=queue, exchange=exchange, **other)
@@ -211,11 +209,11 @@ def test_unbind_of_another_identity(channel: Channel, name: Name, queue: str) ->
 
 def test_same_key_with_other_arguments(channel: Channel, name: Name, queue: str) -> None:
     """§3.14: a separate binding; still one copy for the queue."""
-    exchange = declare(channel, name("x"))
+    exchange = declare_exchange(channel, name("x"))
     bind(channel, queue, exchange, "key")
     bind(channel, queue, exchange, "key", a=longstr("1"))
     channel.publish(exchange, "key", b"1")
-    assert bodies(channel, queue) == [b"1"]
+    assert drain(channel, queue) == [b"1"]
     channel.call(QueueUnbind, queue=queue, exchange=exchange, routing_key="key")
     assert is_routed(channel, exchange, "key")
 
@@ -228,7 +226,10 @@ def test_implicit_binding_cannot_be_removed(channel: Channel, queue: str) -> Non
 
 def test_bind_with_nowait(channel: Channel, name: Name, queue: str) -> None:
     """§2.3 of the binds: nowait suppresses the success reply (queue.unbind has none)."""
-    source, destination = declare(channel, name("x"), "fanout"), declare(channel, name("x"), "fanout")
+    source, destination = (
+        declare_exchange(channel, name("x"), "fanout"),
+        declare_exchange(channel, name("x"), "fanout"),
+    )
     channel.send(QueueBind, queue=queue, exchange=destination, nowait=True)
     channel.send(ExchangeBind, destination=destination, source=source, nowait=True)
     channel.sync()
@@ -247,24 +248,24 @@ def carbon_copies(header: str, *keys: str) -> Properties:
 
 def test_one_copy_for_each_queue(channel: Channel, name: Name, queue: str) -> None:
     """§3.15: however many bindings and CC keys match."""
-    exchange, second = declare(channel, name("x"), "topic"), channel.declare(exclusive=True)
+    exchange, second = declare_exchange(channel, name("x"), "topic"), channel.declare(exclusive=True)
     for key in ("a.b", "a.*", "#", "c"):
         bind(channel, queue, exchange, key)
     bind(channel, second, exchange, "c")
     channel.publish(exchange, "a.b", b"1", carbon_copies("CC", "a.b", "c", "a.c"))
-    assert (bodies(channel, queue), bodies(channel, second)) == ([b"1"], [b"1"])
+    assert (drain(channel, queue), drain(channel, second)) == ([b"1"], [b"1"])
 
 
 @pytest.mark.parametrize("header", ["CC", "BCC"])
 @pytest.mark.parametrize("kind", ["direct", "topic"])
 def test_carbon_copies(channel: Channel, name: Name, header: str, kind: str) -> None:
     """§3.15: routing keys used = publish key + CC + BCC entries."""
-    exchange = declare(channel, name("x"), kind)
+    exchange = declare_exchange(channel, name("x"), kind)
     queues = {key: channel.declare(exclusive=True) for key in ("key", "one", "two", "three")}
     for key, queue in queues.items():
         bind(channel, queue, exchange, key)
     channel.publish(exchange, "key", b"1", carbon_copies(header, "one", "two"))
-    reached = [key for key, queue in queues.items() if bodies(channel, queue)]
+    reached = [key for key, queue in queues.items() if drain(channel, queue)]
     assert reached == ["key", "one", "two"]
 
 
@@ -273,12 +274,12 @@ def test_carbon_copies_of_default_exchange(channel: Channel, header: str) -> Non
     """§3.15: queue named as key, of each of key, CC, BCC."""
     queues = [channel.declare(exclusive=True) for _ in range(3)]
     channel.publish("", queues[0], b"1", carbon_copies(header, queues[1], "no such queue"))
-    assert [bodies(channel, queue) for queue in queues] == [[b"1"], [b"1"], []]
+    assert [drain(channel, queue) for queue in queues] == [[b"1"], [b"1"], []]
 
 
 def test_direct_is_exact(channel: Channel, name: Name, queue: str) -> None:
     """§3.15: direct: exact byte match; wildcards are plain."""
-    exchange = declare(channel, name("x"))
+    exchange = declare_exchange(channel, name("x"))
     for key in ("key", "a.*", "#", "ř"):
         bind(channel, queue, exchange, key)
     keys = {"key", "a.*", "#", "ř", "Key", "key ", "", "a.b", "R"}
@@ -287,14 +288,14 @@ def test_direct_is_exact(channel: Channel, name: Name, queue: str) -> None:
 
 def test_fanout_ignores_keys(channel: Channel, name: Name, queue: str) -> None:
     """§3.15."""
-    exchange = declare(channel, name("x"), "fanout")
+    exchange = declare_exchange(channel, name("x"), "fanout")
     bind(channel, queue, exchange, "key")
     assert routed(channel, exchange, {"", "key", "other"}) == {"", "key", "other"}
 
 
 def test_exchange_to_exchange(channel: Channel, name: Name, queue: str) -> None:
     """§3.15 e2e: the key decides at each exchange; get-ok names the one published to."""
-    source, middle = declare(channel, name("x"), "topic"), declare(channel, name("x"))
+    source, middle = declare_exchange(channel, name("x"), "topic"), declare_exchange(channel, name("x"))
     channel.call(ExchangeBind, destination=middle, source=source, routing_key="a.#")
     bind(channel, queue, middle, "a.b")
     assert routed(channel, source, {"a.b", "a.c", "b"}) == {"a.b"}
@@ -305,13 +306,13 @@ def test_exchange_to_exchange(channel: Channel, name: Name, queue: str) -> None:
 
 def test_exchange_visited_once(channel: Channel, name: Name, queue: str) -> None:
     """§3.15 e2e: a diamond and a loop give one copy."""
-    top, left, right, bottom = (declare(channel, name("x"), "fanout") for _ in range(4))
+    top, left, right, bottom = (declare_exchange(channel, name("x"), "fanout") for _ in range(4))
     for source, destination in ((top, left), (top, right), (left, bottom), (right, bottom), (bottom, top)):
         channel.call(ExchangeBind, destination=destination, source=source)
     bind(channel, queue, bottom)
     bind(channel, queue, left)
     channel.publish(top, "", b"1")
-    assert bodies(channel, queue) == [b"1"]
+    assert drain(channel, queue) == [b"1"]
 
 
 # §3.16 topic
@@ -379,7 +380,7 @@ def test_topic_row(
     channel: Channel, name: Name, queue: str, pattern: str, matching: list[str], other: list[str]
 ) -> None:
     """§3.16, the row of this pattern as it stands."""
-    exchange = declare(channel, name("x"), "topic")
+    exchange = declare_exchange(channel, name("x"), "topic")
     bind(channel, queue, exchange, pattern)
     assert routed(channel, exchange, matching + other) == set(matching)
 
@@ -387,14 +388,14 @@ def test_topic_row(
 @pytest.mark.parametrize("pattern", TOPICS)
 def test_topic_pattern(channel: Channel, name: Name, queue: str, pattern: str) -> None:
     """§3.16: the patterns against every sort of key; words split at `.`, the empty string has none."""
-    exchange = declare(channel, name("x"), "topic")
+    exchange = declare_exchange(channel, name("x"), "topic")
     bind(channel, queue, exchange, pattern)
     assert routed(channel, exchange, TOPIC_KEYS) == TOPICS[pattern]
 
 
 def test_topic_patterns_together(channel: Channel, name: Name) -> None:
     """§3.16: all patterns on one exchange do not disturb each other, nor when every second one is unbound."""
-    exchange = declare(channel, name("x"), "topic")
+    exchange = declare_exchange(channel, name("x"), "topic")
     queues = {pattern: channel.declare(exclusive=True) for pattern in TOPICS}
     for pattern, queue in queues.items():
         bind(channel, queue, exchange, pattern)
@@ -408,7 +409,7 @@ def reached(channel: Channel, exchange: str, queues: dict[str, str]) -> dict[str
     """Publish every topic key; tell which came to the queue of each pattern."""
     for key in TOPIC_KEYS:
         channel.publish(exchange, key, key.encode())
-    return {pattern: {body.decode() for body in bodies(channel, queue)} for pattern, queue in queues.items()}
+    return {pattern: {body.decode() for body in drain(channel, queue)} for pattern, queue in queues.items()}
 
 
 # §3.17 headers
@@ -443,7 +444,7 @@ def test_bad_x_match_of_exchange_binding(channel: Channel) -> None:
 
 def test_x_match_is_for_headers_exchanges(channel: Channel, name: Name, queue: str) -> None:
     """§3.14 "exchange-type validation": other types do not look at x-match."""
-    exchange = declare(channel, name("x"), "topic")
+    exchange = declare_exchange(channel, name("x"), "topic")
     bind(channel, queue, exchange, "key", **{"x-match": longstr("foo")})
     assert is_routed(channel, exchange, "key")
 
@@ -515,7 +516,7 @@ def test_headers_row(
     matches: bool,
 ) -> None:
     """§3.17: the table and its last line; a message without headers too, and whatever the routing key."""
-    exchange = declare(channel, name("x"), "headers")
+    exchange = declare_exchange(channel, name("x"), "headers")
     mode = {} if x_match is None else {"x-match": longstr(x_match)}
     bind(channel, queue, exchange, "key", **mode, **arguments)
     assert is_routed(channel, exchange, "other", headers) == matches
@@ -559,14 +560,14 @@ def test_header_value(
     channel: Channel, name: Name, queue: str, bound: Field, header: Field | None, matches: bool
 ) -> None:
     """§3.17 rows of values: numbers equal whatever their type, strings by bytes, tables and arrays deeply."""
-    exchange = declare(channel, name("x"), "headers")
+    exchange = declare_exchange(channel, name("x"), "headers")
     bind(channel, queue, exchange, **one(bound))
     assert is_routed(channel, exchange, headers={} if header is None else one(header)) == matches
 
 
 def test_several_header_bindings(channel: Channel, name: Name) -> None:
     """§3.17: each binding is judged by itself; a queue with two that match gets one copy."""
-    exchange = declare(channel, name("x"), "headers")
+    exchange = declare_exchange(channel, name("x"), "headers")
     bindings: Iterable[Table] = ({"x-match": longstr("any")} | AB, AB, NEITHER)
     queues = [channel.declare(exclusive=True) for _ in bindings]
     for queue, arguments in zip(queues, bindings, strict=True):
@@ -574,4 +575,4 @@ def test_several_header_bindings(channel: Channel, name: Name) -> None:
     bind(channel, queues[0], exchange, **A_ONLY)
     channel.publish(exchange, "", b"1", Properties(headers=A_ONLY))
     channel.publish(exchange, "", b"2", Properties(headers=AB))
-    assert [bodies(channel, queue) for queue in queues] == [[b"1", b"2"], [b"2"], []]
+    assert [drain(channel, queue) for queue in queues] == [[b"1", b"2"], [b"2"], []]

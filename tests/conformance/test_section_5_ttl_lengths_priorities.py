@@ -1,5 +1,6 @@
 """amqp-behaviour §5.1 to §5.4 and §5.6: what a full or a slow queue loses, and the order of priorities."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -44,8 +45,9 @@ def set_policy(admin: Admin, name: Names) -> Iterator[Callable[[str, Mapping[str
 
     def apply(queue: str, definition: Mapping[str, object]) -> None:
         if definition:
-            policy = policies.setdefault(queue, name("policy"))
-            admin.set_policy("/", policy, f"^{queue.replace('.', chr(92) + '.')}$", definition, 0, "queues")
+            policy = policies.get(queue) or name("policy")
+            admin.set_policy("/", policy, f"^{re.escape(queue)}$", definition, 0, "queues")
+            policies[queue] = policy
         elif queue in policies:
             admin.clear_policy("/", policies.pop(queue))
 
@@ -233,14 +235,25 @@ def test_expiration_is_kept_on_delivery(channel: Channel) -> None:
     assert content.properties.expiration == "60000"
 
 
-def test_each_priority_has_its_own_head(channel: Channel) -> None:
-    """§5.2: with x-max-priority an expired message of a lower level goes though a higher one is in front of it."""
+def test_the_head_of_a_priority_queue(channel: Channel) -> None:
+    """§5.2: the head is that of the highest level that has messages: behind it an expired lower one stays."""
     queue = channel.declare(exclusive=True, arguments={"x-max-priority": long(2)})
     publish_each(channel, queue, b"high", properties=Properties(priority=2))
     publish_each(channel, queue, b"low", properties=Properties(priority=1, expiration="30"))
     let_pass(channel, 60)
-    wait_until(lambda: ready_count(channel, queue) == 1, "the lower level has expired")
+    assert ready_count(channel, queue) == 2
     assert drain(channel, queue) == [b"high"]
+
+
+def test_lower_levels_expire_when_the_higher_are_empty(channel: Channel) -> None:
+    """§5.2: each level in its turn: expired messages of several levels go without anybody looking."""
+    queue = channel.declare(exclusive=True, arguments={"x-max-priority": long(2)})
+    for priority in (2, 1):
+        publish_each(channel, queue, b"x", properties=Properties(priority=priority, expiration="30"))
+    publish_each(channel, queue, b"stays", properties=Properties(priority=0))
+    let_pass(channel, 60)
+    wait_until(lambda: ready_count(channel, queue) == 1, "two levels have expired")
+    assert drain(channel, queue) == [b"stays"]
 
 
 # §5.3.
@@ -286,8 +299,8 @@ def test_queue_expiry_is_put_off(channel: Channel, admin: Admin, name: Names, us
     """§5.3: a get, also of nothing, and a declare, also a passive one, start the period again."""
     queue, arguments = name("q"), {"x-expires": long(300)}
     channel.declare(queue, arguments=arguments)
-    for _ in range(5):
-        let_pass(channel, 120)
+    for _ in range(4):
+        let_pass(channel, 100)
         if use == "get":
             assert channel.get(queue) is None
         elif use == "declare":
@@ -451,10 +464,10 @@ def test_lower_limit_by_policy(
 def test_lower_limit_by_policy_with_reject_publish(
     channel: Channel, confirming: Channel, set_policy: Callable[[str, Mapping[str, object]], None]
 ) -> None:
-    """§5.4: only with drop-head: with reject-publish the old stay, the new are rejected."""
-    queue = channel.declare(exclusive=True)
+    """§5.4: only with drop-head: a queue of reject-publish keeps the old, and rejects the new."""
+    queue = channel.declare(exclusive=True, arguments=REJECT)
     publish_each(channel, queue, b"1", b"2", b"3")
-    set_policy(queue, {"max-length": 1, "overflow": "reject-publish"})
+    set_policy(queue, {"max-length": 1})
     wait_until(lambda: not confirmed(confirming, queue, b"x"), "the policy rejects")
     assert drain(channel, queue)[:3] == [b"1", b"2", b"3"]
 

@@ -9,7 +9,8 @@ import pytest
 from node.amqp.field_table import Field, Table, longstr
 from node.amqp.methods import BasicReject, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete
 from tests.conformance.amqp_client import Channel, Connection
-from tests.conformance.entities import bodies, is_routed, limited_channel, queue_exists, refused
+from tests.conformance.entities import is_routed, limited_channel, queue_exists, refused
+from tests.conformance.queue_steps import drain, ready_count, wait_until
 from tests.conformance.servers import Admin
 
 Name = Callable[[str], str]
@@ -63,11 +64,6 @@ def set_operator_policy(admin: Admin, name: Name, prefix: str) -> Iterator[SetPo
         admin.clear_operator_policy("/", policy)
 
 
-def count(channel: Channel, queue: str) -> int:
-    ready: int = channel.call(QueueDeclare, queue=queue, passive=True).message_count
-    return ready
-
-
 def fill(channel: Channel, queue: str, number: int = PUBLISHED) -> None:
     for each in range(number):
         channel.publish("", queue, b"%d" % each)
@@ -76,16 +72,8 @@ def fill(channel: Channel, queue: str, number: int = PUBLISHED) -> None:
 def kept(channel: Channel, queue: str) -> int:
     """How many of `PUBLISHED` messages the queue keeps; it is empty afterwards."""
     fill(channel, queue)
-    # Not by `count`: RabbitMQ's queues answer it before messages that wait in their mailbox.
-    return len(bodies(channel, queue))
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that happens by itself."""
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {WITHIN_S} s: {what}"
-        time.sleep(0.02)
+    # Not by `ready_count`: RabbitMQ's queues answer it before messages that wait in their mailbox.
+    return len(drain(channel, queue))
 
 
 # §6.1 Policy objects
@@ -110,9 +98,9 @@ def test_one_policy_applies(channel: Channel, set_policy: SetPolicy, prefix: str
     queue = channel.declare(prefix)
     fill(channel, queue)
     # drop-head: the `overflow` of the other policy has no part in it.
-    assert bodies(channel, queue) == [b"4", b"5", b"6", b"7"]
+    assert drain(channel, queue) == [b"4", b"5", b"6", b"7"]
     set_policy({"max-length-bytes": 1000}, priority=1)
-    until(lambda: kept(channel, queue) == PUBLISHED, "the limit of the lower policy is lifted")
+    wait_until(lambda: kept(channel, queue) == PUBLISHED, "the limit of the lower policy is lifted")
 
 
 def test_one_operator_policy_applies(channel: Channel, set_operator_policy: SetPolicy, prefix: str) -> None:
@@ -171,7 +159,7 @@ def test_policy_with_a_key_of_another_queue_type(
     queue = channel.declare(prefix)
     assert kept(channel, queue) == PUBLISHED
     set_policy({"max-length": 4})
-    until(lambda: kept(channel, queue) == 4, "the policy that can apply does")
+    wait_until(lambda: kept(channel, queue) == 4, "the policy that can apply does")
 
 
 def test_policy_takes_effect_on_existing_queues(
@@ -180,14 +168,14 @@ def test_policy_takes_effect_on_existing_queues(
     """§6.1: re-evaluated on any policy change; limits trim at once, without a publish."""
     queue = channel.declare(prefix)
     fill(channel, queue)
-    until(lambda: count(channel, queue) == PUBLISHED, "all are there")
+    wait_until(lambda: ready_count(channel, queue) == PUBLISHED, "all are there")
     policy = set_policy({"max-length": 5})
-    until(lambda: count(channel, queue) == 5, "the new policy trims")
+    wait_until(lambda: ready_count(channel, queue) == 5, "the new policy trims")
     admin.set_policy("/", policy, f"^{prefix}", {"max-length": 4})
-    until(lambda: count(channel, queue) == 4, "the changed policy trims")
+    wait_until(lambda: ready_count(channel, queue) == 4, "the changed policy trims")
     set_policy({"max-length": 2}, priority=1)
-    until(lambda: count(channel, queue) == 2, "the better policy trims")
-    assert bodies(channel, queue) == [b"6", b"7"]
+    wait_until(lambda: ready_count(channel, queue) == 2, "the better policy trims")
+    assert drain(channel, queue) == [b"6", b"7"]
 
 
 def test_policy_cleared(channel: Channel, admin: Admin, set_policy: SetPolicy, prefix: str) -> None:
@@ -195,7 +183,7 @@ def test_policy_cleared(channel: Channel, admin: Admin, set_policy: SetPolicy, p
     policy, queue = set_policy({"max-length": 3}), channel.declare(prefix)
     assert kept(channel, queue) == 3
     admin.set_policy("/", policy, "^no such name$", {"max-length": 3})
-    until(lambda: kept(channel, queue) == PUBLISHED, "the policy no longer matches")
+    wait_until(lambda: kept(channel, queue) == PUBLISHED, "the policy no longer matches")
 
 
 def test_policy_on_existing_exchange(channel: Channel, set_policy: SetPolicy, prefix: str) -> None:
@@ -204,7 +192,7 @@ def test_policy_on_existing_exchange(channel: Channel, set_policy: SetPolicy, pr
     channel.call(QueueBind, queue=channel.declare(exclusive=True), exchange="amq.fanout")
     assert not is_routed(channel, prefix)
     set_policy({"alternate-exchange": "amq.fanout"})
-    until(lambda: is_routed(channel, prefix), "the alternate exchange is used")
+    wait_until(lambda: is_routed(channel, prefix), "the alternate exchange is used")
 
 
 def test_policy_and_argument_equivalence(channel: Channel, set_policy: SetPolicy, prefix: str) -> None:
@@ -311,9 +299,9 @@ def test_minimum_of_times(
     queue = channel.declare(prefix, arguments={f"x-{key}": integer(times["argument"])})
     channel.publish("", queue, b"1")
     if key == "expires":
-        until(lambda: not is_routed(channel, "", queue), "the queue expires")
+        wait_until(lambda: not is_routed(channel, "", queue), "the queue expires")
     else:
-        until(lambda: count(channel, queue) == 0, "the message expires")
+        wait_until(lambda: ready_count(channel, queue) == 0, "the message expires")
 
 
 @pytest.mark.parametrize("policy", ["user", "operator"])
@@ -323,7 +311,7 @@ def test_expires_acts_at_once(
     """§6.2: expires acts on an existing queue."""
     queue = channel.declare(prefix)
     (set_policy if policy == "user" else set_operator_policy)({"expires": SHORT_MS})
-    until(lambda: not is_routed(channel, "", queue), "the queue expires")
+    wait_until(lambda: not is_routed(channel, "", queue), "the queue expires")
     assert not queue_exists(channel, queue)
 
 
@@ -332,14 +320,14 @@ def test_message_ttl_acts_on_later_messages(channel: Channel, set_policy: SetPol
     queue = channel.declare(prefix)
     for _ in range(4):
         channel.publish("", queue, b"old")
-    until(lambda: count(channel, queue) == 4, "all are there")
+    wait_until(lambda: ready_count(channel, queue) == 4, "all are there")
     # The length tells when the policy has reached the queue.
     set_policy({"message-ttl": 1, "max-length": 3})
-    until(lambda: count(channel, queue) == 3, "the policy trims")
+    wait_until(lambda: ready_count(channel, queue) == 3, "the policy trims")
     channel.publish("", queue, b"new")
     channel.sync()
     time.sleep(0.02)
-    assert bodies(channel, queue) == [b"old", b"old"]
+    assert drain(channel, queue) == [b"old", b"old"]
 
 
 def test_user_and_operator_policy_unite(
@@ -350,7 +338,7 @@ def test_user_and_operator_policy_unite(
     set_operator_policy({"max-length": 2})
     queue = channel.declare(prefix, exclusive=True)
     fill(channel, queue)
-    assert bodies(channel, queue) == [b"0", b"1"]
+    assert drain(channel, queue) == [b"0", b"1"]
 
 
 # §6.2 Keys: strings
@@ -376,7 +364,7 @@ def test_overflow(
         arguments["x-overflow"] = longstr(argument)
     queue = channel.declare(prefix, exclusive=True, arguments=arguments)
     fill(channel, queue)
-    assert bodies(channel, queue) == left
+    assert drain(channel, queue) == left
 
 
 def reject_one(channel: Channel, queue: str) -> None:
@@ -461,7 +449,7 @@ def test_key_without_visible_effect(
     set_policy(definition | {"max-length": 3})
     queue = channel.declare(prefix)
     fill(channel, queue)
-    assert bodies(channel, queue) == [b"5", b"6", b"7"]
+    assert drain(channel, queue) == [b"5", b"6", b"7"]
 
 
 def test_delivery_limit_of_quorum_queue(channel: Channel, set_policy: SetPolicy, prefix: str) -> None:
@@ -472,7 +460,7 @@ def test_delivery_limit_of_quorum_queue(channel: Channel, set_policy: SetPolicy,
     for _ in range(2):
         content = channel.wait_get(queue, no_ack=False)
         channel.send(BasicReject, delivery_tag=content.method.delivery_tag, requeue=True)
-    until(lambda: count(channel, queue) == 0, "the message is dropped")
+    wait_until(lambda: ready_count(channel, queue) == 0, "the message is dropped")
     channel.sync()
     assert channel.get(queue) is None
     channel.call(QueueDelete, queue=queue)

@@ -1,4 +1,4 @@
-"""The syntax of configuration files. Each expectation without a note was read off RabbitMQ 3.10.8's own parser."""
+"""The syntax of configuration files, as RabbitMQ 3.10.8's own parser reads them."""
 
 import pytest
 

@@ -5,17 +5,12 @@ catalogue is a generator: it yields the command and is resumed with its result, 
 cluster; until then the connection reads no further.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from node.amqp.methods import Method
-from node.broker.channel import Channel
 from node.broker.handlers import basic, exchange, misc, queue
-from node.broker.handlers.steps import Steps
+from node.broker.handlers.steps import Handler, Handlers, Steps
 
-Handler = Callable[[Channel, Any], Steps | None]
-
-HANDLERS: Final[dict[type[Method], Handler]] = {
+HANDLERS: Final[Handlers] = {
     **exchange.HANDLERS,
     **queue.HANDLERS,
     **basic.HANDLERS,

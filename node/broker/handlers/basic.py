@@ -24,6 +24,7 @@ from node.amqp.methods import (
 from node.broker.arguments import parse_consume_arguments
 from node.broker.channel import Channel
 from node.broker.consumer import Consumer
+from node.broker.handlers.steps import Handlers
 from node.broker.names import (
     GENERATED_CONSUMER_TAG_PREFIX,
     GENERATED_RANDOM_BYTES,
@@ -179,7 +180,7 @@ def _recover(channel: Channel, *, requeue: bool) -> None:
     channel.settle_rejected(channel.unacked.drain(), requeue=True)
 
 
-HANDLERS: Final = {
+HANDLERS: Final[Handlers] = {
     BasicQos: qos,
     BasicConsume: consume,
     BasicCancel: cancel,

@@ -18,7 +18,7 @@ from node.broker.arguments import alternate_exchange, check_exchange_equivalence
 from node.broker.channel import Channel
 from node.broker.commands import Bind, DeclareExchange, DeleteExchange, Unbind
 from node.broker.handlers.binding import check_binding
-from node.broker.handlers.steps import Steps, submit
+from node.broker.handlers.steps import Handlers, Steps, submit
 from node.broker.names import (
     check_not_default_exchange,
     check_not_reserved,
@@ -110,7 +110,7 @@ def unbind(channel: Channel, method: ExchangeUnbind) -> Steps:
         channel.send(ExchangeUnbindOk())
 
 
-HANDLERS: Final = {
+HANDLERS: Final[Handlers] = {
     ExchangeDeclare: declare,
     ExchangeDelete: delete,
     ExchangeBind: bind,

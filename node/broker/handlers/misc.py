@@ -20,6 +20,7 @@ from node.amqp.methods import (
 )
 from node.broker.channel import Channel
 from node.broker.confirms import Confirms
+from node.broker.handlers.steps import Handlers
 from node.broker.transaction import Transaction
 
 
@@ -70,7 +71,7 @@ def _open_transaction(channel: Channel) -> Transaction:
     return channel.transaction
 
 
-HANDLERS: Final = {
+HANDLERS: Final[Handlers] = {
     ChannelFlow: flow,
     AccessRequest: access_request,
     ConfirmSelect: confirm_select,

@@ -26,7 +26,7 @@ from node.broker.arguments import (
 from node.broker.channel import Channel
 from node.broker.commands import Bind, DeclareQueue, DeleteQueue, Unbind
 from node.broker.handlers.binding import check_binding
-from node.broker.handlers.steps import Steps, submit
+from node.broker.handlers.steps import Handlers, Steps, submit
 from node.broker.limits import check_vhost_queues
 from node.broker.names import (
     GENERATED_QUEUE_PREFIX,
@@ -190,7 +190,7 @@ def _bound(channel: Channel, method: QueueBind | QueueUnbind) -> tuple[str, str]
     return name, name if not method.queue and not method.routing_key else method.routing_key
 
 
-HANDLERS: Final = {
+HANDLERS: Final[Handlers] = {
     QueueDeclare: declare,
     QueueDelete: delete,
     QueuePurge: purge,

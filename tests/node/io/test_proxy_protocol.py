@@ -30,7 +30,7 @@ def v2(command: int, family: int, block: bytes, length: int | None = None) -> by
 
 
 def read(data: bytes, sizes: list[int] | None = None) -> tuple[ProxyHeader, bytes] | str | None:
-    """The header and the rest; the text of the error; or None when it is incomplete. `sizes` of the pieces, else whole."""
+    """The header and the rest, the text of the error, or None when incomplete. `sizes`: of the pieces."""
     parser = ProxyHeaderParser()
     pieces: list[bytes] = []
     for size in sizes or []:

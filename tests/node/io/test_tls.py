@@ -1,4 +1,4 @@
-"""TLS contexts and the user in a client's certificate, with real certificates and handshakes in memory (no sockets)."""
+"""TLS contexts and the user in a client's certificate: real certificates, handshakes in memory."""
 
 import datetime
 import ipaddress
@@ -169,6 +169,7 @@ def test_versions(authority: Authority, options: TlsOptions) -> None:
         handshake(server_context(replace(options, versions=("tlsv1.3",))), client)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_hole_between_versions_stays_shut(options: TlsOptions) -> None:
     context = server_context(replace(options, versions=("tlsv1.3", "tlsv1.1")))
     assert context.options & ssl.OP_NO_TLSv1_2
@@ -293,7 +294,7 @@ def test_escapes_of_distinguished_names(value: str, written: str) -> None:
 
 
 def test_parts_of_a_distinguished_name() -> None:
-    """These and the escapes were compared with rabbit_cert_info:subject/1 of RabbitMQ 3.10.8, certificate by certificate."""
+    """These and the escapes were compared with rabbit_cert_info:subject/1 of RabbitMQ 3.10.8."""
     subject = (
         (("domainComponent", "org"),),
         (("postalCode", "1"),),
