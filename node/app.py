@@ -64,6 +64,10 @@ class Node:
             for host, port in self.listeners:
                 self._logger.info(log_phrases.listener_stopped(f"{host}:{port}"))
 
+    def close_all_connections(self, reason: str) -> None:
+        """Close every connection with 320 and this reason."""
+        self.broker.close_connections(reason)
+
     def _seed(self) -> None:
         """Fill the empty catalogue with the default vhost and user."""
         seed = self.config.seed

@@ -27,8 +27,8 @@ from node.config import FileLog, LogFormat, LogLevel, LogOptions
 ROOT: Final = "fluffle"
 QUEUE_LINES_MAX: Final = 10_000
 """Lines between the loop and the writer: some megabytes, seconds of the worst storm of connections."""
-NODE_PROCESS: Final = "<0.1.0>"
-"""The tag of lines that belong to no connection."""
+NODE_PROCESS: Final = "<0.0.0>"
+"""The tag of lines that belong to no connection; connections count from 1."""
 
 _COLORS: Final = {
     LogLevel.DEBUG: "\033[38;5;246m",

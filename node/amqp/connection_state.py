@@ -4,7 +4,7 @@ A state is left only along these edges; a method without an edge is the peer's f
 the connection was open yet (amqp-behaviour §1.3, §1.7). The table is the server's side.
 
     AWAIT_HEADER ─header► AWAIT_START_OK ─start-ok► [AWAIT_SECURE_OK ⟲] ─► AWAIT_TUNE_OK ─tune-ok► AWAIT_OPEN ─open► OPEN
-    any of these ─fault► FAILED (silence, then reset)      OPEN ─our close► CLOSING ─close-ok► CLOSED
+    up to tune-ok ─fault► FAILED (silence, then reset)     OPEN ─our close► CLOSING ─close-ok► CLOSED
                                                            OPEN ─peer's close► CLOSED_BY_PEER
 """
 
@@ -42,7 +42,7 @@ class ConnectionState(Enum):
 
     @property
     def is_handshake(self) -> bool:
-        """Whether the connection is not yet open, so that a fault gets silence and a reset."""
+        """Whether the client isn't known yet, so that a fault gets silence and a reset."""
         return self in _HANDSHAKE
 
 
@@ -52,7 +52,6 @@ _HANDSHAKE: Final = frozenset(
         ConnectionState.AWAIT_START_OK,
         ConnectionState.AWAIT_SECURE_OK,
         ConnectionState.AWAIT_TUNE_OK,
-        ConnectionState.AWAIT_OPEN,
     }
 )
 

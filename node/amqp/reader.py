@@ -27,7 +27,7 @@ from node.amqp.constants import (
 )
 from node.amqp.erlang import octets
 from node.amqp.errors import ProtocolError
-from node.amqp.frames import FRAME_HEADER_STRUCT
+from node.amqp.frames import FRAME_HEADER_STRUCT, frame
 from node.amqp.properties import Traits, read_traits
 
 PUBLISH_METHOD_ID: Final = 40
@@ -47,7 +47,9 @@ _ACK_PAYLOAD_BYTES: Final = 13
 _ACK_FRAME_BYTES: Final = _ACK_PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES
 _TRAITS_AT: Final = 19
 """Where the property flags stand in a content: after frame header, class, weight and body size."""
-_HEADER_PAYLOAD_MIN_BYTES: Final = 14
+_HEADER_FIXED_BYTES: Final = 12
+"""Class, weight and body size: what a header frame must have to be one."""
+_FLAGS_BYTES: Final = 2
 
 
 class Sink(Protocol):
@@ -196,7 +198,8 @@ class FrameReader:
 
     def _publishes(self, data: bytes, pos: int, end: int) -> int:
         """Hand on the run of whole publishes at `pos`; the position behind it, or `pos` if the first isn't flawless."""
-        frame_max = self.frame_max_bytes or end
+        # Frames in the 8 bytes beyond it that `_walk` allows are cut there.
+        frame_max = (self.frame_max_bytes or end + FRAME_OVERHEAD_BYTES) - FRAME_OVERHEAD_BYTES
         run_channel = run_size = 0
         run_method = b""
         run_traits: Traits | None = None
@@ -222,7 +225,7 @@ class FrameReader:
                 or header_kind != FRAME_HEADER
                 or header_channel != channel
                 or class_weight != _BASIC_CLASS_NO_WEIGHT
-                or header_size < _HEADER_PAYLOAD_MIN_BYTES
+                or header_size < _HEADER_FIXED_BYTES + _FLAGS_BYTES
                 or size > frame_max
                 or header_size > frame_max
                 or body_size > frame_max
@@ -286,15 +289,16 @@ class FrameReader:
     def _frame(self, kind: int, channel: int, data: bytes, pos: int, after: int) -> None:
         if kind == FRAME_METHOD:
             self._method(channel, data, pos, after)
-        elif kind in (FRAME_HEADER, FRAME_BODY):
-            self._content_frame(kind, channel, data[pos:after])
-        else:
-            payload = data[pos + 7 : after - 1]
-            if kind != FRAME_HEARTBEAT or payload:
-                raise ProtocolError(ReplyCode.FRAME_ERROR, f"{octets(kind, payload)}: unknown_frame")
-            if channel:
-                raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, octets(kind, payload))
-            self._sink.on_heartbeat()
+            return
+        payload = data[pos + 7 : after - 1]
+        if kind == FRAME_BODY or (kind == FRAME_HEADER and len(payload) >= _HEADER_FIXED_BYTES):
+            self._content_frame(kind, channel, payload)
+            return
+        if kind != FRAME_HEARTBEAT or payload:
+            raise ProtocolError(ReplyCode.FRAME_ERROR, f"{octets(kind, payload)}: unknown_frame")
+        if channel:
+            raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, octets(kind, payload))
+        self._sink.on_heartbeat()
 
     def _method(self, channel: int, data: bytes, pos: int, after: int) -> None:
         payload = data[pos + 7 : after - 1]
@@ -309,10 +313,9 @@ class FrameReader:
         else:
             self._sink.on_method(channel, payload)
 
-    def _content_frame(self, kind: int, channel: int, whole: bytes) -> None:
-        payload_bytes = len(whole) - FRAME_OVERHEAD_BYTES
+    def _content_frame(self, kind: int, channel: int, payload: bytes) -> None:
         if channel == 0:
-            raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, octets(kind, whole[7:-1]))
+            raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, octets(kind, payload))
         assembly = self._assemblies.get(channel)
         if assembly is None:
             if self._sink.ignores(channel):
@@ -321,29 +324,36 @@ class FrameReader:
                 ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
             )
         if assembly.traits is None:
-            self._content_header(assembly, kind, whole)
+            self._content_header(assembly, kind, channel, payload)
         elif kind != FRAME_BODY:
             raise _unexpected("content body")
-        elif payload_bytes:
-            assembly.left -= payload_bytes
+        elif payload:
+            assembly.left -= len(payload)
             if assembly.size <= self.content_max_bytes and assembly.left >= 0:
-                self._hold(assembly, whole)
+                self._hold_body(assembly, channel, payload)
         if assembly.left == 0 and assembly.traits is not None:
             self.forget(channel)
             content = b"".join(assembly.frames)
             self._sink.on_publish(channel, assembly.method_frame, assembly.traits, [content], assembly.size)
 
-    def _content_header(self, assembly: _Assembly, kind: int, whole: bytes) -> None:
-        if kind != FRAME_HEADER or len(whole) < _HEADER_PAYLOAD_MIN_BYTES + FRAME_OVERHEAD_BYTES:
+    def _content_header(self, assembly: _Assembly, kind: int, channel: int, payload: bytes) -> None:
+        if kind != FRAME_HEADER:
             raise _unexpected("content header for class 60")
-        class_id, weight, size = _CLASS_WEIGHT_SIZE.unpack_from(whole, 7)
+        class_id, weight, size = _CLASS_WEIGHT_SIZE.unpack_from(payload)
         if class_id != CLASS_BASIC:
             raise _unexpected("content header for class 60", f"one for class {class_id}")
         if weight:
             raise _unexpected("content header for class 60")
-        assembly.traits = read_traits(whole, _TRAITS_AT, len(whole) - 1)
+        assembly.traits = read_traits(payload, _HEADER_FIXED_BYTES, len(payload))
         assembly.size = assembly.left = size
-        self._hold(assembly, whole)
+        self._hold(assembly, frame(FRAME_HEADER, channel, payload))
+
+    def _hold_body(self, assembly: _Assembly, channel: int, payload: bytes) -> None:
+        """Keep a body frame, cut where it makes use of the 8 bytes that `_walk` allows beyond frame_max."""
+        limit = self.frame_max_bytes - FRAME_OVERHEAD_BYTES if self.frame_max_bytes else len(payload)
+        self._hold(assembly, frame(FRAME_BODY, channel, payload[:limit]))
+        if len(payload) > limit:
+            self._hold(assembly, frame(FRAME_BODY, channel, payload[limit:]))
 
     def _hold(self, assembly: _Assembly, whole: bytes) -> None:
         assembly.frames.append(whole)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.channel_state import ChannelState, Step, step
 from node.amqp.connection_state import ACCEPTED, ConnectionState
-from node.amqp.constants import FRAME_MIN_SIZE_BYTES, PROTOCOL_HEADER, ReplyCode
+from node.amqp.constants import FRAME_METHOD, FRAME_MIN_SIZE_BYTES, PROTOCOL_HEADER, ReplyCode
+from node.amqp.erlang import octets
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
 from node.amqp.frames import HEARTBEAT, method_frame
@@ -197,7 +198,8 @@ class Connection:
         data = b"".join(self._out)
         self._out.clear()
         self._out_bytes = 0
-        self._has_spoken = True
+        # A heartbeat alone doesn't put off the next one (§1.6).
+        self._has_spoken = self._has_spoken or data != HEARTBEAT
         return data
 
     def room_bytes(self) -> int:
@@ -337,11 +339,8 @@ class Connection:
             )
 
     def _open(self, method: ConnectionOpen) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         name = method.virtual_host
         others = [other for other in self.broker.connections.values() if other.vhost]
-        self.state = ConnectionState.OPEN
         check_open(
             self.broker.catalogue,
             self.user.name,
@@ -350,6 +349,9 @@ class Connection:
             user_connection_count=sum(other.user_name == self.user.name for other in others),
         )
         self.vhost = name
+        self.state = ConnectionState.OPEN
+        if self._timer is not None:
+            self._timer.cancel()
         self.send(method_frame(0, ConnectionOpenOk()))
         self.broker.observer.opened(self)
 
@@ -432,7 +434,7 @@ class Connection:
     def ignores(self, channel: int) -> bool:
         """See `Sink.ignores`."""
         known = self.channels.get(channel)
-        return self.state is not ConnectionState.OPEN or (
+        return self.state is ConnectionState.CLOSING or (
             known is not None and known.state is ChannelState.CLOSING
         )
 
@@ -467,21 +469,22 @@ class Connection:
 
     def on_fault(self, error: ProtocolError) -> None:
         """See `Sink.on_fault`."""
-        self._fail(error)
+        if self.state is not ConnectionState.CLOSING:
+            self._fail(error)
 
     # --- methods ---
 
     def _admit(self, channel: int, payload: bytes) -> Method | None:
         """Decode a method on a channel and check that it may come there; None: it is to be ignored."""
         if self.state is not ConnectionState.OPEN:
-            if self.state.is_handshake:
-                raise ProtocolError(ReplyCode.CHANNEL_ERROR, "unexpected frame before connection.open")
+            if self.state in _LISTENING and self.state is not ConnectionState.CLOSING:
+                raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, octets(FRAME_METHOD, payload))
             return None
         method = decode_method(payload)
         if channel == 0:
             raise _unexpected_method(method, self.state)
-        known = self.channels.get(channel)
         if isinstance(method, BasicPublish):
+            known = self.channels.get(channel)
             taken = step(known.state if known else None, type(method))
             return method if taken is Step.HANDLE else None
         return method
@@ -512,7 +515,10 @@ class Connection:
         channel = self.channels.get(number)
         match step(channel.state if channel else None, type(method)):
             case Step.OPEN:
-                self._open_channel(number)
+                try:
+                    self._open_channel(number)
+                except ProtocolError as error:
+                    self._fail(error, number, method.name)  # with ids 0, 0 (§2.1)
             case Step.HANDLE:
                 assert channel is not None
                 self._handle(channel, method)
@@ -606,7 +612,7 @@ class Connection:
         if self.state.is_handshake:
             self.broker.observer.handshake_failed(self, error.explanation)
             self._fall_silent()
-        elif self.state is ConnectionState.OPEN:
+        elif self.state in (ConnectionState.AWAIT_OPEN, ConnectionState.OPEN):
             self.broker.observer.connection_failed(self, channel, error, method)
             self._flush_confirms()
             self._release()
@@ -745,7 +751,7 @@ _WITHOUT_IDS: Final = frozenset(
 
 
 def _unexpected_method(method: Method, state: ConnectionState) -> ProtocolError:
-    word = "running" if state is ConnectionState.OPEN else state.name.lower()
+    word = "running" if state is ConnectionState.OPEN else "opening"
     return ProtocolError(
         ReplyCode.CHANNEL_ERROR,
         f"unexpected method in connection state {word}",

@@ -1,6 +1,7 @@
 """What the tests of sections 3 and 6 share: refusals, routes, and users whose rights are read off a name."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from node.amqp.constants import FRAME_METHOD, ReplyCode
 from node.amqp.field_table import Table, longstr
@@ -105,7 +106,7 @@ def routed(channel: Channel, exchange: str, routing_keys: Iterable[str]) -> set[
 def _returned_keys(channel: Channel) -> set[str]:
     """Take the returns up to now. The answer to access.request, sent last, marks their end."""
     channel.send(AccessRequest)
-    returned = set()
+    returned: set[str] = set()
     while True:
         frame = channel.connection.next_frame(channel.number)
         if frame.type != FRAME_METHOD:
@@ -117,7 +118,7 @@ def _returned_keys(channel: Channel) -> set[str]:
         returned.add(method.routing_key)
 
 
-def declare_exchange(channel: Channel, exchange: str, type: str = "direct", **fields: object) -> str:
+def declare_exchange(channel: Channel, exchange: str, type: str = "direct", **fields: Any) -> str:
     """Declare an exchange, give its name."""
     channel.call(ExchangeDeclare, exchange=exchange, type=type, **fields)
     return exchange

@@ -1,8 +1,8 @@
 """Steps that the tests of queues and messages share.
 
-A queue of RabbitMQ does some things out of turn: it counts its messages before it handles the publishes and requeues that
-came earlier, and a count may overtake a delivery on the way to the client. So these steps publish with confirms, and
-`expect_no_delivery` makes two round trips. basic.get waits its turn.
+A queue of RabbitMQ does some things out of turn: it counts its messages before it handles the publishes
+and requeues that came earlier, and a count may overtake a delivery on the way to the client. So these
+steps publish with confirms, and `expect_no_delivery` makes two round trips. basic.get waits its turn.
 """
 
 import time
@@ -20,7 +20,9 @@ DEADLINE_S = 10.0
 PUBLISHER_CHANNEL = 60000
 
 
-def publish_each(channel: Channel, queue: str, *bodies: bytes, properties: Properties | bytes = b"\0\0") -> None:
+def publish_each(
+    channel: Channel, queue: str, *bodies: bytes, properties: Properties | bytes = b"\0\0"
+) -> None:
     """Publish messages to the queue, by a channel of their own; return when the queue has confirmed them."""
     publisher = channel.connection.channel(PUBLISHER_CHANNEL)
     publisher.call(methods.ConfirmSelect)
@@ -76,6 +78,16 @@ def drain(channel: Channel, queue: str) -> list[bytes]:
 def take(channel: Channel, count: int) -> list[Content]:
     """The next deliveries of the channel."""
     return [channel.deliver() for _ in range(count)]
+
+
+def hold(channel: Channel, count: int) -> str:
+    """Declare a queue, deliver the messages 1 to `count` of it to the channel; give its name."""
+    queue = channel.declare(exclusive=True)
+    channel.consume(queue, consumer_tag=queue)
+    publish_each(channel, queue, *(b"%d" % number for number in range(1, count + 1)))
+    tags = [content.method.delivery_tag for content in take(channel, count)]
+    assert tags == list(range(1, count + 1))
+    return queue
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

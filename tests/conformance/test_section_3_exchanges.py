@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -260,7 +261,12 @@ def test_alternate_exchange_need_not_exist(channel: Channel, name: Name) -> None
 
 def test_declare_is_idempotent(channel: Channel, name: Name) -> None:
     """§3.3: declare of the same exchange."""
-    fields = {"type": "topic", "auto_delete": True, "internal": True, "arguments": alternate("ae")}
+    fields: dict[str, Any] = {
+        "type": "topic",
+        "auto_delete": True,
+        "internal": True,
+        "arguments": alternate("ae"),
+    }
     exchange = name("x")
     for _ in range(2):
         declare_exchange(channel, exchange, **fields)
@@ -291,7 +297,7 @@ def test_inequivalent_attribute(
 def test_order_of_equivalence_checks(channel: Channel, name: Name, start: int) -> None:
     """§3.3 step 5: type, durable, auto_delete, internal, arguments; the first that differs is named."""
     exchange = declare_exchange(channel, name("x"))
-    differing = {"exchange": exchange, "type": "direct", "arguments": alternate("ae")}
+    differing: dict[str, object] = {"exchange": exchange, "type": "direct", "arguments": alternate("ae")}
     differing |= {key: received for key, received, _ in INEQUIVALENT[start:]}
     key, received, current = INEQUIVALENT[start]
     text = inequivalent(exchange, key, received=received, current=current)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from node.amqp.field_table import Field, boolean, longstr, table
+from node.amqp.field_table import Field, boolean, longstr
 from node.amqp.methods import (
     BasicConsume,
     BasicGet,
@@ -30,7 +30,7 @@ from tests.conformance.entities import (
     refused,
     take_unacked,
 )
-from tests.conformance.queue_steps import drain, publish_each
+from tests.conformance.queue_steps import drain, publish_each, wait_until
 from tests.conformance.servers import Admin
 
 Name = Callable[[str], str]
@@ -39,8 +39,6 @@ Connect = Callable[..., Connection]
 ODD_NAMES = ["two words", "a/b", "tab\t", "nul\0", "'quoted'", "žluťoučký kůň", "\N{RABBIT FACE}", " "]
 GENERATED = r"-[A-Za-z0-9_-]{22}"
 """16 random bytes in URL-safe base64, without its padding."""
-
-CANCEL_NOTIFY = {"capabilities": table({"consumer_cancel_notify": boolean(True)})}
 
 
 @pytest.fixture
@@ -240,7 +238,7 @@ def test_existing_queue_is_not_validated(channel: Channel, name: Name) -> None:
 def test_queue_limit_of_vhost(
     connect: Connect, admin: Admin, make_vhost: Callable[[], str], name: Name
 ) -> None:
-    """§3.7 steps 6 and 7, §6.5 max-queues: for new queues only, exclusive and server-named ones too."""
+    """§3.7 steps 6 and 7, §6.5 max-queues: for new queues only, of all sorts."""
     vhost = make_vhost()
     channel = connect(vhost=vhost).channel()
     queue = channel.declare(name("q"))
@@ -248,9 +246,10 @@ def test_queue_limit_of_vhost(
     channel.declare(queue)
     new = name("q")
     text = f"cannot declare queue '{new}': queue limit in vhost '{vhost}' (1) is reached"
-    invalid = {"x-dead-letter-exchange": Field("I", 5)}
+    invalid, quorum = {"x-dead-letter-exchange": Field("I", 5)}, {"x-queue-type": longstr("quorum")}
     refused(channel, 406, text, QueueDeclare, queue=new)
     refused(channel, 406, text, QueueDeclare, queue=new, exclusive=True)
+    refused(channel, 406, text, QueueDeclare, queue=new, durable=True, arguments=quorum)
     refused(channel, 406, text, QueueDeclare, queue=new, arguments=invalid)
     channel.send(QueueDeclare, queue="", exclusive=True)
     pattern = re.escape(text).replace(re.escape(new), "amq.gen" + GENERATED)
@@ -359,12 +358,14 @@ def test_use_of_another_connections_exclusive_queue(
     refused(other, 405, locked(queue), method, queue=queue, **fields)
 
 
-def test_unbind_of_nothing_from_another_connections_exclusive_queue(
-    channel: Channel, other: Channel, name: Name
-) -> None:
-    """§3.7: unbind of a non-existing binding is ok."""
+def test_unbind_of_another_connections_exclusive_queue(channel: Channel, other: Channel, name: Name) -> None:
+    """§3.7: 405 too, but unbind of a non-existing binding is ok."""
     queue = channel.declare(name("q"), exclusive=True)
+    channel.call(QueueBind, queue=queue, exchange="amq.direct", routing_key=queue)
     other.call(QueueUnbind, queue=queue, exchange="amq.direct", routing_key="never bound")
+    fields = {"queue": queue, "exchange": "amq.direct", "routing_key": queue}
+    refused(other, 405, locked(queue), QueueUnbind, **fields)
+    assert is_routed(channel, "amq.direct", queue)
 
 
 def test_publish_to_another_connections_exclusive_queue(channel: Channel, other: Channel, name: Name) -> None:
@@ -408,10 +409,7 @@ def test_declare_counts_as_use(channel: Channel, other: Channel, name: Name, pas
     while time.monotonic() < end:
         channel.call(QueueDeclare, passive=passive, **fields)
         time.sleep(0.1)
-    deadline = time.monotonic() + 10
-    while is_routed(other, "", str(fields["queue"])):
-        assert time.monotonic() < deadline, "the queue did not expire"
-        time.sleep(0.05)
+    wait_until(lambda: not is_routed(other, "", str(fields["queue"])), "the queue expires")
 
 
 def test_declare_delete_and_purge_with_nowait(channel: Channel, name: Name) -> None:

@@ -1,11 +1,10 @@
 """amqp-behaviour §3.8 and §3.11–3.13: the last declared queue, and how queues end."""
 
-import time
 from collections.abc import Callable
 
 import pytest
 
-from node.amqp.field_table import Table, boolean, longstr, table
+from node.amqp.field_table import boolean, long, table
 from node.amqp.methods import (
     BasicCancel,
     BasicConsume,
@@ -34,14 +33,10 @@ from tests.conformance.entities import (
     refused,
     take_unacked,
 )
-from tests.conformance.queue_steps import drain, publish_each
+from tests.conformance.queue_steps import dead_letters_to, drain, publish_each, wait_until
 
 Name = Callable[[str], str]
 Connect = Callable[..., Connection]
-
-ODD_NAMES = ["two words", "a/b", "tab\t", "nul\0", "'quoted'", "žluťoučký kůň", "\N{RABBIT FACE}", " "]
-GENERATED = r"-[A-Za-z0-9_-]{22}"
-"""16 random bytes in URL-safe base64, without its padding."""
 
 CANCEL_NOTIFY = {"capabilities": table({"consumer_cancel_notify": boolean(True)})}
 
@@ -238,11 +233,7 @@ def test_delete_on_the_consumers_channel(connect: Connect, name: Name) -> None:
 def test_deleted_and_purged_messages_are_not_dead_lettered(channel: Channel, name: Name) -> None:
     """§3.11: never. A rejected message shows that the queue does dead-letter."""
     target = channel.declare(name("q"), exclusive=True)
-    arguments: Table = {
-        "x-dead-letter-exchange": longstr(""),
-        "x-dead-letter-routing-key": longstr(target),
-    }
-    queue = channel.declare(name("q"), exclusive=True, arguments=arguments)
+    queue = channel.declare(name("q"), exclusive=True, arguments=dead_letters_to("", target))
     channel.publish("", queue, b"purged")
     channel.call(QueuePurge, queue=queue)
     channel.publish("", queue, b"rejected")
@@ -250,6 +241,15 @@ def test_deleted_and_purged_messages_are_not_dead_lettered(channel: Channel, nam
     channel.send(BasicReject, delivery_tag=take_unacked(channel, queue), requeue=False)
     assert channel.wait_get(target).body == b"rejected"
     assert channel.call(QueueDelete, queue=queue) == QueueDeleteOk(1)
+    assert channel.get(target) is None
+
+
+def test_messages_of_an_expired_queue_are_not_dead_lettered(channel: Channel, name: Name) -> None:
+    """§3.11: nor do they when x-expires ends their queue."""
+    target = channel.declare(exclusive=True)
+    queue = channel.declare(name("q"), arguments=dead_letters_to("", target) | {"x-expires": long(50)})
+    publish_each(channel, queue, b"expired with its queue")
+    wait_until(lambda: not is_routed(channel, "", queue), "the queue expires")
     assert channel.get(target) is None
 
 
@@ -324,8 +324,5 @@ def test_exclusive_queue_ends_with_a_lost_connection(connect: Connect, channel: 
     owner = connect()
     queue = owner.channel().declare(name("q"), exclusive=True)
     owner.socket.close()
-    deadline = time.monotonic() + 10
-    while is_routed(channel, "", queue):
-        assert time.monotonic() < deadline, "the queue is still there"
-        time.sleep(0.02)
+    wait_until(lambda: not is_routed(channel, "", queue), "the queue goes")
     channel.declare(queue, exclusive=True)

@@ -45,15 +45,19 @@ def queue(channel: Channel, name: Name) -> str:
     return channel.declare(name("q"), exclusive=True)
 
 
-def bind(channel: Channel, queue: str, exchange: str, routing_key: str = "", **arguments: Field) -> None:
-    channel.call(QueueBind, queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments)
+def bind(
+    channel: Channel, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None
+) -> None:
+    channel.call(
+        QueueBind, queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}
+    )
 
 
 # §3.14: order of checks
 
 
-BINDS = [QueueBind, QueueUnbind]
-EXCHANGE_BINDS = [ExchangeBind, ExchangeUnbind]
+BINDS: list[type[Method]] = [QueueBind, QueueUnbind]
+EXCHANGE_BINDS: list[type[Method]] = [ExchangeBind, ExchangeUnbind]
 
 
 def ends(method: type[Method], destination: str, source: str) -> dict[str, str]:
@@ -151,7 +155,7 @@ def test_duplicate_bind(channel: Channel, name: Name, queue: str) -> None:
     exchange = declare_exchange(channel, name("x"), "headers")
     one, two = {"a": longstr("1"), "b": longstr("2")}, {"b": longstr("2"), "a": longstr("1")}
     for arguments in (one, two, one):
-        bind(channel, queue, exchange, "key", **arguments)
+        bind(channel, queue, exchange, "key", arguments)
     assert is_routed(channel, exchange, headers=one)
     channel.call(QueueUnbind, queue=queue, exchange=exchange, routing_key="key", arguments=two)
     assert not is_routed(channel, exchange, headers=one)
@@ -197,7 +201,7 @@ def test_unbind_of_missing_things(channel: Channel, name: Name, queue: str) -> N
 def test_unbind_of_another_identity(channel: Channel, name: Name, queue: str) -> None:
     """§3.14 row duplicate bind: identity = source + destination + key + arguments."""
     exchange = declare_exchange(channel, name("x"))
-    bind(channel, queue, exchange, "key", a=longstr("1"))
+    bind(channel, queue, exchange, "key", {"a": longstr("1")})
     for other in ({"routing_key": "key"}, {"routing_key": "other", "arguments": {"a": longstr("1")}}):
         channel.call(QueueUnbind, queue=queue, exchange=exchange, **other)
         assert is_routed(channel, exchange, "key")
@@ -211,7 +215,7 @@ def test_same_key_with_other_arguments(channel: Channel, name: Name, queue: str)
     """§3.14: a separate binding; still one copy for the queue."""
     exchange = declare_exchange(channel, name("x"))
     bind(channel, queue, exchange, "key")
-    bind(channel, queue, exchange, "key", a=longstr("1"))
+    bind(channel, queue, exchange, "key", {"a": longstr("1")})
     channel.publish(exchange, "key", b"1")
     assert drain(channel, queue) == [b"1"]
     channel.call(QueueUnbind, queue=queue, exchange=exchange, routing_key="key")
@@ -445,7 +449,7 @@ def test_bad_x_match_of_exchange_binding(channel: Channel) -> None:
 def test_x_match_is_for_headers_exchanges(channel: Channel, name: Name, queue: str) -> None:
     """§3.14 "exchange-type validation": other types do not look at x-match."""
     exchange = declare_exchange(channel, name("x"), "topic")
-    bind(channel, queue, exchange, "key", **{"x-match": longstr("foo")})
+    bind(channel, queue, exchange, "key", {"x-match": longstr("foo")})
     assert is_routed(channel, exchange, "key")
 
 
@@ -518,7 +522,7 @@ def test_headers_row(
     """§3.17: the table and its last line; a message without headers too, and whatever the routing key."""
     exchange = declare_exchange(channel, name("x"), "headers")
     mode = {} if x_match is None else {"x-match": longstr(x_match)}
-    bind(channel, queue, exchange, "key", **mode, **arguments)
+    bind(channel, queue, exchange, "key", mode | arguments)
     assert is_routed(channel, exchange, "other", headers) == matches
 
 
@@ -561,7 +565,7 @@ def test_header_value(
 ) -> None:
     """§3.17 rows of values: numbers equal whatever their type, strings by bytes, tables and arrays deeply."""
     exchange = declare_exchange(channel, name("x"), "headers")
-    bind(channel, queue, exchange, **one(bound))
+    bind(channel, queue, exchange, arguments=one(bound))
     assert is_routed(channel, exchange, headers={} if header is None else one(header)) == matches
 
 
@@ -571,8 +575,8 @@ def test_several_header_bindings(channel: Channel, name: Name) -> None:
     bindings: Iterable[Table] = ({"x-match": longstr("any")} | AB, AB, NEITHER)
     queues = [channel.declare(exclusive=True) for _ in bindings]
     for queue, arguments in zip(queues, bindings, strict=True):
-        bind(channel, queue, exchange, **arguments)
-    bind(channel, queues[0], exchange, **A_ONLY)
+        bind(channel, queue, exchange, arguments=arguments)
+    bind(channel, queues[0], exchange, arguments=A_ONLY)
     channel.publish(exchange, "", b"1", Properties(headers=A_ONLY))
     channel.publish(exchange, "", b"2", Properties(headers=AB))
     assert [drain(channel, queue) for queue in queues] == [[b"1", b"2"], [b"2"], []]

@@ -139,7 +139,9 @@ def test_ack_of_a_message_for_two_queues(channel: Channel, name: Names) -> None:
     channel.sync()
 
 
-def test_ack_of_a_message_that_is_consumed_at_once(connection: Connection, channel: Channel, name: Names) -> None:
+def test_ack_of_a_message_that_is_consumed_at_once(
+    connection: Connection, channel: Channel, name: Names
+) -> None:
     """§4.3: persistent, but consumed and auto-acked: that settles it too, once."""
     queue = channel.declare(name("q"), durable=True, exclusive=True)
     consumer = connection.channel(2)
@@ -173,7 +175,7 @@ def test_ack_when_the_queue_is_deleted_meanwhile(connection: Connection, name: N
 
 
 def test_nack_when_the_queue_rejects(channel: Channel) -> None:
-    """§4.3: overflow reject-publish is a nack, whose requeue bit is set (§0 traps); what was accepted is acked."""
+    """§4.3: overflow reject-publish is a nack, its requeue bit set (§0 traps); what was accepted is acked."""
     queue = channel.declare(exclusive=True, arguments=REJECTING)
     channel.call(ConfirmSelect)
     channel.publish("", queue, b"1")
@@ -185,7 +187,7 @@ def test_nack_when_the_queue_rejects(channel: Channel) -> None:
 
 
 def test_lone_nack_without_multiple(channel: Channel) -> None:
-    """§4.3: a nack above a tag that was acked before is not multiple: it must not settle what it doesn't own."""
+    """§4.3: nacks above a tag that was acked settle nothing but what they own."""
     queue = channel.declare(exclusive=True, arguments=REJECTING)
     channel.call(ConfirmSelect)
     publish_burst(channel, queue, 10)
@@ -338,7 +340,7 @@ def test_commit_settles_acks(connection: Connection, tx: Channel) -> None:
 
 
 def test_close_is_a_rollback(connection: Connection, tx: Channel) -> None:
-    """§4.4: acks and publishes of an open transaction are undone by the close, then the unacked are requeued."""
+    """§4.4: the close undoes an open transaction's acks and publishes, then requeues the unacked."""
     publisher = connection.channel(2)
     queue = publisher.declare(exclusive=True)
     publish_each(publisher, queue, b"1")

@@ -78,7 +78,7 @@ def test_row_2_largest_message(
 def test_row_2_size_counts_when_the_body_is_whole(
     connect: Callable[..., Connection], server_with: Callable[..., Server]
 ) -> None:
-    """§4.1 row 2: a header that announces too much is not yet an error; the last byte of the body makes it one."""
+    """§4.1 row 2: a header that announces too much is no error; the last byte of the body makes it one."""
     connection = connect(to=server_with({"max_message_size": "200000"}))
     channel, other = connection.channel(1), connection.channel(2)
     channel.send(BasicPublish, routing_key="nowhere")
@@ -247,7 +247,7 @@ def test_row_9_bad_expiration(channel: Channel, expiration: str, why: str) -> No
 def test_row_9_enormous_expiration(channel: Channel) -> None:
     """§4.1 row 9: a number of any length is a number; RabbitMQ breaks the line of a long text."""
     channel.publish("", "nowhere", b"x", Properties(expiration="9" * 30))
-    pattern = rf"PRECONDITION_FAILED - invalid expiration '9{{30}}': \{{value_too_large,\s*9{{30}}\}}"
+    pattern = r"PRECONDITION_FAILED - invalid expiration '9{30}': \{value_too_large,\s*9{30}\}"
     channel.expect_close(406, re.compile(pattern), BasicPublish)
 
 
@@ -290,7 +290,12 @@ def test_row_10_good_delivery_mode(channel: Channel, mode: int | None) -> None:
 @pytest.mark.parametrize("key", ["CC", "BCC"])
 @pytest.mark.parametrize(
     ("value", "type_name"),
-    [(longstr("a"), "longstr"), (Field("I", 1), "signedint"), (boolean(True), "bool"), (Field("V", None), "void")],
+    [
+        (longstr("a"), "longstr"),
+        (Field("I", 1), "signedint"),
+        (boolean(True), "bool"),
+        (Field("V", None), "void"),
+    ],
 )
 def test_row_10_sender_selected_keys_are_no_array(
     channel: Channel, key: str, value: Field, type_name: str

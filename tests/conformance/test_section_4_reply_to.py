@@ -96,13 +96,11 @@ def test_tag_of_the_reply_consumer_in_use(connection: Connection, channel: Chann
     """§4.6 row tag in use, for the reply consumer: the tag of a real consumer is taken."""
     channel.consume(channel.declare(exclusive=True), consumer_tag="t")
     channel.send(BasicConsume, queue=REPLY_TO, consumer_tag="t", no_ack=True)
-    connection.expect_connection_close(
-        530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", BasicConsume
-    )
+    connection.expect_connection_close(530, "NOT_ALLOWED - attempt to reuse consumer tag 't'", BasicConsume)
 
 
 def test_cancel(channel: Channel, responder: Channel) -> None:
-    """§4.12 row cancel: cancel-ok; then one may consume again, with a new reply name, and the old one is dead."""
+    """§4.12 row cancel: cancel-ok; one may consume again, with a new reply name; the old one is dead."""
     old = request_name(channel)
     channel.call(BasicCancel, consumer_tag="replies")
     new = request_name(channel)
@@ -126,7 +124,7 @@ def test_request_after_the_cancel(channel: Channel) -> None:
 
 
 def test_the_reply_name(channel: Channel) -> None:
-    """§4.12 row publish: the property is rewritten to a name under the base name, about 87 characters of base64."""
+    """§4.12 row publish: the property becomes a name under the base name, about 87 characters."""
     name = request_name(channel)
     assert re.fullmatch(r"amq\.rabbitmq\.reply-to\.[A-Za-z0-9+/=]+\.[A-Za-z0-9+/=]+", name)
     assert 60 < len(name) < 200
@@ -174,7 +172,7 @@ def test_the_other_properties_stay(channel: Channel) -> None:
 
 
 def test_replies(channel: Channel, responder: Channel) -> None:
-    """§4.12 row responder: consumer tag, empty exchange, the name as key, redelivered false, a tag that stays 1."""
+    """§4.12 row responder: consumer tag, no exchange, the name as key, not redelivered, a tag that stays."""
     name = request_name(channel)
     # The request was fetched by the same channel, so the next tag there is 2.
     for body in (b"1", b"2", b"3"):
@@ -231,7 +229,7 @@ def test_replies_ignore_the_prefetch(channel: Channel, responder: Channel) -> No
 
 
 def test_confirm_and_return_of_a_reply(channel: Channel, responder: Channel) -> None:
-    """§4.12 row confirm: acked at once; a mandatory one is returned, before the ack, though it was delivered."""
+    """§4.12 row confirm: acked at once; a mandatory one is returned before that, though delivered."""
     name = request_name(channel)
     responder.call(ConfirmSelect)
     responder.publish("", name, b"1")
@@ -283,7 +281,7 @@ def test_a_reply_to_a_bogus_name(responder: Channel, key: str) -> None:
 
 @pytest.mark.parametrize("key", ["bogus.key", "g1h2AA5yZXBseUA.AAAA", "====.====", "é.\x01"])
 def test_a_reply_to_a_name_of_the_right_shape(responder: Channel, key: str) -> None:
-    """§4.12 row bogus: dropped and acked. RabbitMQ fails to decode it, 541: no model, but not worse than that."""
+    """§4.12 row bogus: dropped and acked. RabbitMQ fails to decode it (541), which is no model."""
     responder.call(ConfirmSelect)
     responder.publish("", f"{REPLY_TO}.{key}", b"x")
     answer = responder.connection.read_frame()
@@ -294,7 +292,9 @@ def test_a_reply_to_a_name_of_the_right_shape(responder: Channel, key: str) -> N
         assert method == BasicAck(delivery_tag=1)
 
 
-def test_a_reply_to_a_channel_that_is_gone(connection: Connection, channel: Channel, responder: Channel) -> None:
+def test_a_reply_to_a_channel_that_is_gone(
+    connection: Connection, channel: Channel, responder: Channel
+) -> None:
     """§4.12 row gone: dropped, acked; the number may be open again, the name stays dead."""
     name = request_name(channel)
     channel.close()
@@ -321,7 +321,9 @@ def test_a_forged_key(channel: Channel, responder: Channel) -> None:
 
 
 @pytest.mark.parametrize("passive", [False, True])
-def test_declare_of_the_full_name(connection: Connection, channel: Channel, responder: Channel, passive: bool) -> None:
+def test_declare_of_the_full_name(
+    connection: Connection, channel: Channel, responder: Channel, passive: bool
+) -> None:
     """§4.12 row declare: 0 messages, 1 consumer while the requester lives; then 404."""
     name = request_name(channel)
     alive = responder.call(QueueDeclare, queue=name, passive=passive)

@@ -177,7 +177,7 @@ def test_the_least_ttl_counts(
 def test_ttl_is_fixed_when_the_message_comes(
     channel: Channel, grave: str, set_policy: Callable[[str, Mapping[str, object]], None]
 ) -> None:
-    """§5.2: a later policy doesn't alter messages that are queued: neither shortens nor lengthens their life."""
+    """§5.2: a later policy neither shortens nor lengthens the life of messages that are queued."""
     long_first = channel.declare(exclusive=True, arguments=dead_letters_to("", grave))
     short_first = channel.declare(exclusive=True, arguments=dead_letters_to("", grave))
     set_policy(long_first, {"message-ttl": MINUTE_MS})
@@ -481,7 +481,7 @@ def prioritised(channel: Channel, queue: str, *messages: tuple[bytes, int | None
 
 
 def test_highest_priority_first(channel: Channel) -> None:
-    """§5.6: first in, first out in a level; absent is 0; above the maximum is the maximum, the property stays."""
+    """§5.6: FIFO in a level; absent is 0; above the maximum is the maximum, the property stays."""
     queue = channel.declare(exclusive=True, arguments={"x-max-priority": long(3)})
     prioritised(channel, queue, (b"0", 0), (b"none", None), (b"3", 3), (b"200", 200), (b"1", 1), (b"3b", 3))
     got = [channel.get(queue) for _ in range(6)]

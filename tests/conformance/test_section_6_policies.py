@@ -20,9 +20,6 @@ SetPolicy = Callable[..., str]
 PUBLISHED = 8
 """How many messages `kept` publishes: more than any limit of these tests."""
 
-WITHIN_S = 10.0
-"""How long a change of policy may take to reach a queue by itself; RabbitMQ needs some milliseconds."""
-
 
 def integer(value: int) -> Field:
     return Field("I", value)
@@ -440,12 +437,13 @@ def test_dead_letter_exchange_of_policy_needs_no_permission(
         {"queue-master-locator": "min-masters"},
         {"queue-master-locator": "random"},
         {"ha-mode": "all", "ha-sync-mode": "automatic"},
+        {"max-in-memory-length": 1, "max-in-memory-bytes": 1},
     ],
 )
 def test_key_without_visible_effect(
     channel: Channel, set_policy: SetPolicy, prefix: str, definition: dict[str, Any]
 ) -> None:
-    """§6.2 rows queue-mode, queue-version, queue-master-locator, ha-mode: the queue works under them."""
+    """§6.2 rows queue-mode, queue-version, queue-master-locator, ha-…, max-in-memory-…: it applies."""
     set_policy(definition | {"max-length": 3})
     queue = channel.declare(prefix)
     fill(channel, queue)

@@ -60,7 +60,7 @@ def test_continuation_lines_repeat_the_prefix() -> None:
 
 
 def test_a_line_without_owner_is_the_nodes() -> None:
-    assert " <0.1.0> x" in PlainFormatter(LogFormat()).format(record("x", pid=None))
+    assert " <0.0.0> x" in PlainFormatter(LogFormat()).format(record("x", pid=None))
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_a_connections_lines_carry_its_number() -> None:
     assert writer.stop()
     first, second = stream.getvalue().splitlines()
     assert first.endswith(" [info] <0.12.0> hello")
-    assert second.endswith(" [info] <0.1.0> node's own")
+    assert second.endswith(" [info] <0.0.0> node's own")
 
 
 def test_a_category_has_its_own_level_up_or_down() -> None:
@@ -376,7 +376,7 @@ def test_a_traceback_is_part_of_the_message() -> None:
         log.category_logger().exception("failed")
     assert writer.stop()
     lines = stream.getvalue().splitlines()
-    assert all("[error] <0.1.0>" in line for line in lines)
+    assert all("[error] <0.0.0>" in line for line in lines)
     assert lines[-1].endswith("ValueError: a\\x1bb")
 
 
@@ -434,7 +434,7 @@ def test_the_next_line_that_fits_tells_how_many_were_dropped() -> None:
     log.category_logger().info("x")
     assert writer.stop()
     first, second = stream.getvalue().splitlines()
-    assert first.endswith("[warning] <0.1.0> 3 log lines were dropped: the log's reader is too slow")
+    assert first.endswith("[warning] <0.0.0> 3 log lines were dropped: the log's reader is too slow")
     assert second.endswith(" x")
     assert writer.entrance.dropped_count == 0
 

@@ -37,7 +37,7 @@ from node.broker.names import (
     resource,
     strip_line_breaks,
 )
-from node.broker.records import QueueRecord
+from node.broker.records import Binding, QueueRecord
 from node.broker.reply_to import REPLY_TO, is_reply_name
 
 _UID_BYTES: Final = 16
@@ -177,8 +177,10 @@ def unbind(channel: Channel, method: QueueUnbind) -> Steps:
     name, key = _bound(channel, method)
     source = strip_line_breaks(method.exchange)
     check_binding(channel, source, "queue", name, key)
-    record = channel.broker.catalogue.queue(vhost, name)
-    if record is not None and channel.broker.catalogue.exchange(vhost, source) is not None:
+    catalogue = channel.broker.catalogue
+    record = catalogue.queue(vhost, name)
+    binding = Binding(vhost, source, "queue", name, key, method.arguments)
+    if record is not None and binding in catalogue.bindings_to(vhost, "queue", name):
         channel.check_exclusive(record)
     yield from submit(Unbind(vhost, source, "queue", name, key, method.arguments))
     channel.send(QueueUnbindOk())
