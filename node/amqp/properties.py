@@ -60,7 +60,8 @@ class Traits(NamedTuple):
 
     delivery_mode: as sent, but 1 counts as absent: both are transient, and plain messages share one object.
     reply_to: None unless it is REPLY_TO_PSEUDO_QUEUE.
-    cc, bcc: the sender-selected routing keys; entries of other types than longstr don't count.
+    cc, bcc: the sender-selected routing keys; entries of other types than longstr don't count. bcc is None when there
+        is no such header, which would have to be taken out.
     bad_sender_selected: the first of the headers CC and BCC that is no array, with the name of its type.
     """
 
@@ -70,7 +71,7 @@ class Traits(NamedTuple):
     user_id: str | None = None
     reply_to: str | None = None
     cc: tuple[str, ...] = ()
-    bcc: tuple[str, ...] = ()
+    bcc: tuple[str, ...] | None = None
     bad_sender_selected: tuple[str, str] | None = None
 
     @property
@@ -235,15 +236,15 @@ def read_traits(data: bytes, pos: int, end: int) -> Traits:
 
 def _sender_selected(headers: Table) -> Traits:
     """The part of the traits that the headers CC and BCC decide."""
-    keys: dict[str, tuple[str, ...]] = {"CC": (), "BCC": ()}
-    for name in keys:
+    keys: dict[str, tuple[str, ...]] = {}
+    for name in ("CC", "BCC"):
         field = headers.get(name)
         if field is None:
             continue
         if not isinstance(field.value, list):
             return Traits(bad_sender_selected=(name, type_name(field.tag)))
         keys[name] = tuple(_text(entry) for entry in field.value if entry.tag == "S")
-    return Traits(cc=keys["CC"], bcc=keys["BCC"])
+    return Traits(cc=keys.get("CC", ()), bcc=keys.get("BCC"))
 
 
 def _text(field: Field) -> str:

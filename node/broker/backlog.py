@@ -6,7 +6,6 @@ Source: amqp-behaviour §4.8, §4.11, §5.6.
 """
 
 from collections import deque
-from collections.abc import Iterator
 from typing import Final
 
 from node.amqp.reader import MIXED_SIZES
@@ -115,11 +114,6 @@ class Backlog:
         self._at = self.count = self.body_bytes = 0
         return count
 
-    def take_expired(self, now: float) -> Iterator[Run]:
-        """Remove and yield the expired messages at the head, up to the first that lives (§5.2)."""
-        while self.head_expiry <= now:
-            yield self.take(RUN_MAX)
-
 
 class PriorityBacklog:
     """Ready messages of a queue with `x-max-priority`: the highest level first, each in its own order."""
@@ -165,14 +159,9 @@ class PriorityBacklog:
 
     @property
     def head_expiry(self) -> float:
-        """The earliest expiry among the heads of the levels: each level has a head of its own (§5.2)."""
-        return min((level.head_expiry for level in self._ordered), default=NEVER)
+        """See `Backlog.head_expiry`: the head is that of the highest level with messages (§5.2, live)."""
+        return next((level.head_expiry for level in self._ordered if level.count), NEVER)
 
     def clear(self) -> int:
         """See `Backlog.clear`."""
         return sum(level.clear() for level in self._ordered)
-
-    def take_expired(self, now: float) -> Iterator[Run]:
-        """See `Backlog.take_expired`."""
-        for level in self._ordered:
-            yield from level.take_expired(now)

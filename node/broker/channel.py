@@ -60,6 +60,8 @@ class Channel:
         self.last_queue: str | None = None
         self.held_cancels: list[Consumer] | None = None
         self._next_tag = 1
+        self._limited_count = 0  # unacknowledged messages that count against prefetch_limit
+        self._limit_since_tag = 1
         self._blocked: dict[Consumer, None] = {}
 
     def send(self, method: Method) -> None:
@@ -114,7 +116,7 @@ class Channel:
             self._publish(envelope, contents, size, route.queues, route.mandatory and not route.queues)
             return
         envelope = make_envelope(self, route, traits)
-        if route.looks_at_each or traits.cc or traits.bcc or traits.reply_to is not None:
+        if route.looks_at_each or traits.cc or traits.bcc is not None or traits.reply_to is not None:
             for content in contents:
                 self._publish_one(route, envelope, traits, content, size)
             return
@@ -128,7 +130,7 @@ class Channel:
     ) -> None:
         """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
         headers = properties_of(content)[0].headers if route.looks_at_each and route.exchange else None
-        keys = [route.routing_key, *traits.cc, *traits.bcc]
+        keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
         queues = self.broker.route(self.connection.vhost, route.exchange, keys, headers)
         content = rewritten(self, content, traits)
         if not route.exchange:
@@ -197,7 +199,7 @@ class Channel:
         """See `Outlet.credit`. Both limits may be in force (§4.9)."""
         credit = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
         if self.prefetch_limit:
-            return min(credit, self.prefetch_limit - self.unacked.count)
+            return min(credit, self.prefetch_limit - self._limited_count)
         return credit
 
     def room_bytes(self) -> int:
@@ -237,6 +239,7 @@ class Channel:
             self.connection.send_parts(parts, sum(map(len, contents)))
         if not consumer.no_ack:
             consumer.unacked += count
+            self._limited_count += count
             consumer.queue.delivered(run)
             self.unacked.add(Delivery(tag, run, consumer.queue, consumer, now))
 
@@ -261,7 +264,7 @@ class Channel:
 
     def deliver_reply(self, requester: ReplyConsumer, envelope: Envelope, content: bytes) -> None:
         """Send a direct reply: its delivery tag is the next one and isn't used up (§4.12)."""
-        deliver = BasicDeliver(requester.tag, self._next_tag, False, envelope.exchange, requester.name)
+        deliver = BasicDeliver(requester.tag, self._next_tag, False, envelope.exchange, envelope.routing_key)
         self.send(deliver)
         self.connection.send(self.fit(Run(envelope, range(1), [content], 0))[0])
 
@@ -332,8 +335,7 @@ class Channel:
     def settle_acked(self, settled: list[Delivery]) -> None:
         """Let the queues forget deliveries."""
         for delivery in settled:
-            if delivery.consumer is not None:
-                delivery.consumer.unacked -= delivery.open
+            self._uncount(delivery)
             delivery.queue.ack(delivery.run)
         if self._blocked:
             self.unblock()
@@ -341,16 +343,32 @@ class Channel:
     def settle_rejected(self, settled: list[Delivery], *, requeue: bool) -> None:
         """Requeue deliveries, or have them dead-lettered."""
         now = self.broker.now
-        # Requeued from the highest tag down, so that each finds its place at the head of its queue.
+        returned: dict[Queue, list[Run]] = {}
+        # From the highest tag down where they go back: each then finds its place at the head of its queue.
         for delivery in reversed(settled) if requeue else settled:
-            if delivery.consumer is not None:
-                delivery.consumer.unacked -= delivery.open
+            self._uncount(delivery)
             if requeue:
-                delivery.queue.requeue(delivery.run, now)
+                returned.setdefault(delivery.queue, []).append(delivery.run)
             else:
                 delivery.queue.reject(delivery.run, now)
+        for queue, runs in returned.items():
+            queue.requeue(runs, now)
         if self._blocked:
             self.unblock()
+
+    def _uncount(self, delivery: Delivery) -> None:
+        """A delivery no longer counts against prefetch limits."""
+        if delivery.consumer is not None:
+            delivery.consumer.unacked -= delivery.open
+        if delivery.consumer is not None or delivery.first_tag < self._limit_since_tag:
+            self._limited_count -= delivery.open
+
+    def limit_prefetch(self, limit: int) -> None:
+        """Set the limit for all consumers together. What is unacknowledged now counts, later gets don't (§4.9)."""
+        if limit and not self.prefetch_limit:
+            self._limit_since_tag = self._next_tag
+            self._limited_count = self.unacked.count
+        self.prefetch_limit = limit
 
     # --- the end ---
 

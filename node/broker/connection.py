@@ -124,6 +124,8 @@ class Connection:
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._waits_for_log = False
+        self._is_choked = False  # there is more unsent output than a client may let pile up
+        self._is_deaf = False  # frames can't be told apart any more
         self._has_heard = False
         self._has_spoken = False
         self._silent_intervals = 0
@@ -170,7 +172,7 @@ class Connection:
         try:
             self._reader.feed(data)
         except ProtocolError as error:
-            self._reader.paused = True
+            self._is_deaf = self._reader.paused = True
             self._fail(error)
         self._flush_confirms()
 
@@ -191,7 +193,7 @@ class Connection:
         self._out += parts
         self._out_bytes += size
         if self._out_bytes > REPLIES_MAX_BYTES:
-            self._reader.paused = True
+            self._is_choked = self._reader.paused = True
 
     def take_output(self) -> bytes:
         """What is to be written to the socket now."""
@@ -212,14 +214,18 @@ class Connection:
             stalled, self.stalled = self.stalled, {}
             for channel in stalled:
                 channel.unblock()
-        if self._reader.paused and not self._waits_for_log and self.state in _LISTENING:
+        if self._is_choked:
+            self._is_choked = False
             self._resume()
 
     def _resume(self) -> None:
+        """Read on, unless something else still keeps us from it."""
+        if self._waits_for_log or self._is_choked or self.state not in _LISTENING or self._is_deaf:
+            return
         try:
             self._reader.resume()
         except ProtocolError as error:
-            self._reader.paused = True
+            self._is_deaf = self._reader.paused = True
             self._fail(error)
         self._flush_confirms()
         self._on_change()
@@ -335,7 +341,7 @@ class Connection:
         self.state = ConnectionState.AWAIT_OPEN
         if self.heartbeat_s:
             self._heartbeat_timer = self.broker.timers.at(
-                self.broker.now + self.heartbeat_s / 2, self._first_half_beat
+                self.broker.now + self.heartbeat_s / 2, self._start_beating
             )
 
     def _open(self, method: ConnectionOpen) -> None:
@@ -360,6 +366,10 @@ class Connection:
         self._finish()
 
     # --- heartbeats (§1.6) ---
+
+    def _start_beating(self, now: float) -> None:
+        self._has_spoken = False  # the first beat comes in any case
+        self._first_half_beat(now)
 
     def _first_half_beat(self, now: float) -> None:
         self._beat(now)
@@ -579,8 +589,9 @@ class Connection:
         self.broker.log.submit(command, partial(self._applied, channel, method, steps))
 
     def _applied(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
+        was_paused = self._reader.paused
         self._advance(channel, method, steps, result)
-        if self._reader.paused and not self._waits_for_log and self.state in _LISTENING:
+        if was_paused:
             self._resume()
 
     # --- faults ---
@@ -618,8 +629,7 @@ class Connection:
             self._release()
             self._send_close(error)
             self.state = ConnectionState.CLOSING
-            # Frames that can't be told apart any more also keep us from seeing a close-ok.
-            pause = self.broker.settings.auth_failure_delay_s if self._reader.paused else self._closing_s()
+            pause = self.broker.settings.auth_failure_delay_s if self._is_deaf else self._closing_s()
             self._finish_after(pause)
         elif self.state is ConnectionState.CLOSING:
             self._finish()

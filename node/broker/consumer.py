@@ -1,11 +1,12 @@
 """A consumer, and the consumers of a queue with the order in which they are served.
 
 Round robin among those of the highest priority that can take more; each message moves its consumer to the back. Because the
-outcome is the same, a run is dealt out by stride instead of message by message.
+outcome is the same, a run is dealt out to different channels by stride instead of message by message.
 Source: amqp-behaviour §4.6, §4.8.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.amqp.field_table import Table
@@ -24,9 +25,6 @@ _FRAME_BYTES: Final = 96
 
 class Outlet(Protocol):
     """What a consumer hangs on: a channel, as the queue sees it."""
-
-    prefetch_limit: int
-    """For all consumers of the channel together; 0 for none."""
 
     def credit(self, consumer: "Consumer") -> int:
         """How many messages it may be given now as far as prefetch counts; 0 or less for none."""
@@ -150,35 +148,63 @@ class Consumers:
             del self._levels[consumer.priority]
             self._priorities = sorted(self._levels, reverse=True)
 
-    def dispatch(self, backlog: "Backlog | PriorityBacklog", now: float) -> None:
-        """Give out ready messages until there are no more or nobody can take one."""
+    def dispatch(
+        self,
+        backlog: "Backlog | PriorityBacklog",
+        now: float,
+        drop_expired: Callable[[float], None] | None = None,
+    ) -> None:
+        """Give out ready messages until there are no more or nobody can take one.
+
+        drop_expired: removes what has expired at the head; None where a new message may go out before it expires.
+        """
         while self._priorities and backlog.count:
-            level = self._levels[self._priorities[0]]
-            share = self._share(level, backlog.body_bytes // backlog.count + _FRAME_BYTES)
-            if not level:
+            if drop_expired is not None and backlog.head_expiry <= now:
+                drop_expired(now)
                 continue
-            if len(level) == 1:
-                consumer = level[0]
-                consumer.channel.deliver(consumer, backlog.take(share), now)
-            elif any(consumer.channel.prefetch_limit for consumer in level):
-                # They may share one limit: what one gets changes what the others may have.
-                level[0].channel.deliver(level[0], backlog.take(1), now)
+            level = self._levels[self._priorities[0]]
+            if len(level) > 1 and len({consumer.channel for consumer in level}) < len(level):
+                # On one channel the order of deliveries shows.
+                self._serve_first(level, backlog, now, 1)
                 level.rotate(-1)
-            else:
+                continue
+            share = self._share(level, backlog)
+            if len(level) == 1 and share:
+                self._serve_first(level, backlog, now, share)
+            elif share:
                 _deal(level, backlog.take(share * len(level)), now)
 
-    def _share(self, level: deque[Consumer], mean_bytes: int) -> int:
+    def _serve_first(
+        self, level: deque[Consumer], backlog: "Backlog | PriorityBacklog", now: float, limit: int
+    ) -> None:
+        """Give the first of a level up to `limit` messages; if it can take none it leaves the rotation."""
+        consumer = level[0]
+        if _can_take(consumer):
+            consumer.channel.deliver(consumer, backlog.take(limit), now)
+        else:
+            # Undo the rotation that follows: the next one has moved up to the front.
+            self._block(consumer)
+            level.rotate(1)
+
+    def _share(self, level: deque[Consumer], backlog: "Backlog | PriorityBacklog") -> int:
         """How many messages each of a level can take; those that can take none leave the rotation."""
+        mean_bytes = backlog.body_bytes // backlog.count + _FRAME_BYTES
         share = UNLIMITED
         for consumer in list(level):
-            room = consumer.channel.room_bytes()
-            credit = consumer.channel.credit(consumer)
-            if room <= 0 or credit <= 0:
-                self._leave(consumer)
-                consumer.channel.block(consumer)
+            if _can_take(consumer):
+                channel = consumer.channel
+                share = min(share, channel.credit(consumer), channel.room_bytes() // mean_bytes + 1)
             else:
-                share = min(share, credit, room // mean_bytes + 1)
-        return share
+                self._block(consumer)
+        return share if level else 0
+
+    def _block(self, consumer: Consumer) -> None:
+        self._leave(consumer)
+        consumer.channel.block(consumer)
+
+
+def _can_take(consumer: Consumer) -> bool:
+    return consumer.channel.room_bytes() > 0 and consumer.channel.credit(consumer) > 0
 
 
 def _deal(level: deque[Consumer], run: Run, now: float) -> None:

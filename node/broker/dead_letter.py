@@ -62,7 +62,8 @@ def dead_copy(
         headers["x-first-death-exchange"] = longstr(exchange)
         headers["x-first-death-queue"] = longstr(queue)
         headers["x-first-death-reason"] = longstr(reason)
-    properties.headers = headers
+    # RabbitMQ sorts the whole table, the client's entries too (§5.5, live).
+    properties.headers = headers = _sorted(headers)
     properties.expiration = None
     return content_frames(channel, content_header(len(body), properties), body, 0), headers
 
@@ -92,20 +93,37 @@ def _place(entry: Table) -> _Place:
 
 
 def _with_death(known: Field | None, event: Table) -> list[Field]:
-    """The deaths so far with one more in front: counted in its entry if there is one for the place, else new."""
+    """The deaths so far with one more in front: counted in its entry if there is one for the place, else new.
+
+    Only the first entry of all has its fields in the order of `event`, later ones are sorted; and when there are
+    several older ones each death turns them round (§5.5, live).
+    """
+    if known is None or known.tag != "A":
+        return [table(event)]
+    entries = _entries(known)
     groups: dict[_Place, list[Table]] = {}
-    for entry in _entries(known):
+    for entry in reversed(entries):
         groups.setdefault(_place(entry), []).append(entry)
-    same = groups.pop(_place(event), None)
-    if same is not None:
-        counted = _joined(same)
-        count = counted["count"].value
-        counted["count"] = long(count + 1 if isinstance(count, int) else 1)
-        event = {name: counted[name] for name in sorted(counted)}
-    return [table(event), *(table(_joined(group)) for group in groups.values())]
+    older = {place: _joined(group, len(entries)) for place, group in groups.items()}
+    counted = older.pop(_place(event), None)
+    if counted is not None:
+        count = counted.get("count")
+        event = dict(counted)
+        event["count"] = long(count.value + 1 if count is not None and isinstance(count.value, int) else 1)
+    return [table(_sorted(event)), *map(table, older.values())]
 
 
-def _joined(entries: list[Table]) -> Table:
-    """One entry for several of the same place; where the count is missing it is their number."""
-    first = entries[0]
-    return dict(first) if "count" in first else {"count": long(len(entries)), **first}
+def _joined(group: list[Table], entry_count: int) -> Table:
+    """One entry for several of the same place: the newest; where its count is missing it is their number.
+
+    A header with a single entry is taken as it is.
+    """
+    newest = group[-1]
+    return newest if "count" in newest or entry_count == 1 else {"count": long(len(group)), **newest}
+
+
+def _sorted(entries: Table) -> Table:
+    return {
+        name: entries[name]
+        for name in sorted(entries, key=lambda name: name.encode("utf-8", "surrogateescape"))
+    }

@@ -115,7 +115,7 @@ def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:
         priority=traits.priority or 0,
         expiration_ms=expiration_ms,
         cc=traits.cc,
-        bcc=traits.bcc,
+        bcc=traits.bcc or (),
     )
 
 
@@ -137,7 +137,7 @@ def _expiration_ms(text: str) -> int:
 
 def rewritten(channel: "Channel", content: bytes, traits: Traits) -> bytes:
     """The content as it is kept: without BCC (§4.1), and with the reply-to that leads back to the requester (§4.12)."""
-    if not traits.bcc and traits.reply_to is None:
+    if traits.bcc is None and traits.reply_to is None:
         return content
     properties, body = properties_of(content)
     if properties.headers is not None:

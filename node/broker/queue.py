@@ -7,7 +7,7 @@ Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 
 from typing import Final, Protocol
 
-from node.broker.backlog import Backlog, PriorityBacklog
+from node.broker.backlog import RUN_MAX, Backlog, PriorityBacklog
 from node.broker.consumer import Consumer, Consumers
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
@@ -130,8 +130,7 @@ class Queue:
     def pump(self, now: float) -> None:
         """Deliver what can be delivered."""
         if not self.is_deleted:
-            self.drop_expired(now)
-            self.consumers.dispatch(self.backlog, now)
+            self.consumers.dispatch(self.backlog, now, self.drop_expired)
 
     def get(self, now: float) -> Run | None:
         """Take the message at the head for `basic.get`."""
@@ -155,20 +154,22 @@ class Queue:
         if not self.is_deleted:
             self._host.dead_letter(self, run, REJECTED, now)
 
-    def requeue(self, run: Run, now: float) -> None:
+    def requeue(self, runs: list[Run], now: float) -> None:
         """Messages come back from a client, to their old place; limits and expiry then apply (§4.11, §5.4)."""
-        self.ack(run)
-        if self.is_deleted:
-            return
-        run.deliveries += 1
-        limit = self.settings.delivery_limit
-        if limit is not None and run.deliveries > limit:
-            self._host.dead_letter(self, run, DELIVERY_LIMIT, now)
-            return
-        self.backlog.put_back(run)
-        self._drop_excess(now)
-        self._host.touch(self)
-        self._arm_head_timer()
+        for run in runs:
+            self.ack(run)
+            run.deliveries += 1
+            limit = self.settings.delivery_limit
+            if self.is_deleted:
+                continue
+            if limit is not None and run.deliveries > limit:
+                self._host.dead_letter(self, run, DELIVERY_LIMIT, now)
+            else:
+                self.backlog.put_back(run)
+        if not self.is_deleted:
+            self._drop_excess(now)
+            self._arm_head_timer()
+            self._host.touch(self)
 
     def purge(self) -> int:
         """Drop all ready messages; how many there were."""
@@ -192,8 +193,8 @@ class Queue:
         """Drop what has expired at the head (§5.2)."""
         if self.backlog.head_expiry == NEVER:
             return
-        for run in self.backlog.take_expired(now):
-            self._host.dead_letter(self, run, EXPIRED, now)
+        while self.backlog.head_expiry <= now:
+            self._host.dead_letter(self, self.backlog.take(RUN_MAX), EXPIRED, now)
         self._arm_head_timer()
 
     def _arm_head_timer(self) -> None:

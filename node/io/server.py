@@ -63,6 +63,7 @@ class Server:
                     ssl=context,
                     ssl_handshake_timeout=self.config.network.tls_handshake_timeout_s,
                 )
+        self._set_timer()
         return [Address(*sock.getsockname()[:2]) for server in self._servers for sock in server.sockets]
 
     async def _listen(self, address: Address, **tls: object) -> None:

@@ -42,10 +42,10 @@ def qos(channel: Channel, method: BasicQos) -> None:
     if method.prefetch_size:
         raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     if method.global_:
-        channel.prefetch_limit = method.prefetch_count
+        channel.limit_prefetch(method.prefetch_count)
     else:
         channel.prefetch = method.prefetch_count
-        channel.prefetch_limit = 0
+        channel.limit_prefetch(0)
     channel.unblock()
     channel.send(BasicQosOk())
 
@@ -55,7 +55,7 @@ def consume(channel: Channel, method: BasicConsume) -> None:
     tag = method.consumer_tag or generated_name(
         GENERATED_CONSUMER_TAG_PREFIX, channel.broker.entropy(GENERATED_RANDOM_BYTES)
     )
-    if method.queue == REPLY_TO:
+    if method.queue == REPLY_TO and tag not in channel.consumers:
         _consume_replies(channel, method, tag)
         return
     if tag in channel.consumers or (channel.reply_consumer and channel.reply_consumer.tag == tag):

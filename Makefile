@@ -1,0 +1,66 @@
+# Everything runs in .venv, which is made when it is missing. A machine needs python3 (3.11 or newer), pip, gcc and make.
+#
+#   make setup test          all tests
+#   make run                 a node on 127.0.0.1:5672
+#
+# ARGS go to the command behind a target: make test ARGS="-k topic", make run ARGS="--config my.conf".
+
+PYTHON ?= python3
+LISTEN ?= 127.0.0.1:5672
+FUZZ_S ?= 60
+ARGS ?=
+
+ROOT := $(dir $(abspath $(lastword $(MAKEFILE_LIST))))
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+INSTALLED_FUZZ := .venv/.installed-fuzz
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
+
+.PHONY: setup run test check bench conformance fuzz clean
+
+setup: $(INSTALLED)
+
+run: $(INSTALLED)
+	@mkdir -p var
+	exec $(BIN)/fluffle start --data var --listen $(LISTEN) $(ARGS)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_import_rules.py tests/test_tidy.py
+
+bench: $(INSTALLED)
+	$(BIN)/python -m bench $(ARGS)
+
+conformance: $(INSTALLED)
+	@test -x $(RABBITMQ) || { echo "make conformance: needs RabbitMQ 3.10, Debian's package rabbitmq-server"; exit 1; }
+	FLUFFLE_TEST_AGAINST=rabbitmq $(BIN)/python -m pytest tests/conformance $(ARGS)
+
+fuzz: $(INSTALLED_FUZZ)
+	@mkdir -p var/fuzz
+	for target in tests/fuzz/atheris_*.py; do \
+	  $(BIN)/python "$$target" -max_total_time=$(FUZZ_S) -artifact_prefix=var/fuzz/ $(ARGS) || exit 1; done
+
+# Leaves var, where a node that `make run` started keeps its data.
+clean:
+	cd "$(ROOT)" && rm -rf .venv build dist fluffle.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	cd "$(ROOT)" && find node tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Debian's python3 has no ensurepip unless python3-venv is installed; then the machine's own pip fills the environment.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fluffle needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --without-pip .venv && \
+	  $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check pip; }
+
+$(INSTALLED): pyproject.toml | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@
+
+$(INSTALLED_FUZZ): $(INSTALLED)
+	$(PIP_INSTALL) --editable '.[fuzz]'
+	@touch $@

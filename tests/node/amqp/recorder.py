@@ -1,0 +1,171 @@
+"""A sink that writes down what the reader calls, run by run or message by message."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from node.amqp.errors import ProtocolError
+from node.amqp.frames import body_size, content_frames, frame, method_frame
+from node.amqp.methods import BasicAck, BasicPublish
+from node.amqp.properties import Properties, Traits, content_header
+from node.amqp.reader import MIXED_SIZES, FrameReader
+
+UNLIMITED = 1 << 40
+
+
+@dataclass(frozen=True)
+class Publish:
+    """A message; `content` as it came, `size` of its body."""
+
+    channel: int
+    method_frame: bytes
+    traits: Traits
+    content: bytes
+    size: int
+
+
+@dataclass(frozen=True)
+class Ack:
+    """One delivery tag that was acknowledged."""
+
+    channel: int
+    tag: int
+
+
+@dataclass(frozen=True)
+class OtherMethod:
+    """A method without content."""
+
+    channel: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that the reader named.   is_fatal: it raised, and the stream can't be read on."""
+
+    code: int
+    explanation: str
+    ids: tuple[int, int]
+    is_fatal: bool
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """A heartbeat."""
+
+
+Event = Publish | Ack | OtherMethod | Fault | Heartbeat
+
+
+class Recorder:
+    """Implements `Sink`.
+
+    events: what came, message by message.   runs: the lengths of the runs of publishes and of acks.
+    asked: the channels on which the reader asked for leave to collect a content.
+    closed: channels that are being closed: what comes on them is dropped.
+    pauses: stop the reader at every method without content and at every run of publishes.
+    """
+
+    def __init__(
+        self, *, closed: Iterable[int] = (), pauses: bool = False, frame_max: int = 4096, content_max: int = UNLIMITED
+    ) -> None:
+        self.events: list[Event] = []
+        self.runs: list[int] = []
+        self.asked: list[int] = []
+        self.closed = frozenset(closed)
+        self.pauses = pauses
+        self.reader = FrameReader(self, frame_max_bytes=frame_max, content_max_bytes=content_max)
+        self.is_dead = False
+
+    def feed(self, *pieces: bytes) -> None:
+        """Give the reader bytes, until a fault ends the stream."""
+        for piece in pieces:
+            self._guarded(lambda piece=piece: self.reader.feed(piece))  # type: ignore[misc]
+            while self.reader.paused and not self.is_dead:
+                self._guarded(self.reader.resume)
+
+    def _guarded(self, call: object) -> None:
+        if self.is_dead:
+            return
+        try:
+            call()  # type: ignore[operator]
+        except ProtocolError as error:
+            self.is_dead = True
+            self.events.append(_fault(error, is_fatal=True))
+
+    def on_fault(self, error: ProtocolError) -> None:
+        self.events.append(_fault(error, is_fatal=False))
+
+    def on_method(self, channel: int, payload: bytes) -> None:
+        self.events.append(OtherMethod(channel, payload))
+        self.reader.paused = self.reader.paused or self.pauses
+
+    def on_content_method(self, channel: int, payload: bytes) -> bool:
+        self.asked.append(channel)
+        return channel not in self.closed
+
+    def ignores(self, channel: int) -> bool:
+        return channel in self.closed
+
+    def on_publish(
+        self, channel: int, method_frame: bytes, traits: Traits, contents: list[bytes], size: int
+    ) -> None:
+        assert contents, "an empty run"
+        assert channel == int.from_bytes(method_frame[1:3])
+        self.runs.append(len(contents))
+        self.reader.paused = self.reader.paused or self.pauses
+        if channel in self.closed:
+            return
+        for content in contents:
+            own_size = body_size(content)
+            assert size in (MIXED_SIZES, own_size), "the run's size isn't that of each"
+            self.events.append(Publish(channel, method_frame, traits, content, own_size))
+
+    def on_acks(self, channel: int, first: int, last: int) -> None:
+        assert first <= last
+        self.runs.append(last - first + 1)
+        self.events += [Ack(channel, tag) for tag in range(first, last + 1)]
+
+    def on_heartbeat(self) -> None:
+        self.events.append(Heartbeat())
+
+
+def _fault(error: ProtocolError, *, is_fatal: bool) -> Fault:
+    return Fault(error.code, error.explanation, (error.class_id, error.method_id), is_fatal)
+
+
+def publish(
+    channel: int = 1,
+    key: str = "q",
+    body: bytes = b"body",
+    properties: Properties | None = None,
+    frame_max: int = 4096,
+) -> bytes:
+    """The frames of a whole publish."""
+    header = content_header(len(body), properties or Properties())
+    return method_frame(channel, BasicPublish(routing_key=key)) + content_frames(channel, header, body, frame_max)
+
+
+def ack(channel: int, tag: int, *, multiple: bool = False) -> bytes:
+    """The frame of an acknowledgement."""
+    return method_frame(channel, BasicAck(tag, multiple))
+
+
+def is_published(event: Event) -> bool:
+    """Whether it is a message."""
+    return isinstance(event, Publish)
+
+
+__all__ = [
+    "Ack",
+    "Event",
+    "Fault",
+    "Heartbeat",
+    "OtherMethod",
+    "Publish",
+    "Recorder",
+    "ack",
+    "frame",
+    "is_published",
+    "publish",
+]

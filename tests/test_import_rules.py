@@ -1,0 +1,137 @@
+"""Who may import whom, and which folders do no I/O (architecture §1).
+
+Imports go down the list of layers only. A folder that is pure is held to a list of modules that it may use, so
+that a new way to do I/O needs no new rule here. Imports under `if TYPE_CHECKING` count like all others.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+LAYERS: Final = {
+    "node.amqp": (),
+    "node.broker": ("node.amqp",),
+    "node.config": (),
+    "node.log": ("node.amqp", "node.config"),
+    "node.io": ("node.amqp", "node.broker", "node.config", "node.log"),
+    "node.app": ("node.amqp", "node.broker", "node.config", "node.io", "node.log"),
+    "node.cli": ("node.amqp", "node.broker", "node.config", "node.io", "node.log", "node.app"),
+}
+"""What each part of the node may import besides itself and `node.version`.
+
+`node.config` are the files config*.py, `node.log` log.py and log_phrases.py; `node.__main__` belongs to the CLI.
+"""
+
+PURE: Final = ("node.amqp", "node.broker", "node.config")
+
+PURE_MODULES: Final = frozenset(
+    {
+        "base64",
+        "binascii",
+        "bisect",
+        "collections",
+        "dataclasses",
+        "decimal",
+        "difflib",
+        "enum",
+        "functools",
+        "hashlib",
+        "heapq",
+        "hmac",
+        "ipaddress",
+        "itertools",
+        "math",
+        "operator",
+        "re",
+        "struct",
+        "typing",
+        "warnings",
+    }
+)
+"""What a pure part may use of the standard library: nothing that waits, tells the time or rolls dice."""
+
+FORBIDDEN_CALLS: Final = frozenset({"open", "print", "input", "exec", "eval", "compile", "__import__"})
+"""Built-ins with which I/O needs no import."""
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _part(module: str) -> str | None:
+    """The layer that a module of the node belongs to; None for `node` itself and `node.version`."""
+    if module == "node.__main__":
+        return "node.cli"
+    name = ".".join(module.split(".")[:2])
+    for flat in ("node.config", "node.log"):
+        if name == flat or name.startswith(f"{flat}_"):
+            return flat
+    return None if name in ("node", "node.version") else name
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of each import; `from node import log` is an import of node.log."""
+    for statement in ast.walk(_tree(path)):
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                yield statement.lineno, alias.name
+        elif isinstance(statement, ast.ImportFrom):
+            assert statement.level == 0, f"{path}:{statement.lineno}: imports are absolute"
+            module = statement.module or ""
+            names = [f"{module}.{alias.name}" for alias in statement.names]
+            yield from ((statement.lineno, name if module == "node" else module) for name in names)
+
+
+FILES: Final = sorted((ROOT / "node").rglob("*.py"))
+
+
+def test_layers_have_no_cycle() -> None:
+    """Each layer imports only what the table names before it."""
+    known: set[str] = set()
+    for part, allowed in LAYERS.items():
+        assert known.issuperset(allowed), part
+        known.add(part)
+
+
+def test_imports_go_down() -> None:
+    """No module imports from a layer above it or beside it."""
+    problems = []
+    for path in FILES:
+        part = _part(_module(path))
+        assert part is None or part in LAYERS, f"{path} belongs to no layer: add it to the table"
+        allowed = (None, part, *LAYERS[part]) if part else (None,)
+        for line, name in _imports(path):
+            top = name.split(".")[0]
+            if top in ("tests", "bench") or (top == "node" and _part(name) not in allowed):
+                problems.append(f"{path}:{line}: {part or 'this'} may not import {name}")
+    assert problems == []
+
+
+def test_pure_parts_do_no_io() -> None:
+    """The protocol, the broker's rules and the configuration get time, randomness and bytes as arguments."""
+    problems = []
+    for path in [path for path in FILES if _part(_module(path)) in PURE]:
+        for line, name in _imports(path):
+            if name.split(".")[0] not in ("node", *PURE_MODULES):
+                problems.append(f"{path}:{line}: import of {name}")
+        for call in ast.walk(_tree(path)):
+            called = call.func if isinstance(call, ast.Call) else None
+            if isinstance(called, ast.Name) and called.id in FORBIDDEN_CALLS:
+                problems.append(f"{path}:{called.lineno}: {called.id}()")
+    assert problems == []
+
+
+def test_the_benchmark_knows_nothing_of_the_broker() -> None:
+    """It judges from outside, so an error of the codec cannot hide."""
+    files = sorted((ROOT / "bench").glob("*.py"))
+    assert files
+    imports = {name.split(".")[0] for path in files for _, name in _imports(path)}
+    assert imports.isdisjoint({"node", "tests"})

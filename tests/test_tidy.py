@@ -1,0 +1,169 @@
+"""What no linter looks at: documents that tell the truth, files that stay small, nothing left lying about."""
+
+import ast
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from node.version import VERSION
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+SOURCE_ROOTS: Final = ("node", "bench", "tests")
+
+LINES_MAX: Final = 600
+LONG_FILES: Final = {
+    "node/broker/connection.py": "one state machine, from the protocol header to the last word",
+}
+"""Files under node/ that may be longer, with the reason."""
+
+FUNCTION_LINES_MAX: Final = 70
+
+CHANGE_KINDS: Final = frozenset({"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"})
+
+_LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_CODE: Final = re.compile(r"`([^`]+)`")
+_PATH: Final = re.compile(rf"(?:{'|'.join(SOURCE_ROOTS)}|docs)/[\w./-]*")
+_FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_HEADING: Final = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+_MAKE: Final = re.compile(r"\bmake ((?:[a-z]+\b *)+)")
+_TARGET: Final = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+
+
+def _files(suffix: str) -> Iterator[Path]:
+    yield from sorted(ROOT.glob(f"*{suffix}"))
+    for folder in (*SOURCE_ROOTS, "docs"):
+        yield from sorted((ROOT / folder).rglob(f"*{suffix}"))
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+DOCUMENTS: Final = list(_files(".md"))
+PYTHON: Final = list(_files(".py"))
+NODE: Final = [path for path in PYTHON if _name(path).startswith("node/")]
+
+
+def _anchors(document: Path) -> set[str]:
+    """The fragments by which headings are reached, as GitHub makes them."""
+    headings = _HEADING.findall(_FENCE.sub("", document.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+# --- documents ---
+
+
+def test_links_lead_somewhere() -> None:
+    """Files and headings that a document links to exist."""
+    broken = []
+    for document in DOCUMENTS:
+        for link in _LINK.findall(_FENCE.sub("", document.read_text())):
+            if re.match(r"[a-z]+:", link):
+                continue
+            place, _, fragment = link.partition("#")
+            target = (document.parent / place).resolve() if place else document
+            if not target.exists() or (fragment and fragment not in _anchors(target)):
+                broken.append(f"{_name(document)}: {link}")
+    assert broken == []
+
+
+def test_paths_that_are_named_exist() -> None:
+    """`node/broker/queue.py` in a document is a file."""
+    missing = []
+    for document in DOCUMENTS:
+        for code in _CODE.findall(_FENCE.sub("", document.read_text())):
+            if _PATH.fullmatch(code) and not (ROOT / code).exists():
+                missing.append(f"{_name(document)}: {code}")
+    assert missing == []
+
+
+def test_commands_are_targets() -> None:
+    """Each `make …` that a document shows is there, and each target is in the README."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(_TARGET.findall(makefile))
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    assert set(phony[1].split()) == targets
+    shown: dict[str, set[str]] = {}
+    for document in DOCUMENTS:
+        text = document.read_text()
+        pieces = [*_FENCE.findall(text), *_CODE.findall(_FENCE.sub("", text))]
+        words = {word for piece in pieces for run in _MAKE.findall(piece) for word in run.split()}
+        assert words <= targets, f"{_name(document)}: {words - targets}"
+        shown[_name(document)] = words
+    assert shown["README.md"] == targets
+
+
+def test_changelog() -> None:
+    """Keep a Changelog: versions from the newest, with a date or unreleased, and the six kinds of change."""
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    assert lines[0] == "# Changelog"
+    versions = [line for line in lines if line.startswith("## ")]
+    form = re.compile(r"## \[(\d+)\.(\d+)\.(\d+)\] - (?:unreleased|\d{4}-\d\d-\d\d)")
+    found = [form.fullmatch(line) for line in versions]
+    assert all(found), versions
+    numbers = [tuple(map(int, match.groups())) for match in found if match]
+    assert numbers == sorted(set(numbers), reverse=True)
+    assert ".".join(map(str, numbers[0])) == VERSION
+    assert all("unreleased" not in line for line in versions[1:])
+    assert {line[4:] for line in lines if line.startswith("### ")} <= CHANGE_KINDS
+
+
+def test_the_licence_is_the_one_that_is_announced() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    assert "Apache License\n                           Version 2.0" in (ROOT / "LICENSE").read_text()
+
+
+# --- source ---
+
+
+def test_nothing_is_marked_as_unfinished() -> None:
+    """What is left to do is an issue, not a mark in a file."""
+    marks = re.compile(
+        "|".join(rf"\b{first}{rest}\b" for first, rest in (("TO", "DO"), ("FIX", "ME"), ("XX", "X")))
+    )
+    found = []
+    for path in (*PYTHON, *DOCUMENTS, ROOT / "Makefile", ROOT / "pyproject.toml"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if marks.search(line):
+                found.append(f"{_name(path)}:{number}: {line.strip()}")
+    assert found == []
+
+
+def test_nothing_is_generated() -> None:
+    """There is no generated file yet; the first one must come with a test that it is fresh."""
+    mark = "DO NOT " + "EDIT"
+    assert [_name(path) for path in PYTHON if "_pb2" in path.name or mark in path.read_text().upper()] == []
+
+
+def test_files_are_small() -> None:
+    """One noun a file, at most 600 lines; what is longer stands in the list, and nothing else does."""
+    counts = {_name(path): len(path.read_text().splitlines()) for path in NODE}
+    assert {name for name, count in counts.items() if count > LINES_MAX} == set(LONG_FILES)
+
+
+def test_functions_fit_a_screen() -> None:
+    """A function of the node has at most 70 lines."""
+    long = []
+    for path in NODE:
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert function.end_lineno is not None
+                if function.end_lineno - function.lineno >= FUNCTION_LINES_MAX:
+                    long.append(f"{_name(path)}: {function.name}")
+    assert long == []
+
+
+def test_modules_say_what_they_are() -> None:
+    """Every file with something in it opens with what it is."""
+    trees = {_name(path): ast.parse(path.read_text()) for path in PYTHON}
+    assert [name for name, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
+
+
+def test_scripts_can_be_run() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
