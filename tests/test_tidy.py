@@ -81,6 +81,12 @@ def test_paths_that_are_named_exist() -> None:
     assert missing == []
 
 
+def test_every_file_has_a_row() -> None:
+    """ARCHITECTURE.md's table of files has each file of the node once, and no other."""
+    rows = re.findall(r"^\| `(node/[^`]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(_name(path) for path in NODE if path.read_text())
+
+
 def test_commands_are_targets() -> None:
     """Each `make …` that a document shows is there, and each target is in the README."""
     makefile = (ROOT / "Makefile").read_text()

@@ -51,6 +51,9 @@ _HEADER_FIXED_BYTES: Final = 12
 """Class, weight and body size: what a header frame must have to be one."""
 _FLAGS_BYTES: Final = 2
 
+_ASSEMBLED_MIN_BYTES: Final = 16 * 1024 * 1024
+"""However small messages must be: their headers need room too."""
+
 
 class Sink(Protocol):
     """Who takes what the reader found, in the order of the bytes. None of these may raise."""
@@ -107,7 +110,7 @@ class FrameReader:
         self._sink = sink
         self.frame_max_bytes = frame_max_bytes
         self.content_max_bytes = content_max_bytes
-        self.assembled_max_bytes = 2 * content_max_bytes
+        self.assembled_max_bytes = max(2 * content_max_bytes, _ASSEMBLED_MIN_BYTES)
         """All unfinished contents of the connection together: room for one of full size beside small ones."""
         self.paused = False
         """Set by the sink: stop after the present frame and keep the rest until `resume`."""
@@ -129,22 +132,31 @@ class FrameReader:
 
         Raises: ProtocolError where frames can no longer be told apart. The stream can't be read on after that.
         """
-        if self.paused or self._pieces:
-            self._pieces.append(data)
-            self._buffered += len(data)
-            if self._buffered < self._wanted or self.paused:
-                return
-            data = b"".join(self._pieces)
-            self._pieces.clear()
-            self._buffered = 0
-        self._walk(data)
+        pos = 0
+        while self._pieces and not self.paused:
+            # Complete the frame that was cut off, and only that: what follows it needn't be copied.
+            missing = self._wanted - self._buffered
+            if len(data) - pos < missing:
+                break
+            self._pieces.append(data[pos : pos + missing])
+            pos += missing
+            self._walk(self._take_pieces(), 0)
+        if self._pieces or self.paused:
+            self._pieces.append(data[pos:])
+            self._buffered += len(data) - pos
+        else:
+            self._walk(data, pos)
 
     def resume(self) -> None:
         """Go on after `paused`, with what was kept."""
         self.paused = False
-        self._wanted = 0
-        if self._pieces:
-            self.feed(b"")
+        self._walk(self._take_pieces(), 0)
+
+    def _take_pieces(self) -> bytes:
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self._buffered = 0
+        return data
 
     def forget(self, channel: int) -> None:
         """Drop the unfinished content of a channel that closed."""
@@ -157,8 +169,8 @@ class FrameReader:
         self._buffered = len(data) - pos
         self._wanted = wanted
 
-    def _walk(self, data: bytes) -> None:
-        pos, end = 0, len(data)
+    def _walk(self, data: bytes, pos: int) -> None:
+        end = len(data)
         while end - pos >= FRAME_OVERHEAD_BYTES - 1:
             if self.paused:
                 break

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
 _TAG: Final = Struct(">Q")
 _CACHED_MAX: Final = 256
-"""Frames a consumer and envelopes a route remember; with more distinct ones they are made again."""
+"""Keys for which a consumer remembers the constant parts of its frames; with more it starts over."""
 
 
 class Channel:
@@ -111,18 +111,14 @@ class Channel:
 
         Raises: ProtocolError for what is wrong with them, before any is enqueued.
         """
-        envelope = route.envelopes.get(traits)
-        if envelope is not None:
-            self._publish(envelope, contents, size, route.queues, route.mandatory and not route.queues)
-            return
-        envelope = make_envelope(self, route, traits)
-        if route.looks_at_each or traits.cc or traits.bcc is not None or traits.reply_to is not None:
-            for content in contents:
-                self._publish_one(route, envelope, traits, content, size)
-            return
-        if len(route.envelopes) >= _CACHED_MAX:
-            route.envelopes.clear()
-        route.envelopes[traits] = envelope
+        envelope = route.envelope
+        if envelope is None or (traits is not route.traits and traits != route.traits):
+            envelope = make_envelope(self, route, traits)
+            if route.looks_at_each or traits.cc or traits.bcc is not None or traits.reply_to is not None:
+                for content in contents:
+                    self._publish_one(route, envelope, traits, content, size)
+                return
+            route.envelope, route.traits = envelope, traits
         self._publish(envelope, contents, size, route.queues, route.mandatory and not route.queues)
 
     def _publish_one(
@@ -134,7 +130,7 @@ class Channel:
         queues = self.broker.route(self.connection.vhost, route.exchange, keys, headers)
         content = rewritten(self, content, traits)
         if not route.exchange:
-            for key in keys:
+            for key in dict.fromkeys(keys):
                 requester = self.broker.reply_consumers.find(key)
                 if requester is not None:
                     requester.channel.deliver_reply(requester, envelope, content)
@@ -214,7 +210,10 @@ class Channel:
 
     def unblock(self) -> None:
         """Credit or room came back: let the consumers that can take messages join in again."""
-        if not self._blocked or self.connection.room_bytes() <= 0:
+        if not self._blocked:
+            return
+        if self.connection.room_bytes() <= 0:
+            self.connection.stalled[self] = None
             return
         for consumer in list(self._blocked):
             if self.credit(consumer) > 0:

@@ -47,7 +47,7 @@ from node.broker.access import LoginRefused, check_login, check_open
 from node.broker.channel import Channel
 from node.broker.handlers import HANDLERS, Steps
 from node.broker.limits import check_user_channels
-from node.broker.publishing import Route, open_route
+from node.broker.publishing import Route, Target, open_route
 from node.broker.records import QueueRecord, User
 from node.broker.timers import Timer
 
@@ -60,8 +60,8 @@ OUT_MAX_BYTES: Final = 512 * 1024
 REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
 """Unsent output at which we stop reading from a client that asks for more without reading the answers."""
 
-ROUTES_MAX: Final = 4096
-"""Routes a connection remembers; with more distinct publishes (RPC replies, for one) it starts over."""
+ROUTES_MAX: Final = 8192
+"""Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
 
 _HEADER_BYTES: Final = len(PROTOCOL_HEADER)
 _ACCEPTED_HEADERS: Final = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
@@ -120,6 +120,7 @@ class Connection:
         self._mechanism = ""
         self._capabilities: frozenset[str] = frozenset()
         self._routes: dict[bytes, Route] = {}
+        self._exchanges: dict[str, Target] = {}
         self._routes_version = -1
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -399,6 +400,7 @@ class Connection:
         catalogue = self.broker.catalogue
         if self._routes_version != catalogue.version:
             self._routes.clear()
+            self._exchanges.clear()
             self._routes_version = catalogue.version
         route = self._routes.get(method_frame)
         try:
@@ -422,12 +424,11 @@ class Connection:
 
     def _new_route(self, number: int, method_frame: bytes) -> Route | None:
         """Check a publish that is not in the cache, and cache it. None: it is to be ignored."""
-        payload = method_frame[7:-1]
-        if not self.on_content_method(number, payload):
+        publish = self._admit(number, method_frame[7:-1])
+        if publish is None:
             return None
-        publish = decode_method(payload)
         assert isinstance(publish, BasicPublish)
-        route = open_route(self.channels[number], publish)
+        route = open_route(self.channels[number], publish, self._exchanges)
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
         self._routes[method_frame] = route

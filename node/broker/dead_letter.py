@@ -14,9 +14,12 @@ from node.amqp.properties import Properties, content_header, decode_properties
 _FLAGS_AT: Final = 12
 """Where the property flags stand in the payload of a content header."""
 
+_COUNT_MAX: Final = 2**63 - 1
+"""A client may claim any count; ours must fit the wire."""
+
 _REJECTED: Final = b"rejected"
 
-_Place: TypeAlias = tuple[object, object]
+_Place: TypeAlias = tuple[bytes | str, bytes | str]
 """Queue and reason of a death: one entry of x-death for each pair."""
 
 
@@ -88,8 +91,14 @@ def _entries(deaths: Field | None) -> list[Table]:
 
 
 def _place(entry: Table) -> _Place:
-    queue, reason = entry.get("queue"), entry.get("reason")
-    return (queue and queue.value, reason and reason.value)
+    """Where a death happened; whatever a client put there compares by its text."""
+    queue, reason = (entry.get(name) for name in ("queue", "reason"))
+    return _comparable(queue), _comparable(reason)
+
+
+def _comparable(field: Field | None) -> bytes | str:
+    value = None if field is None else field.value
+    return value if isinstance(value, bytes) else repr(value)
 
 
 def _with_death(known: Field | None, event: Table) -> list[Field]:
@@ -108,8 +117,8 @@ def _with_death(known: Field | None, event: Table) -> list[Field]:
     counted = older.pop(_place(event), None)
     if counted is not None:
         count = counted.get("count")
-        event = dict(counted)
-        event["count"] = long(count.value + 1 if count is not None and isinstance(count.value, int) else 1)
+        known_count = count.value if count is not None and isinstance(count.value, int) else 0
+        event = {**counted, "count": long(min(known_count + 1, _COUNT_MAX))}
     return [table(_sorted(event)), *map(table, older.values())]
 
 

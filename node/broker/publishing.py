@@ -6,14 +6,15 @@ Source: amqp-behaviour §4.1; the numbers in comments are its steps.
 """
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
 from node.amqp.erlang import string_literal
 from node.amqp.errors import ProtocolError
 from node.amqp.frames import content_frames
 from node.amqp.methods import BasicPublish
-from node.amqp.properties import Traits, content_header
+from node.amqp.properties import PERSISTENT, TRANSIENT, Traits, content_header
 from node.broker.access import check_resource, check_topic, check_user_id
 from node.broker.dead_letter import properties_of
 from node.broker.names import not_found, resource
@@ -31,22 +32,36 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DELIVERY_MODES: Final = (None, 1, 2)
 
 
+class Target(NamedTuple):
+    """An exchange that a user may publish to, as long as the catalogue doesn't change.
+
+    is_topic: the routing key needs permission too.   needs_headers: routing looks at each message's headers.
+    """
+
+    is_topic: bool
+    needs_headers: bool
+
+
 class Route:
     """Where the publishes with one method frame go, checked and resolved. Valid for one version of the catalogue.
 
     looks_at_each: routing depends on each message's headers, or leads to a direct reply.
-    envelopes: by traits, those made so far.
+    traits, envelope: of the messages that came last, to be used again while the traits stay the same.
     """
 
-    __slots__ = ("channel", "envelopes", "exchange", "looks_at_each", "mandatory", "queues", "routing_key")
+    __slots__ = (
+        "channel",
+        "envelope",
+        "exchange",
+        "looks_at_each",
+        "mandatory",
+        "queues",
+        "routing_key",
+        "traits",
+    )
 
     def __init__(
-        self,
-        channel: "Channel",
-        publish: BasicPublish,
-        queues: "tuple[Queue, ...]",
-        *,
-        looks_at_each: bool,
+        self, channel: "Channel", publish: BasicPublish, queues: "Sequence[Queue]", *, looks_at_each: bool
     ) -> None:
         self.channel = channel
         self.exchange = publish.exchange
@@ -54,23 +69,36 @@ class Route:
         self.mandatory = publish.mandatory
         self.queues = queues
         self.looks_at_each = looks_at_each
-        self.envelopes: dict[Traits, Envelope] = {}
+        self.traits: Traits | None = None
+        self.envelope: Envelope | None = None
 
 
-def open_route(channel: "Channel", publish: BasicPublish) -> Route:
+def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Target]) -> Route:
     """Check a publish as far as its method goes, and route it.
 
+    targets: the exchanges that were checked before, to be added to.
     Raises: ProtocolError, of connection scope for `immediate`, else of channel scope.
     """
-    connection = channel.connection
-    catalogue, vhost, user = channel.broker.catalogue, connection.vhost, connection.user_name
-    name, key = publish.exchange, publish.routing_key
+    vhost, name, key = channel.connection.vhost, publish.exchange, publish.routing_key
     if publish.immediate:  # 1
         raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
-    check_resource(catalogue, user, vhost, "exchange", name, "write")  # 3
+    target = targets.get(name)
+    if target is None:
+        target = targets[name] = _open_target(channel, name)
     if not name:
         queue = channel.broker.vhosts[vhost].queues.get(key)
         return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))
+    if target.is_topic:  # 6
+        check_topic(channel.broker.catalogue, channel.connection.user_name, vhost, name, key, "write")
+    if target.needs_headers:
+        return Route(channel, publish, (), looks_at_each=True)
+    return Route(channel, publish, channel.broker.route(vhost, name, (key,), None), looks_at_each=False)
+
+
+def _open_target(channel: "Channel", name: str) -> Target:
+    """Check that the user may publish to an exchange."""
+    catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
+    check_resource(catalogue, channel.connection.user_name, vhost, "exchange", name, "write")  # 3
     exchange = catalogue.exchange(vhost, name)
     if exchange is None:  # 4
         raise not_found("exchange", name, vhost)
@@ -78,12 +106,8 @@ def open_route(channel: "Channel", publish: BasicPublish) -> Route:
         raise ProtocolError(
             ReplyCode.ACCESS_REFUSED, f"cannot publish to internal {resource('exchange', name, vhost)}"
         )
-    if exchange.type == "topic":  # 6
-        check_topic(catalogue, user, vhost, name, key, "write")
-    if channel.broker.vhosts[vhost].router.needs_headers(name):
-        return Route(channel, publish, (), looks_at_each=True)
-    queues = tuple(channel.broker.route(vhost, name, [key], None))
-    return Route(channel, publish, queues, looks_at_each=False)
+    needs_headers = channel.broker.vhosts[vhost].router.needs_headers(name)
+    return Target(exchange.type == "topic", needs_headers)
 
 
 def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:
@@ -91,6 +115,25 @@ def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:
 
     Raises: ProtocolError 406.
     """
+    if traits is not TRANSIENT and traits is not PERSISTENT:
+        expiration_ms = _check_claims(channel, traits)
+    else:
+        expiration_ms = None
+    return Envelope(
+        route.exchange,
+        route.routing_key,
+        channel=channel.number,
+        frame_max_bytes=channel.connection.frame_max_bytes,
+        persistent=traits.persistent,
+        priority=traits.priority or 0,
+        expiration_ms=expiration_ms,
+        cc=traits.cc,
+        bcc=traits.bcc or (),
+    )
+
+
+def _check_claims(channel: "Channel", traits: Traits) -> int | None:
+    """Steps 7 to 10; the expiration in milliseconds."""
     if traits.reply_to is not None and channel.reply_consumer is None:  # 7
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist")
     check_user_id(channel.connection.user, traits.user_id)  # 8
@@ -106,17 +149,7 @@ def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:
             ReplyCode.PRECONDITION_FAILED,
             f"invalid message: {{unacceptable_type_in_header,{string_literal(header)},{found}}}",
         )
-    return Envelope(
-        route.exchange,
-        route.routing_key,
-        channel=channel.number,
-        frame_max_bytes=channel.connection.frame_max_bytes,
-        persistent=traits.persistent,
-        priority=traits.priority or 0,
-        expiration_ms=expiration_ms,
-        cc=traits.cc,
-        bcc=traits.bcc or (),
-    )
+    return expiration_ms
 
 
 def _expiration_ms(text: str) -> int:

@@ -74,7 +74,7 @@ class Queue:
 
         size: as in `Run`.   Returns: the indexes of those that were refused for a length limit.
         """
-        if self._is_plain and envelope.expiration_ms is None:
+        if self._is_plain and envelope.expiration_ms is None and not self.is_deleted:
             self.backlog.append(envelope, self._next_seq, contents, size)
             self._next_seq += len(contents)
             if self.consumers.all:
@@ -86,6 +86,9 @@ class Queue:
         self, envelope: Envelope, contents: list[bytes], size: int, now: float
     ) -> list[int]:
         """The order of §5.1: refuse, hand to a waiting consumer, enqueue, drop for length, drop what expired."""
+        if self.is_deleted:
+            return []
+        self.drop_expired(now)
         settings = self.settings
         expiry = self._expiry(envelope, now)
         if settings.overflow == "drop-head":
@@ -131,12 +134,15 @@ class Queue:
         """Deliver what can be delivered."""
         if not self.is_deleted:
             self.consumers.dispatch(self.backlog, now, self.drop_expired)
+            self._arm_head_timer()
 
     def get(self, now: float) -> Run | None:
         """Take the message at the head for `basic.get`."""
         self.used(now)
         self.drop_expired(now)
-        return self.backlog.take(1) if self.backlog.count else None
+        run = self.backlog.take(1) if self.backlog.count else None
+        self._arm_head_timer()
+        return run
 
     def delivered(self, run: Run) -> None:
         """Messages went to a client that will settle them."""

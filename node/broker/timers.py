@@ -60,14 +60,21 @@ class Timers:
 
     def run(self, now: float) -> None:
         """Call what is due, in order. What a callback adds for a time already past waits for the next run."""
-        last = next(self._number)
-        while self._heap and self._heap[0][0] <= now and self._heap[0][1] < last:
-            timer = heappop(self._heap)[2]
+        first_new = next(self._number)
+        new: list[tuple[float, int, Timer]] = []
+        while self._heap and self._heap[0][0] <= now:
+            entry = heappop(self._heap)
+            if entry[1] > first_new:
+                new.append(entry)
+                continue
+            timer = entry[2]
             callback, timer.callback = timer.callback, None
             if callback is None:
                 self._cancelled -= 1
             else:
                 callback(now)
+        for entry in new:
+            heappush(self._heap, entry)
 
     def one_cancelled(self) -> None:
         """A timer was cancelled: keep the heap from filling with them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
-from node.broker.run import Run
+from node.broker.run import Envelope, Run
 
 if TYPE_CHECKING:
     from node.broker.consumer import Consumer
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _HUSKS_MAX: Final = 1024
 """Settled entries kept among the open ones before the list is rebuilt; enough that rebuilding costs nearly nothing."""
+
+_SETTLED: Final = Run(Envelope("", "", channel=0, frame_max_bytes=0), range(0), [], 0)
+"""What a settled delivery holds until it is tidied away, so that it keeps no bytes."""
 
 
 class Delivery:
@@ -128,13 +131,16 @@ class Unacked:
         if not found.first_tag <= tag <= found.last_tag:
             index = bisect_right(deliveries, tag, lo=self._head, key=lambda delivery: delivery.first_tag) - 1
             found = deliveries[index]
-            if index < self._head or tag > found.last_tag:
+            if index < self._head:
                 return None
-        is_open = found.open and found.run.contents[tag - found.first_tag] is not None
-        return found if is_open else None
+        if tag > found.last_tag or found.run.contents[tag - found.first_tag] is None:
+            return None
+        return found
 
     def _open_parts(self, delivery: Delivery, stop: int | None) -> Iterator[Delivery]:
         """Cut what is open of a delivery's first `stop` messages (None: of all), as whole as possible."""
+        if not delivery.open:
+            return
         contents = delivery.run.contents
         stop = len(contents) if stop is None else stop
         if delivery.open == len(contents):
@@ -157,7 +163,7 @@ class Unacked:
         delivery.open -= stop - start
         run = delivery.run
         if stop - start == len(run.contents):
-            # The husk keeps the whole run until it is tidied away; `open` says that nothing in it is open.
+            delivery.run = _SETTLED
             return Delivery(delivery.first_tag, run, delivery.queue, delivery.consumer, delivery.at)
         part = Delivery(
             delivery.first_tag + start, run[start:stop], delivery.queue, delivery.consumer, delivery.at

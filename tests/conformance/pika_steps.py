@@ -63,5 +63,3 @@ def wait_get(channel: Any, queue: str) -> tuple[Any, Any, bytes]:
 
     wait_until(get, f"a message in {queue}")
     return got[0]
-
-

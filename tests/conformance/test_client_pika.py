@@ -1,6 +1,5 @@
 """An unmodified pika, used as its documentation and its users do: BlockingConnection."""
 
-import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -10,23 +9,13 @@ from typing import Any, Final
 
 import pika
 import pytest
-from pika.exceptions import (
-    AMQPConnectionError,
-    AMQPHeartbeatTimeout,
-    ChannelClosedByBroker,
-    ConnectionClosedByBroker,
-    NackError,
-    ProbableAccessDeniedError,
-    ProbableAuthenticationError,
-    StreamLostError,
-    UnroutableError,
-)
+from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
-from tests.conformance.client_steps import TIMEOUT_S, free_address, wait_until
-from tests.conformance.servers import Admin, Server
+from tests.conformance.client_steps import TIMEOUT_S, wait_until
+from tests.conformance.pika_steps import Connect, blocking_connections, let_happen, wait_get
+from tests.conformance.servers import Server
 
 Names = Callable[[str], str]
-Connect = Callable[..., Any]
 
 PERSISTENT: Final = 2
 
@@ -109,7 +98,7 @@ def test_properties_and_headers_come_back(channel: Any, queue: str) -> None:
         "negative": -7,
         "big": 2**40,
         "decimal": Decimal("3.14"),
-        "time": datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC).replace(tzinfo=None),
+        "time": datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC),
         "nothing": None,
         "list": [1, "two", {"three": 3}],
         "table": {"nested": {"deeper": [True]}},

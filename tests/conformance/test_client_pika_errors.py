@@ -1,14 +1,20 @@
 """An unmodified pika's BlockingConnection when things end: exceptions carry the close's code and text."""
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pika
 import pytest
-from pika.exceptions import *
+from pika.exceptions import (
+    AMQPHeartbeatTimeout,
+    ChannelClosedByBroker,
+    ConnectionClosedByBroker,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+    StreamLostError,
+)
 
-from tests.conformance.client_steps import free_address, wait_until, TIMEOUT_S
+from tests.conformance.client_steps import free_address
 from tests.conformance.pika_steps import Connect, blocking_connections, parameters
 from tests.conformance.servers import Admin, Server
 
@@ -25,7 +31,6 @@ def connect(server: Server) -> Iterator[Connect]:
 @pytest.fixture
 def connection(connect: Connect) -> Any:
     return connect()
-
 
 
 def test_wrong_password(connect: Connect) -> None:
