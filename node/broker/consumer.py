@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.amqp.field_table import Table
-from node.broker.run import Run
+from node.broker.run import NEVER, Run
 
 if TYPE_CHECKING:
     from node.broker.backlog import Backlog, PriorityBacklog
@@ -158,58 +158,64 @@ class Consumers:
 
         drop_expired: removes what has expired at the head; None where a new message may go out before it expires.
         """
+        expired_by = now if drop_expired is not None else -NEVER
         while self._priorities and backlog.count:
-            if drop_expired is not None and backlog.head_expiry <= now:
+            if backlog.head_expiry <= expired_by:
+                assert drop_expired is not None
                 drop_expired(now)
                 continue
             level = self._levels[self._priorities[0]]
-            if len(level) > 1 and len({consumer.channel for consumer in level}) < len(level):
-                # On one channel the order of deliveries shows.
-                self._serve_first(level, backlog, now, 1)
-                level.rotate(-1)
-                continue
-            share = self._share(level, backlog)
-            if len(level) == 1 and share:
-                self._serve_first(level, backlog, now, share)
-            elif share:
-                _deal(level, backlog.take(share * len(level)), now)
-
-    def _serve_first(
-        self, level: deque[Consumer], backlog: "Backlog | PriorityBacklog", now: float, limit: int
-    ) -> None:
-        """Give the first of a level up to `limit` messages; if it can take none it leaves the rotation."""
-        consumer = level[0]
-        if _can_take(consumer):
-            consumer.channel.deliver(consumer, backlog.take(limit), now)
-        else:
-            # Undo the rotation that follows: the next one has moved up to the front.
-            self._block(consumer)
-            level.rotate(1)
-
-    def _share(self, level: deque[Consumer], backlog: "Backlog | PriorityBacklog") -> int:
-        """How many messages each of a level can take; those that can take none leave the rotation."""
-        mean_bytes = backlog.body_bytes // backlog.count + _FRAME_BYTES
-        share = UNLIMITED
-        for consumer in list(level):
-            if _can_take(consumer):
-                channel = consumer.channel
-                share = min(share, channel.credit(consumer), channel.room_bytes() // mean_bytes + 1)
+            if len(level) == 1:
+                self._serve_one(level[0], backlog, now, expired_by)
+            elif len({consumer.channel for consumer in level}) < len(level):
+                self._serve_next(level, backlog, now)
             else:
-                self._block(consumer)
-        return share if level else 0
+                self._deal(level, backlog, now)
+
+    def _serve_one(
+        self, consumer: Consumer, backlog: "Backlog | PriorityBacklog", now: float, expired_by: float
+    ) -> None:
+        """Give the only consumer of a level all that it can take."""
+        limit = _limit(consumer, backlog)
+        if not limit:
+            self._block(consumer)
+        while limit and backlog.count and backlog.head_expiry > expired_by:
+            run = backlog.take(limit)
+            limit -= len(run.contents)
+            consumer.channel.deliver(consumer, run, now)
+
+    def _serve_next(self, level: deque[Consumer], backlog: "Backlog | PriorityBacklog", now: float) -> None:
+        """Give one message to the first of several consumers, some of one channel: there the order shows."""
+        consumer = level[0]
+        if not _limit(consumer, backlog):
+            self._block(consumer)
+            return
+        consumer.channel.deliver(consumer, backlog.take(1), now)
+        level.rotate(-1)
+
+    def _deal(self, level: deque[Consumer], backlog: "Backlog | PriorityBacklog", now: float) -> None:
+        """Give as many messages to each of several channels' consumers as all of them can take, by stride."""
+        limits = [_limit(consumer, backlog) for consumer in level]
+        if not all(limits):
+            for consumer, limit in zip(list(level), limits, strict=True):
+                if not limit:
+                    self._block(consumer)
+            return
+        turns = len(level)
+        run = backlog.take(min(limits) * turns)
+        for index, consumer in enumerate(list(level)[: len(run)]):
+            consumer.channel.deliver(consumer, run[index::turns], now)
+        level.rotate(-(len(run) % turns))
 
     def _block(self, consumer: Consumer) -> None:
         self._leave(consumer)
         consumer.channel.block(consumer)
 
 
-def _can_take(consumer: Consumer) -> bool:
-    return consumer.channel.room_bytes() > 0 and consumer.channel.credit(consumer) > 0
-
-
-def _deal(level: deque[Consumer], run: Run, now: float) -> None:
-    """Give a run to several consumers, a message each in turn."""
-    turns = len(level)
-    for index, consumer in enumerate(list(level)[: len(run)]):
-        consumer.channel.deliver(consumer, run[index::turns], now)
-    level.rotate(-(len(run) % turns))
+def _limit(consumer: Consumer, backlog: "Backlog | PriorityBacklog") -> int:
+    """How many messages a consumer can take now; 0 when it must be left out."""
+    channel = consumer.channel
+    credit, room = channel.credit(consumer), channel.room_bytes()
+    if credit <= 0 or room <= 0:
+        return 0
+    return min(credit, room // (backlog.body_bytes // backlog.count + _FRAME_BYTES) + 1)

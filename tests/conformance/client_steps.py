@@ -155,10 +155,10 @@ class Relay:
             except OSError:
                 return
             with self._lock:
-                if self._server is None:
+                upstream = _dial(self._server)
+                if upstream is None:
                     client.close()
                     continue
-                upstream = socket.create_connection((self._server.host, self._server.port))
                 self._pairs.append((client, upstream))
             thread = threading.Thread(target=_pump, args=(client, upstream), daemon=True)
             self._threads.append(thread)
@@ -173,6 +173,16 @@ def relay_to(server: Address) -> Iterator[Relay]:
         yield relay
     finally:
         relay.close()
+
+
+def _dial(server: Address | None) -> socket.socket | None:
+    """A connection to the server; None when there is none or it is down."""
+    if server is None:
+        return None
+    try:
+        return socket.create_connection((server.host, server.port))
+    except ConnectionRefusedError:
+        return None
 
 
 def _pump(client: socket.socket, upstream: socket.socket) -> None:

@@ -1,8 +1,7 @@
-"""An unmodified aio-pika: publisher confirms, exchanges, get and iterators, its patterns, its errors."""
+"""An unmodified aio-pika: publisher confirms, exchanges, get and iterators, errors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,10 +10,8 @@ import aio_pika
 import aiormq
 import pytest
 from aio_pika import DeliveryMode, ExchangeType, Message
-from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractQueue
+from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 from aio_pika.exceptions import DeliveryError, PublishError, QueueEmpty
-from aio_pika.patterns import RPC, Master, NackMessage, RejectMessage
-from aio_pika.pool import Pool
 from aiormq.exceptions import (
     AMQPConnectionError,
     ChannelClosed,
@@ -26,47 +23,13 @@ from aiormq.exceptions import (
     InvalidFrameError,
 )
 from pamqp.commands import Basic
+from pamqp.common import Arguments
 
-from tests.conformance.client_steps import TIMEOUT_S, amqp_url, free_address
+from tests.conformance.aio_pika_steps import connected, opened, run, take
+from tests.conformance.client_steps import amqp_url, free_address
 from tests.conformance.servers import Server
 
 Names = Callable[[str], str]
-
-
-def run(steps: Awaitable[None]) -> None:
-    """Run a test's coroutine, with a bound."""
-
-    async def bounded() -> None:
-        await asyncio.wait_for(steps, TIMEOUT_S)
-
-    asyncio.run(bounded())
-
-
-@asynccontextmanager
-async def connected(server: Server, vhost: str = "/", **options: Any) -> AsyncIterator[AbstractConnection]:
-    """An ordinary connection for the time of the block."""
-    connection = await aio_pika.connect(amqp_url(server, vhost), **options)
-    async with connection:
-        yield connection
-
-
-@asynccontextmanager
-async def opened(server: Server, **options: Any) -> AsyncIterator[AbstractChannel]:
-    """A channel of a connection of its own; options as `AbstractConnection.channel` takes them."""
-    async with connected(server) as connection:
-        yield await connection.channel(**options)
-
-
-async def take(queue: AbstractQueue, count: int, **options: Any) -> list[bytes]:
-    """Consume so many messages and acknowledge them; their bodies."""
-    bodies: list[bytes] = []
-    async with queue.iterator(**options) as messages:
-        async for message in messages:
-            async with message.process():
-                bodies.append(message.body)
-            if len(bodies) == count:
-                break
-    return bodies
 
 
 # Publishing.
@@ -95,7 +58,7 @@ def test_publishes_are_confirmed(server: Server) -> None:
 def test_a_refused_publish_raises(server: Server) -> None:
     async def steps() -> None:
         async with opened(server) as channel:
-            arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+            arguments: Arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
             queue = await channel.declare_queue(exclusive=True, arguments=arguments)
             await channel.default_exchange.publish(Message(b"fits"), queue.name)
             with pytest.raises(DeliveryError) as caught:
@@ -132,7 +95,7 @@ def test_properties_and_headers_come_back(server: Server) -> None:
             "small": 7,
             "negative": -7,
             "big": 2**40,
-            "float": 0.1,
+            "float": 0.5,
             "decimal": Decimal("3.14"),
             "time": datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC),
             "nothing": None,
@@ -206,10 +169,10 @@ def test_transaction(server: Server) -> None:
         async with opened(server, publisher_confirms=False) as channel:
             queue = await channel.declare_queue(exclusive=True)
             publish = channel.default_exchange.publish
-            with pytest.raises(ZeroDivisionError):
-                async with channel.transaction():
-                    await publish(Message(b"rolled back"), queue.name)
-                    raise ZeroDivisionError
+            transaction = channel.transaction()
+            await transaction.select()
+            await publish(Message(b"rolled back"), queue.name)
+            await transaction.rollback()
             async with channel.transaction():
                 await publish(Message(b"committed"), queue.name)
                 assert await queue.get(fail=False) is None
@@ -246,7 +209,7 @@ def test_process_requeues_or_rejects(server: Server) -> None:
     async def steps() -> None:
         async with opened(server) as channel:
             dead = await channel.declare_queue(exclusive=True)
-            arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead.name}
+            arguments: Arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead.name}
             queue = await channel.declare_queue(exclusive=True, arguments=arguments)
             await channel.default_exchange.publish(Message(b"poison"), queue.name)
             seen: list[bool | None] = []
@@ -312,117 +275,6 @@ def test_expiration_and_priority(server: Server) -> None:
     run(steps())
 
 
-# Patterns.
-
-
-def test_rpc_pattern(server: Server, name: Names) -> None:
-    """aio_pika.patterns.RPC: results and exceptions come back; unknown methods are returned messages."""
-
-    async def multiply(*, x: int, y: int) -> int:
-        return x * y
-
-    async def fail() -> None:
-        raise ZeroDivisionError("on purpose")
-
-    async def steps() -> None:
-        async with opened(server) as serving, opened(server) as asking:
-            remote = await RPC.create(serving)
-            times, fails = name("multiply"), name("fail")
-            await remote.register(times, multiply, auto_delete=True)
-            await remote.register(fails, fail, auto_delete=True)
-            rpc = await RPC.create(asking)
-            results = await asyncio.gather(
-                *(rpc.call(times, kwargs={"x": number, "y": 2}) for number in range(100))
-            )
-            assert results == [number * 2 for number in range(100)]
-            with pytest.raises(ZeroDivisionError, match="on purpose"):
-                await rpc.call(fails)
-            with pytest.raises(aio_pika.exceptions.MessageProcessError):
-                await rpc.call(name("no-such-method"))
-            await rpc.close()
-            await remote.close()
-
-    run(steps())
-
-
-def test_direct_reply_to(server: Server, name: Names) -> None:
-    """The pseudo queue with aio-pika: consume without acks, answer with its routing key."""
-
-    async def steps() -> None:
-        async with opened(server) as serving, opened(server) as asking:
-            requests = await serving.declare_queue(name("rpc"), auto_delete=True)
-
-            async def serve(message: AbstractIncomingMessage) -> None:
-                async with message.process():
-                    assert message.reply_to is not None
-                    await serving.default_exchange.publish(Message(message.body.upper()), message.reply_to)
-
-            await requests.consume(serve)
-            answers = await asking.get_queue("amq.rabbitmq.reply-to", ensure=False)
-            got: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
-            await answers.consume(got.put, no_ack=True)
-            request = Message(b"question", reply_to="amq.rabbitmq.reply-to")
-            await asking.default_exchange.publish(request, requests.name)
-            assert (await got.get()).body == b"QUESTION"
-
-    run(steps())
-
-
-def test_master_and_workers(server: Server, name: Names) -> None:
-    """aio_pika.patterns.Master: tasks spread over workers; NackMessage requeues, RejectMessage drops."""
-
-    async def steps() -> None:
-        async with opened(server) as channel, opened(server) as workers:
-            done: asyncio.Queue[int] = asyncio.Queue()
-            seen: list[int] = []
-
-            async def work(*, number: int) -> None:
-                seen.append(number)
-                if seen.count(7) == 1 and number == 7:
-                    raise NackMessage(requeue=True)
-                if number == 8:
-                    raise RejectMessage(requeue=False)
-                await done.put(number)
-
-            tasks = name("tasks")
-            await workers.set_qos(prefetch_count=2)
-            hired = [await Master(workers).create_worker(tasks, work, auto_delete=True) for _ in range(2)]
-            master = Master(channel)
-            for number in range(10):
-                await master.create_task(tasks, kwargs={"number": number})
-            assert sorted([await done.get() for _ in range(9)]) == [0, 1, 2, 3, 4, 5, 6, 7, 9]
-            assert sorted(seen) == [0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 9]
-            for worker in hired:
-                await worker.close()
-
-    run(steps())
-
-
-def test_pools(server: Server) -> None:
-    """Pools of connections and channels, many publishers at once."""
-
-    async def steps() -> None:
-        url = amqp_url(server)
-        async with Pool(lambda: aio_pika.connect_robust(url), max_size=2) as connections:
-
-            async def make_channel() -> AbstractChannel:
-                async with connections.acquire() as connection:
-                    return await connection.channel()
-
-            async with Pool(make_channel, max_size=6) as channels, opened(server) as channel:
-                queue = await channel.declare_queue()
-
-                async def publish(number: int) -> None:
-                    async with channels.acquire() as each:
-                        await each.default_exchange.publish(Message(b"%d" % number), queue.name)
-
-                await asyncio.gather(*(publish(number) for number in range(100)))
-                assert sorted(await take(queue, 100), key=int) == [b"%d" % number for number in range(100)]
-                await queue.delete()
-
-    run(steps())
-
-
 # Errors.
 
 
@@ -431,10 +283,10 @@ def test_connections_refused(server: Server) -> None:
         wrong_password = amqp_url(server).replace("guest:guest", "guest:wrong")
         with pytest.raises(AMQPConnectionError, match="ACCESS_REFUSED - Login was refused"):
             await aio_pika.connect(wrong_password)
-        with pytest.raises(InvalidFrameError, match="got <Connection.Close object"):
+        with pytest.raises(InvalidFrameError, match=r"got <Connection\.Close object"):
             await aio_pika.connect(amqp_url(server, "no-such"))
         with pytest.raises(AMQPConnectionError):
-            await aio_pika.connect(amqp_url(free_address()))  # type: ignore[arg-type]
+            await aio_pika.connect(amqp_url(free_address()))
 
     run(steps())
 

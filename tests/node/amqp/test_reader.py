@@ -191,6 +191,8 @@ def test_the_fast_path_leaves_big_bodies_alone() -> None:
 def test_unfinished_contents_together_are_limited() -> None:
     """No client can make us keep more than twice the largest message: 506."""
     recorder = Recorder(content_max=1000)
+    assert recorder.reader.assembled_max_bytes >= 2000
+    recorder.reader.assembled_max_bytes = 2000
     for number in range(1, 4):
         recorder.feed(method_frame(number, BasicPublish()) + header(1000, number))
         recorder.feed(body(b"x" * 900, number))

@@ -233,7 +233,7 @@ class Client:
         connection = self.connection
         if not self.takes_output:
             return
-        data = b"".join(connection.take_output())
+        data = connection.take_output()
         if not self.is_reset:
             self._raw += data
         if connection.is_finished:

@@ -98,8 +98,7 @@ class FakeOutlet:
         if not consumer.no_ack:
             consumer.unacked += len(run)
             self.unacked += len(run)
-            if consumer.queue is not None:
-                consumer.queue.delivered(run)
+            consumer.queue.delivered(run)
 
     def block(self, consumer: Consumer) -> None:
         self.blocked.append(consumer)
