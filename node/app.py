@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import re
 import time
 from typing import Final
 
@@ -11,10 +12,11 @@ from node.broker.broker import Broker, text_properties
 from node.broker.commands import SetGlobalParameter, seed_commands
 from node.broker.passwords import SALT_BYTES, hash_password
 from node.broker.settings import BrokerSettings
-from node.config import Config
+from node.config import AuthOptions, Config
+from node.config_file import ConfigError
 from node.io.log_observer import LogObserver
 from node.io.server import Server
-from node.log import category_logger
+from node.log import NODE_PROCESS, category_logger
 from node.version import VERSION
 
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
@@ -53,26 +55,30 @@ class Node:
         self.broker.start(time.monotonic())
         self._seed()
         self._server = Server(self.broker, self.config, on_refused=self._refused)
-        self.listeners = [(address.host, address.port) for address in await self._server.listen()]
-        for host, port in self.listeners:
-            self._logger.info(log_phrases.listener_started(f"{host}:{port}"))
+        try:
+            listeners = await self._server.listen()
+        except (OSError, ConfigError):
+            await self._server.stop()
+            raise
+        self.listeners = [(listener.address.host, listener.address.port) for listener in listeners]
+        for listener in listeners:
+            self._logger.info(log_phrases.listener_started(str(listener.address), tls=listener.is_tls))
 
     async def stop(self) -> None:
         """Stop accepting, tell clients (320), close."""
         if self._server is not None:
-            await self._server.stop()
-            for host, port in self.listeners:
-                self._logger.info(log_phrases.listener_stopped(f"{host}:{port}"))
+            for listener in await self._server.stop():
+                self._logger.info(log_phrases.listener_stopped(str(listener.address), tls=listener.is_tls))
 
     def close_all_connections(self, reason: str) -> None:
         """Close every connection with 320 and this reason."""
         self.broker.close_connections(reason)
 
     def _seed(self) -> None:
-        """Fill the empty catalogue with the default vhost and user."""
-        seed = self.config.seed
+        """Fill the empty catalogue with the default vhost and user. Raises: ConfigError for a refused password."""
+        seed, algorithm = self.config.seed, self.config.auth.password_hashing
+        check_password(self.config.auth, seed.password)
         self._logger.info(log_phrases.will_seed())
-        algorithm = self.config.auth.password_hashing
         commands = seed_commands(
             vhost=seed.vhost,
             user=seed.user,
@@ -82,13 +88,26 @@ class Node:
             permissions=(seed.configure, seed.write, seed.read),
         )
         for command in commands:
-            self.broker.submit(command)
-        self.broker.submit(SetGlobalParameter("cluster_name", self.config.cluster_name))
-        self._logger.info(log_phrases.vhost_added(seed.vhost))
+            self.broker.log.submit(command)
+        self.broker.log.submit(SetGlobalParameter("cluster_name", self.config.cluster_name))
+        self._logger.info(log_phrases.vhost_added(seed.vhost, "Default virtual host"))
         self._logger.info(log_phrases.user_created(seed.user))
+        self._logger.info(log_phrases.user_tags_set(seed.user, seed.tags))
+        self._logger.info(
+            log_phrases.permissions_set(seed.user, seed.vhost, seed.configure, seed.write, seed.read)
+        )
 
     def _refused(self, reason: str) -> None:
-        category_logger("connection").error(log_phrases.socket_error("<0.0.0>", reason))
+        category_logger("connection").error(log_phrases.socket_error(NODE_PROCESS, reason))
+
+
+def check_password(auth: AuthOptions, password: str) -> None:
+    """Hold a new password against the credential validator. Raises: ConfigError."""
+    shortest, pattern = auth.password_length_min, auth.password_regexp
+    if shortest is not None and len(password) < shortest:
+        raise ConfigError([f"default_pass: the validator asks for at least {shortest} characters"])
+    if pattern is not None and re.search(pattern, password) is None:
+        raise ConfigError([f"default_pass: the validator asks for a match of {pattern}"])
 
 
 def broker_settings(config: Config) -> BrokerSettings:

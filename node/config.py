@@ -45,8 +45,6 @@ class SocketOptions:
     """0 with `linger`: a close that we force resets the connection (amqp-behaviour §0.3)."""
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int | None = None
-    send_timeout_s: float | None = None
-    """How long a peer may read nothing while we have something for it; None: for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +210,6 @@ class Config:
     seed: Seed = Seed()
     amqp: AmqpOptions = AmqpOptions()
     log: LogOptions = field(default_factory=LogOptions)
-    queue_master_locator: str = "client-local"
-    collect_statistics: Literal["none", "coarse", "fine"] = "none"
-    collect_statistics_interval_s: float = 5.0
     files: tuple[str, ...] = ()
     """The files that were read, in order."""
     unused: tuple[str, ...] = ()

@@ -104,7 +104,6 @@ KEYS: Final = (
     Key("tcp_listen_options.linger.timeout", WHOLE, "socket.linger_timeout_s"),
     Key("tcp_listen_options.sndbuf", POSITIVE, "socket.send_buffer_bytes"),
     Key("tcp_listen_options.recbuf", POSITIVE, "socket.receive_buffer_bytes"),
-    Key("tcp_listen_options.send_timeout", milliseconds(1), "socket.send_timeout_s"),
     # TLS
     Key("ssl_options.cacertfile", FILE, "tls.ca_file"),
     Key("ssl_options.certfile", FILE, "tls.certificate_file"),
@@ -167,9 +166,6 @@ KEYS: Final = (
     Key("product.name", TEXT, "product.name"),
     Key("product.version", TEXT, "product.version"),
     Key("cluster_name", TEXT, "node.cluster_name"),
-    Key("queue_master_locator", one_of("client-local", "min-masters", "random"), "node.queue_master_locator"),
-    Key("collect_statistics", one_of("none", "coarse", "fine"), "node.collect_statistics"),
-    Key("collect_statistics_interval", milliseconds(1), "node.collect_statistics_interval_s"),
     # logs
     Key("log.dir", TEXT, "log.dir"),
     Key("log.console", BOOLEAN, "log.console"),
@@ -208,7 +204,8 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
     (
         POSITIVE,
         """
-        num_acceptors.tcp num_acceptors.ssl memory_monitor_interval cluster_keepalive_interval
+        num_acceptors.tcp num_acceptors.ssl tcp_listen_options.send_timeout
+        collect_statistics_interval memory_monitor_interval cluster_keepalive_interval
         net_ticktime message_store_shutdown_timeout mnesia_table_loading_retry_timeout
         mnesia_table_loading_retry_limit background_gc_target_interval classic_queue.default_version
         cluster_formation.target_cluster_size_hint cluster_formation.discovery_retry_limit
@@ -247,6 +244,8 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
         distribution.listener.interface
         """,
     ),
+    (one_of("client-local", "min-masters", "random"), "queue_master_locator"),
+    (one_of("none", "coarse", "fine"), "collect_statistics"),
     (size(), "queue_index_embed_msgs_below"),
     (size(1, 1000000), "mirroring_sync_batch_size"),
     (

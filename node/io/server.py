@@ -5,9 +5,10 @@ each connection with output gets one write.
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.broker.broker import Broker
 from node.broker.connection import Connection
@@ -21,6 +22,13 @@ SHUTDOWN_S: Final = 2.0
 
 _TIMER_SLACK_S: Final = 0.001
 """The loop's timers have whole milliseconds: rather one too late than twice."""
+
+
+class Listener(NamedTuple):
+    """Where clients are accepted."""
+
+    address: Address
+    is_tls: bool
 
 
 class Server:
@@ -44,6 +52,7 @@ class Server:
         self._on_refused = on_refused
         self._sessions: dict[Connection, Session] = {}
         self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_turn_coming = False
         broker.wake = self._wake
@@ -51,36 +60,32 @@ class Server:
 
     # --- listeners ---
 
-    async def listen(self) -> list[Address]:
-        """Open all listeners; the addresses that they have. Raises: OSError, ConfigError."""
+    async def listen(self) -> "list[Listener]":
+        """Open all listeners. Raises: OSError, ConfigError; then some may be open, see `stop`."""
         for address in self.config.tcp_listeners:
-            await self._listen(address)
+            await self._listen(address, None)
         if self.config.tls_listeners:
             context = server_context(self.config.tls)
             for address in self.config.tls_listeners:
-                await self._listen(
-                    address,
-                    ssl=context,
-                    ssl_handshake_timeout=self.config.network.tls_handshake_timeout_s,
-                )
+                await self._listen(address, context)
         self._set_timer()
-        return [Address(*sock.getsockname()[:2]) for server in self._servers for sock in server.sockets]
+        return self._listeners
 
-    async def _listen(self, address: Address, **tls: object) -> None:
-        backlog = self.config.socket.backlog
-        # No host means every interface; one socket for both families would hide IPv4 addresses in IPv6 ones.
-        host = address.host or None
+    async def _listen(self, address: Address, context: ssl.SSLContext | None) -> None:
         server = await self.loop.create_server(
             lambda: Session(self),
-            host,
+            address.host or None,  # none: every interface, a socket for IPv4 and one for IPv6
             address.port,
-            backlog=backlog,
-            **tls,  # type: ignore[call-overload]
+            backlog=self.config.socket.backlog,
+            ssl=context,
+            ssl_handshake_timeout=self.config.network.tls_handshake_timeout_s if context else None,
         )
         self._servers.append(server)
+        for sock in server.sockets:
+            self._listeners.append(Listener(Address(*sock.getsockname()[:2]), is_tls=context is not None))
 
-    async def stop(self) -> None:
-        """Stop accepting, then close all connections with 320."""
+    async def stop(self) -> "list[Listener]":
+        """Stop accepting, then close all connections with 320; the listeners that were open."""
         for server in self._servers:
             server.close()
         self.broker.close_connections("broker forced connection closure with reason 'shutdown'")
@@ -94,6 +99,7 @@ class Server:
             session.abort()
         if self._timer is not None:
             self._timer.cancel()
+        return self._listeners
 
     # --- for sessions ---
 
