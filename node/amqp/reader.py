@@ -51,6 +51,9 @@ _HEADER_FIXED_BYTES: Final = 12
 """Class, weight and body size: what a header frame must have to be one."""
 _FLAGS_BYTES: Final = 2
 
+_OBJECT_BYTES: Final = 48
+"""What a frame that is kept costs beside its bytes: bodies may come in frames of one octet."""
+
 _ASSEMBLED_MIN_BYTES: Final = 16 * 1024 * 1024
 """However small messages must be: their headers need room too."""
 
@@ -163,6 +166,16 @@ class FrameReader:
         assembly = self._assemblies.pop(channel, None)
         if assembly is not None:
             self._assembled_bytes -= assembly.kept
+
+    def close(self) -> None:
+        """Let go of everything that was kept: nothing of the stream matters any more."""
+        self.forget_contents()
+        self._take_pieces()
+
+    def forget_contents(self) -> None:
+        """Drop all unfinished contents."""
+        self._assemblies.clear()
+        self._assembled_bytes = 0
 
     def _keep(self, data: bytes, pos: int, wanted: int) -> None:
         self._pieces = [data[pos:]]
@@ -369,8 +382,9 @@ class FrameReader:
 
     def _hold(self, assembly: _Assembly, whole: bytes) -> None:
         assembly.frames.append(whole)
-        assembly.kept += len(whole)
-        self._assembled_bytes += len(whole)
+        cost = len(whole) + _OBJECT_BYTES
+        assembly.kept += cost
+        self._assembled_bytes += cost
         if self._assembled_bytes > self.assembled_max_bytes:
             raise ProtocolError(
                 ReplyCode.RESOURCE_ERROR,

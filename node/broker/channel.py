@@ -262,7 +262,9 @@ class Channel:
         return frame
 
     def deliver_reply(self, requester: ReplyConsumer, envelope: Envelope, content: bytes) -> None:
-        """Send a direct reply: its delivery tag is the next one and isn't used up (§4.12)."""
+        """Send a direct reply: its delivery tag is the next one and isn't used up (§4.12). It may be dropped."""
+        if not self.connection.takes_replies:
+            return
         deliver = BasicDeliver(requester.tag, self._next_tag, False, envelope.exchange, envelope.routing_key)
         self.send(deliver)
         self.connection.send(self.fit(Run(envelope, range(1), [content], 0))[0])

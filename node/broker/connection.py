@@ -63,6 +63,14 @@ REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
 ROUTES_MAX: Final = 8192
 """Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
 
+WORK_MAX_US: Final = 10_000
+"""What a connection may cost in one turn, by the estimates below, in microseconds; what it sent beyond that waits for the next
+turn, so that a storm of declares holds nobody else up for long."""
+
+_METHOD_US: Final = 40
+_RUN_US: Final = 4
+_MISS_US: Final = 20
+
 _HEADER_BYTES: Final = len(PROTOCOL_HEADER)
 _ACCEPTED_HEADERS: Final = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
 _KNOWN_MECHANISMS: Final = frozenset({"PLAIN", "AMQPLAIN", "EXTERNAL", "RABBIT-CR-DEMO"})
@@ -88,7 +96,7 @@ class Connection:
 
     number: for the log.   vhost, user_name: empty before the connection is open.
     stalled: channels with consumers that wait for room in our output.   confirming: channels with confirms to flush.
-    is_writable: set by the shell; False while the socket takes no more.
+    is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
     is_finished: there is nothing more to wait for: flush and reset the socket.
     """
 
@@ -108,6 +116,7 @@ class Connection:
         self.stalled: dict[Channel, None] = {}
         self.confirming: dict[Channel, None] = {}
         self.is_writable = True
+        self.is_flooded = False
         self.is_finished = False
         self.opened_at = now
         self._on_change = on_change
@@ -126,6 +135,7 @@ class Connection:
         self._out_bytes = 0
         self._waits_for_log = False
         self._is_choked = False  # there is more unsent output than a client may let pile up
+        self._work_us = 0  # spent in this turn
         self._is_deaf = False  # frames can't be told apart any more
         self._has_heard = False
         self._has_spoken = False
@@ -209,19 +219,33 @@ class Connection:
         """How much more deliveries this connection takes in this turn."""
         return OUT_MAX_BYTES - self._out_bytes if self.is_writable else 0
 
+    @property
+    def takes_replies(self) -> bool:
+        """Whether a direct reply may still be added: a requester that reads none loses them."""
+        return not self.is_flooded and self._out_bytes <= REPLIES_MAX_BYTES
+
     def flushed(self) -> None:
         """The shell has written our output, and the socket takes more: go on with what waited for that."""
         if self.stalled:
             stalled, self.stalled = self.stalled, {}
             for channel in stalled:
                 channel.unblock()
-        if self._is_choked:
+        spent, self._work_us = self._work_us, 0
+        if self._is_choked or spent > WORK_MAX_US:
             self._is_choked = False
             self._resume()
 
+    def _spend(self, cost_us: int) -> None:
+        """Count work against the turn; beyond the limit, read on only in the next."""
+        self._work_us += cost_us
+        if self._work_us > WORK_MAX_US and not self._reader.paused:
+            self._reader.paused = True
+            self.broker.has_output(self)
+
     def _resume(self) -> None:
         """Read on, unless something else still keeps us from it."""
-        if self._waits_for_log or self._is_choked or self.state not in _LISTENING or self._is_deaf:
+        is_stopped = self._waits_for_log or self._is_choked or self._is_deaf or self._work_us > WORK_MAX_US
+        if is_stopped or self.state not in _LISTENING:
             return
         try:
             self._reader.resume()
@@ -407,9 +431,11 @@ class Connection:
             if size > self.broker.settings.message_max_bytes:
                 self._refuse_size(channel, size)
             if route is None:
+                self._spend(_MISS_US)
                 route = self._new_route(channel, method_frame)
                 if route is None:
                     return
+            self._spend(_RUN_US * (1 + len(route.queues)))
             route.channel.publish(route, traits, contents, size)
         except ProtocolError as error:
             self._failed(error, channel, BasicPublish)
@@ -463,6 +489,7 @@ class Connection:
     def on_method(self, channel: int, payload: bytes) -> None:
         """See `Sink.on_method`."""
         method: Method | None = None
+        self._spend(_METHOD_US)
         try:
             if channel == 0:
                 method = decode_method(payload) if self.state in _LISTENING else None
@@ -707,6 +734,8 @@ class Connection:
             self._release()
         self.state = ConnectionState.CLOSED
         self.is_writable = False
+        self._reader.close()
+        self._out.clear()
         self._stop_timers()
         self.broker.forget(self)
         self.broker.observer.closed(self, in_good_order=in_good_order)
@@ -723,6 +752,7 @@ class Connection:
             if channel.state is ChannelState.OPEN:
                 channel.close()
         self.channels.clear()
+        self._reader.forget_contents()
         self._routes.clear()
         self.stalled.clear()
         self.confirming.clear()

@@ -55,6 +55,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_turn_coming = False
+        self._resting: list[Session] = []
         broker.wake = self._wake
         broker.timers.on_earlier = self._set_timer
 
@@ -131,6 +132,11 @@ class Server:
         if self.config.network.handshake_timeout_s is not None:
             self.loop.call_later(self.config.network.handshake_timeout_s, check)
 
+    def rest(self, session: Session) -> None:
+        """Have the session read on only after the present turn."""
+        self._resting.append(session)
+        self._wake()
+
     # --- the turn ---
 
     def _wake(self) -> None:
@@ -144,6 +150,9 @@ class Server:
             session = self._sessions.get(connection)
             if session is not None:
                 session.flush()
+        resting, self._resting = self._resting, []
+        for session in resting:
+            session.end_rest()
         self._is_turn_coming = False
         if self.broker.has_work:
             self._wake()

@@ -22,6 +22,9 @@ WRITE_BUFFER_MAX_BYTES: Final = 1024 * 1024
 UNREAD_REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
 """Unsent bytes above which we stop reading too: a client that asks on and on and never reads the answers."""
 
+LARGE_READ_BYTES: Final = 128 * 1024
+"""A read of this size or more isn't followed by another before the others had their turn."""
+
 LAST_WORDS_S: Final = 1.0
 """How long a socket that we close may take to accept what is still unsent."""
 
@@ -34,6 +37,7 @@ class Session(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._proxy: ProxyHeaderParser | None = None
         self._is_choked = False
+        self._is_resting = False
         self._is_reading = True
         self.connection: Connection | None = None
         """None until a PROXY header has told who the peer is."""
@@ -74,6 +78,9 @@ class Session(asyncio.Protocol):
         assert self.connection is not None
         if data:
             self.connection.receive_data(data, self._server.clock())
+            if len(data) >= LARGE_READ_BYTES:
+                self._is_resting = True
+                self._server.rest(self)
             self.follow_reading()
 
     def pause_writing(self) -> None:
@@ -86,6 +93,7 @@ class Session(asyncio.Protocol):
         self._is_choked = False
         if self.connection is not None:
             self.connection.is_writable = True
+            self.connection.is_flooded = False
             self.connection.flushed()
         self.follow_reading()
 
@@ -123,12 +131,22 @@ class Session(asyncio.Protocol):
         if connection.is_writable:
             connection.flushed()
         elif transport.get_write_buffer_size() > UNREAD_REPLIES_MAX_BYTES:
-            self._is_choked = True
+            self._is_choked = connection.is_flooded = True
+        self.follow_reading()
+
+    def end_rest(self) -> None:
+        """The others had their turn."""
+        self._is_resting = False
         self.follow_reading()
 
     def follow_reading(self) -> None:
         """Read from the socket just when somebody takes it."""
-        wanted = self.connection is not None and self.connection.is_reading and not self._is_choked
+        wanted = (
+            self.connection is not None
+            and self.connection.is_reading
+            and not self._is_choked
+            and not self._is_resting
+        )
         transport = self._transport
         if wanted == self._is_reading or transport is None or transport.is_closing():
             return

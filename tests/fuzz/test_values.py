@@ -187,7 +187,7 @@ def traits_by_the_book(value: Properties) -> Traits:
         user_id=value.user_id,
         reply_to=value.reply_to if value.reply_to == "amq.rabbitmq.reply-to" else None,
         cc=() if bad else keys.get("CC", ()),
-        bcc=() if bad else keys.get("BCC", ()),
+        bcc=None if bad else keys.get("BCC"),
         bad_sender_selected=bad,
     )
 
