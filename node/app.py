@@ -20,8 +20,8 @@ from node.log import NODE_PROCESS, category_logger
 from node.version import VERSION
 
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
-"""Python looks for cycles after so many new objects. Its default of 700 would look through every queued run again and
-again; the hot paths make no cycles."""
+"""Python looks for cycles after so many new objects. Its default of 700 would look through every queued run
+again and again; the hot paths make no cycles."""
 
 
 class Node:

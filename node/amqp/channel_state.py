@@ -3,8 +3,8 @@
     (no entry) ─channel.open► OPEN ─peer's close► (no entry)
                               OPEN ─our close► CLOSING ─close-ok► (no entry)
 
-While CLOSING, everything but close (answered) and close-ok is dropped in silence. A method on a number without an entry, or an
-open on one with an entry, closes the connection.
+While CLOSING, everything but close (answered) and close-ok is dropped in silence. A method on a number
+without an entry, or an open on one with an entry, closes the connection.
 Source: amqp-behaviour §2.1, §2.2.
 """
 

@@ -1,11 +1,12 @@
 """The life of a connection as a table: in which state which method of the connection class may come.
 
-A state is left only along these edges; a method without an edge is the peer's fault, and what that costs depends on whether
-the connection was open yet (amqp-behaviour §1.3, §1.7). The table is the server's side.
+A state is left only along these edges; a method without an edge is the peer's fault, and what that costs
+depends on whether the connection was open yet (amqp-behaviour §1.3, §1.7). The table is the server's side.
 
-    AWAIT_HEADER ─header► AWAIT_START_OK ─start-ok► [AWAIT_SECURE_OK ⟲] ─► AWAIT_TUNE_OK ─tune-ok► AWAIT_OPEN ─open► OPEN
-    up to tune-ok ─fault► FAILED (silence, then reset)     OPEN ─our close► CLOSING ─close-ok► CLOSED
-                                                           OPEN ─peer's close► CLOSED_BY_PEER
+    AWAIT_HEADER ─header► AWAIT_START_OK ─start-ok► [AWAIT_SECURE_OK ─secure-ok►]
+        AWAIT_TUNE_OK ─tune-ok► AWAIT_OPEN ─open► OPEN
+    up to tune-ok: a fault ► FAILED (silence, then reset)
+    from then on: our close ► CLOSING ─close-ok► CLOSED          OPEN ─peer's close► CLOSED_BY_PEER
 """
 
 from enum import Enum, auto

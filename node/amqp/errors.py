@@ -1,6 +1,7 @@
 """What a peer can do wrong, as one exception.
 
-Everything else that goes wrong is either our own bug (an assertion) or the world's fault (an `OSError` in a shell).
+Everything else that goes wrong is either our own bug (an assertion) or the world's fault (an `OSError` in a
+shell).
 """
 
 from typing import Final
@@ -16,8 +17,8 @@ class ProtocolError(Exception):
 
     code: its class decides the scope, see `ReplyCode.closes_channel_only`.
     explanation: what follows `NAME - ` in the reply text; empty for the bare name.
-    class_id, method_id: the method that failed; 0, 0 for frames and forced closes, and where whoever dispatches
-        the method fills them in.
+    class_id, method_id: the method that failed; 0, 0 for frames and forced closes, and where whoever
+        dispatches the method fills them in.
     Source: amqp-behaviour §0.1, §0.2.
     """
 

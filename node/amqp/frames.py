@@ -3,8 +3,9 @@
     frame    = type:octet channel:short size:long payload end:octet(206)
     content  = header frame, then as many body frames as the body needs
 
-A message's *content* is kept as the one slice of bytes in which it came, frame headers included, so that a consumer gets
-it verbatim. Only a different channel number is patched in, and only a smaller frame_max makes it be cut again.
+A message's *content* is kept as the one slice of bytes in which it came, frame headers included, so that a
+consumer gets it verbatim. Only a different channel number is patched in, and only a smaller frame_max makes
+it be cut again.
 Source: AMQP 0-9-1 §2.3, §4.2.
 """
 
@@ -85,6 +86,7 @@ def with_channel(content: bytes, channel: int) -> bytes:
 
 
 def recut(content: bytes, channel: int, frame_max_bytes: int) -> bytes:
-    """The same content in body frames of at most `frame_max_bytes`, for a peer that takes less than its publisher sent."""
+    """The same content in body frames of at most `frame_max_bytes`, for a peer that takes less than its
+    publisher sent."""
     header, body = split_content(content)
     return content_frames(channel, header, body, frame_max_bytes)

@@ -60,8 +60,8 @@ class Traits(NamedTuple):
 
     delivery_mode: as sent, but 1 counts as absent: both are transient, and plain messages share one object.
     reply_to: None unless it is REPLY_TO_PSEUDO_QUEUE.
-    cc, bcc: the sender-selected routing keys; entries of other types than longstr don't count. bcc is None when there
-        is no such header, which would have to be taken out.
+    cc, bcc: the sender-selected routing keys; entries of other types than longstr don't count. bcc is None
+        when there is no such header, which would have to be taken out.
     bad_sender_selected: the first of the headers CC and BCC that is no array, with the name of its type.
     """
 

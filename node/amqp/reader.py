@@ -1,14 +1,15 @@
 """Frames in: walks what a socket read brought and hands it on in runs.
 
-The reader knows the grammar of frames and of contents and nothing of exchanges or queues. It builds no object per frame: a
-`basic.publish` with its content becomes one slice of bytes, consecutive publishes with the same method frame become one call,
-and so do consecutive acknowledgements. How the bytes were cut into reads never shows: whole or byte by byte, the calls are
-the same once their runs are joined (tests/fuzz).
+The reader knows the grammar of frames and of contents and nothing of exchanges or queues. It builds no object
+per frame: a `basic.publish` with its content becomes one slice of bytes, consecutive publishes with the same
+method frame become one call, and so do consecutive acknowledgements. How the bytes were cut into reads never
+shows: whole or byte by byte, the calls are the same once their runs are joined (tests/fuzz).
 
     feed(bytes) ─► fast path: whole publish / ack in the buffer ─► sink.on_publish, sink.on_acks
                 └► frame by frame: everything else, and all errors ─► sink.on_method, sink.on_heartbeat
 
-The fast path takes only what is flawless; whatever it doesn't like goes frame by frame, where each fault has its error.
+The fast path takes only what is flawless; whatever it doesn't like goes frame by frame, where each fault has
+its error.
 Source: AMQP 0-9-1 §2.3.5, §4.2; amqp-behaviour §1.7.
 """
 
@@ -106,7 +107,8 @@ class FrameReader:
     """Cuts a byte stream into frames and contents for a `Sink`.
 
     frame_max_bytes: what the peer may send in one frame; 0 for no limit. Changes with tune-ok.
-    content_max_bytes: a body beyond this is counted but no longer kept; the sink refuses the message by its size.
+    content_max_bytes: a body beyond this is counted but no longer kept; the sink refuses the message by its
+        size.
     """
 
     def __init__(self, sink: Sink, *, frame_max_bytes: int, content_max_bytes: int) -> None:
@@ -133,7 +135,8 @@ class FrameReader:
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream.
 
-        Raises: ProtocolError where frames can no longer be told apart. The stream can't be read on after that.
+        Raises: ProtocolError where frames can no longer be told apart. The stream can't be read on after
+            that.
         """
         pos = 0
         while self._pieces and not self.paused:

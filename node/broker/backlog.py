@@ -1,7 +1,8 @@
 """The ready messages of a queue, in the order in which they are to go out.
 
-A `Backlog` holds runs by rising number. Messages come in at the tail and leave at the head; what is requeued goes back to its
-old place. `PriorityBacklog` is one backlog a priority level, highest first, behind the same methods.
+A `Backlog` holds runs by rising number. Messages come in at the tail and leave at the head; what is requeued
+goes back to its old place. `PriorityBacklog` is one backlog a priority level, highest first, behind the same
+methods.
 Source: amqp-behaviour §4.8, §4.11, §5.6.
 """
 

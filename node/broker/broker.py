@@ -1,10 +1,11 @@
 """One broker: the catalogue with the live queues, routers and connections that follow from it.
 
-The broker reacts to what the catalogue reports, carries messages from routes to queues and from queues to dead-letter exchanges, and
-knows which queues and connections have work left for the end of the turn. It does no I/O: a shell calls it with the time and
-writes what the connections have to say.
+The broker reacts to what the catalogue reports, carries messages from routes to queues and from queues to
+dead-letter exchanges, and knows which queues and connections have work left for the end of the turn. It does
+no I/O: a shell calls it with the time and writes what the connections have to say.
 
-    connection.receive_data(bytes) ─► channels ─► queues ─► touched          shell: broker.turn(now), then flush every dirty connection
+    connection.receive_data(bytes) ─► channels ─► queues ─► touched
+    shell: broker.turn(now), then flush every dirty connection
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,7 @@
 """A channel: publishes in, deliveries out, and what is open between the two.
 
-The methods of the protocol are in `node.broker.handlers`; here is what they share and what must be fast: publishing a run along a
-cached route, delivering a run, settling ranges of delivery tags.
+The methods of the protocol are in `node.broker.handlers`; here is what they share and what must be fast:
+publishing a run along a cached route, delivering a run, settling ranges of delivery tags.
 Source: amqp-behaviour §2, §4.
 """
 
@@ -40,9 +40,11 @@ _CACHED_MAX: Final = 256
 class Channel:
     """One channel of a connection.
 
-    prefetch_limit: of `basic.qos(global=true)`, for all consumers together.   prefetch: for consumers to come. 0: no limit.
+    prefetch_limit: of `basic.qos(global=true)`, for all consumers together.   prefetch: for consumers to
+        come. 0: no limit.
     last_queue: what an empty queue name stands for (§3.8); None before the first declare.
-    held_cancels: while we delete a queue ourselves, the consumers to be told of it after our delete-ok (§3.11).
+    held_cancels: while we delete a queue ourselves, the consumers to be told of it after our delete-ok
+        (§3.11).
     """
 
     def __init__(self, number: int, connection: "Connection") -> None:
@@ -403,6 +405,7 @@ class Channel:
             return
         raise ProtocolError(
             ReplyCode.PRECONDITION_FAILED,
-            f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: {timeout_ms} ms. "
+            f"delivery acknowledgement on channel {self.number} timed out. "
+            f"Timeout value used: {timeout_ms} ms. "
             "This timeout value can be configured, see consumers doc guide to learn more",
         )

@@ -1,7 +1,7 @@
 """Publisher confirms of one channel.
 
-Every publish gets a number; queues settle them, at once or later, in any order. What was settled while a read was worked on is
-flushed together, in as few frames as the rules allow.
+Every publish gets a number; queues settle them, at once or later, in any order. What was settled while a read
+was worked on is flushed together, in as few frames as the rules allow.
 Source: amqp-behaviour §4.3.
 """
 
@@ -68,9 +68,11 @@ class Confirms:
         return settled
 
     def flush(self) -> list[BasicAck | BasicNack]:
-        """What to tell the client now: acks before nacks, each kind with one `multiple` for all below its cutoff.
+        """What to tell the client now: acks before nacks, each kind with one `multiple` for all below its
+        cutoff.
 
-        The cutoff is the lowest number that `multiple` must not cover: still outstanding, or settled the other way.
+        The cutoff is the lowest number that `multiple` must not cover: still outstanding, or settled the
+        other way.
         """
         if not self._acked and not self._nacked:
             return []

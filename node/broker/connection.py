@@ -1,7 +1,7 @@
 """A client's connection: handshake, channels, errors and their scope, heartbeats, closing.
 
-Bytes come in by `receive_data`, bytes to write gather in `take_output`; what depends on time hangs on the broker's timers. The
-shell that owns the socket follows `is_reading` and `is_finished`.
+Bytes come in by `receive_data`, bytes to write gather in `take_output`; what depends on time hangs on the
+broker's timers. The shell that owns the socket follows `is_reading` and `is_finished`.
 
     connection = Connection(broker, peer)      connection.receive_data(data, now)      connection.lost(now)
 Source: amqp-behaviour §1, §2.
@@ -64,8 +64,8 @@ ROUTES_MAX: Final = 8192
 """Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
 
 WORK_MAX_US: Final = 10_000
-"""What a connection may cost in one turn, by the estimates below, in microseconds; what it sent beyond that waits for the next
-turn, so that a storm of declares holds nobody else up for long."""
+"""What a connection may cost in one turn, by the estimates below, in microseconds; what it sent beyond that
+waits for the next turn, so that a storm of declares holds nobody else up for long."""
 
 _METHOD_US: Final = 40
 _RUN_US: Final = 4
@@ -80,7 +80,8 @@ _KNOWN_MECHANISMS: Final = frozenset({"PLAIN", "AMQPLAIN", "EXTERNAL", "RABBIT-C
 class Peer:
     """Who is at the other end, as far as the transport knows.
 
-    address, local: `IP:PORT`.   certificate_user: for EXTERNAL; None, and the reason, without a verified certificate.
+    address, local: `IP:PORT`.   certificate_user: for EXTERNAL; None, and the reason, without a verified
+        certificate.
     """
 
     address: str = "127.0.0.1:0"
@@ -95,8 +96,10 @@ class Connection:
     """One connection. Implements `node.amqp.reader.Sink`.
 
     number: for the log.   vhost, user_name: empty before the connection is open.
-    stalled: channels with consumers that wait for room in our output.   confirming: channels with confirms to flush.
-    is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
+    stalled: channels with consumers that wait for room in our output.   confirming: channels with confirms to
+        flush.
+    is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for
+        it.
     is_finished: there is nothing more to wait for: flush and reset the socket.
     """
 

@@ -1,7 +1,8 @@
 """A consumer, and the consumers of a queue with the order in which they are served.
 
-Round robin among those of the highest priority that can take more; each message moves its consumer to the back. Because the
-outcome is the same, a run is dealt out to different channels by stride instead of message by message.
+Round robin among those of the highest priority that can take more; each message moves its consumer to the
+back. Because the outcome is the same, a run is dealt out to different channels by stride instead of message
+by message.
 Source: amqp-behaviour §4.6, §4.8.
 """
 
@@ -92,7 +93,8 @@ class Consumer:
 class Consumers:
     """The consumers of one queue.
 
-    single_active: only one of them is served, the first that came; after it the one of highest priority, then age.
+    single_active: only one of them is served, the first that came; after it the one of highest priority, then
+        age.
     """
 
     def __init__(self, *, single_active: bool = False) -> None:
@@ -156,7 +158,8 @@ class Consumers:
     ) -> None:
         """Give out ready messages until there are no more or nobody can take one.
 
-        drop_expired: removes what has expired at the head; None where a new message may go out before it expires.
+        drop_expired: removes what has expired at the head; None where a new message may go out before it
+            expires.
         """
         expired_by = now if drop_expired is not None else -NEVER
         while self._priorities and backlog.count:

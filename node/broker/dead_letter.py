@@ -1,7 +1,9 @@
 """Dead-lettering: what a message becomes when it leaves its queue for the dead-letter exchange.
 
-The copy is a new message: same body, properties kept but for `expiration`, and an `x-death` header that tells where it died, why and
-how often. A message that would come round to a queue by itself, without any client having rejected it, is dropped there.
+The copy is a new message: same body, properties kept but for `expiration`, and an `x-death` header that tells
+    where it died, why and
+how often. A message that would come round to a queue by itself, without any client having rejected it, is
+dropped there.
 Source: amqp-behaviour §5.5.
 """
 
@@ -42,7 +44,8 @@ def dead_copy(
 ) -> tuple[bytes, Table]:
     """The content of the dead-lettered copy, its body in one frame, and its headers.
 
-    exchange, routing_keys: as the message came into the queue; the key it was published with, then those of CC.
+    exchange, routing_keys: as the message came into the queue; the key it was published with, then those of
+        CC.
     drops_cc: the CC header goes when a dead-letter routing key replaces all keys.
     """
     properties, body = properties_of(content)
@@ -104,8 +107,8 @@ def _comparable(field: Field | None) -> bytes | str:
 def _with_death(known: Field | None, event: Table) -> list[Field]:
     """The deaths so far with one more in front: counted in its entry if there is one for the place, else new.
 
-    Only the first entry of all has its fields in the order of `event`, later ones are sorted; and when there are
-    several older ones each death turns them round (§5.5, live).
+    Only the first entry of all has its fields in the order of `event`, later ones are sorted; and when there
+    are several older ones each death turns them round (§5.5, live).
     """
     if known is None or known.tag != "A":
         return [table(event)]

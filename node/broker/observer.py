@@ -1,4 +1,5 @@
-"""What happens in the broker that somebody may want to log or count. Nothing in the broker depends on who listens.
+"""What happens in the broker that somebody may want to log or count. Nothing in the broker depends on who
+listens.
 
 The base class listens to nothing; a shell overrides what it cares for (`node.io.log_observer`).
 """

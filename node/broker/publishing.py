@@ -1,7 +1,9 @@
-"""What a publish goes through before it reaches queues: checks in RabbitMQ's order, routing, and the envelope.
+"""What a publish goes through before it reaches queues: checks in RabbitMQ's order, routing, and the
+envelope.
 
-`open_route` does once, for all publishes with the same method frame, what depends on that frame alone; its result is cached by the
-connection. `make_envelope` does once, for all messages with the same traits on that route, what depends on those.
+`open_route` does once, for all publishes with the same method frame, what depends on that frame alone; its
+result is cached by the connection. `make_envelope` does once, for all messages with the same traits on that
+route, what depends on those.
 Source: amqp-behaviour §4.1; the numbers in comments are its steps.
 """
 
@@ -43,7 +45,8 @@ class Target(NamedTuple):
 
 
 class Route:
-    """Where the publishes with one method frame go, checked and resolved. Valid for one version of the catalogue.
+    """Where the publishes with one method frame go, checked and resolved. Valid for one version of the
+    catalogue.
 
     looks_at_each: routing depends on each message's headers, or leads to a direct reply.
     traits, envelope: of the messages that came last, to be used again while the traits stay the same.

@@ -1,7 +1,8 @@
-"""A queue: ready messages, those out with clients, its consumers, and the rules on who gets what and what is dropped.
+"""A queue: ready messages, those out with clients, its consumers, and the rules on who gets what and what is
+dropped.
 
-Messages are numbered as they come and keep number and place until they are settled; a requeue is no event. What the queue can't
-do by itself (dead-lettering, being deleted, waking up) it asks of its host.
+Messages are numbered as they come and keep number and place until they are settled; a requeue is no event.
+What the queue can't do by itself (dead-lettering, being deleted, waking up) it asks of its host.
 Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 """
 

@@ -1,7 +1,8 @@
 """Direct reply-to: an RPC answer goes straight to the channel that asked, without a queue.
 
-A requester consumes from the pseudo-queue `amq.rabbitmq.reply-to`; in what it then publishes with that reply-to the name is
-replaced by one that leads back to its channel, and whatever is published to the default exchange with that name is delivered there.
+A requester consumes from the pseudo-queue `amq.rabbitmq.reply-to`; in what it then publishes with that
+reply-to the name is replaced by one that leads back to its channel, and whatever is published to the default
+exchange with that name is delivered there.
 Source: amqp-behaviour §4.12.
 """
 

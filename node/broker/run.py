@@ -1,8 +1,8 @@
 """Runs: messages that travel together.
 
-What one socket read brought for one queue is a *run*: contents in order, numbered by the queue, sharing everything else. Nothing
-in the broker exists per message except its bytes, so moving, delivering and settling messages cost per run. A run is cut by
-slicing when its messages' ways part.
+What one socket read brought for one queue is a *run*: contents in order, numbered by the queue, sharing
+everything else. Nothing in the broker exists per message except its bytes, so moving, delivering and settling
+messages cost per run. A run is cut by slicing when its messages' ways part.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,11 @@ class Envelope:
 
     exchange, routing_key: as published, whatever way the message took since.
     address: the two as the shortstrs that `basic.deliver` and `basic.get-ok` end with.
-    channel, frame_max_bytes: the channel number in the contents' frames, and what one of their frames may be at most (0: no
-        limit).
+    channel, frame_max_bytes: the channel number in the contents' frames, and what one of their frames may be
+        at most (0: no limit).
     expiration_ms: the message's own time to live.
-    cc, bcc: further routing keys from the headers; BCC is no longer in the content but counts in dead-lettering.
+    cc, bcc: further routing keys from the headers; BCC is no longer in the content but counts in
+        dead-lettering.
     """
 
     __slots__ = (

@@ -1,6 +1,7 @@
 """How a client says who it is: PLAIN, AMQPLAIN, EXTERNAL and the demo mechanism of two steps.
 
-A mechanism reads the client's response and names who asks to be let in; whether they are is `access.check_login`'s to say.
+A mechanism reads the client's response and names who asks to be let in; whether they are is
+`access.check_login`'s to say.
 Source: amqp-behaviour §1.3.
 """
 

@@ -17,8 +17,10 @@ class BrokerSettings:
     initial_frame_max_bytes: what a client may send in one frame before tune-ok.
     auth_failure_delay_s: how long a refused client is kept waiting, so that guessing is slow.
     channel_tick_s: how often consumer_timeout is looked at.
-    default_prefetch, default_prefetch_limit: of channels that set none, for each consumer and for all together; 0: no limit.
-    closing_s_max: how long a closed connection waits for the peer at most; its heartbeat interval if that is shorter.
+    default_prefetch, default_prefetch_limit: of channels that set none, for each consumer and for all
+        together; 0: no limit.
+    closing_s_max: how long a closed connection waits for the peer at most; its heartbeat interval if that is
+        shorter.
     """
 
     node_name: str = "rabbit@localhost"

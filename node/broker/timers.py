@@ -9,7 +9,8 @@ from itertools import count
 from typing import Final
 
 _CANCELLED_MAX: Final = 1024
-"""Cancelled timers that may wait in the heap before it is rebuilt without them (then at least half must be cancelled)."""
+"""Cancelled timers that may wait in the heap before it is rebuilt without them (then at least half must be
+cancelled)."""
 
 
 class Timer:

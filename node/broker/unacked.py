@@ -1,7 +1,7 @@
 """What a channel has delivered and not yet seen settled.
 
-Deliveries are kept as they were made, a run at a time, so that acknowledging a run costs the run once. Settled messages inside a
-run that is still open are blanked, which lets go of their bytes.
+Deliveries are kept as they were made, a run at a time, so that acknowledging a run costs the run once.
+Settled messages inside a run that is still open are blanked, which lets go of their bytes.
 Source: amqp-behaviour §4.10.
 """
 
@@ -65,9 +65,11 @@ class Unacked:
         self.count += delivery.open
 
     def settle(self, first: int, last: int) -> list[Delivery]:
-        """Remove the messages with the delivery tags from first to last, up to the first tag that is not open.
+        """Remove the messages with the delivery tags from first to last, up to the first tag that is not
+        open.
 
-        Returns: them, in order of tags; fewer than asked for where a tag is unknown, see `unknown_delivery_tag`.
+        Returns: them, in order of tags; fewer than asked for where a tag is unknown, see
+            `unknown_delivery_tag`.
         """
         settled: list[Delivery] = []
         while first <= last:

@@ -1,7 +1,7 @@
 """The sockets of a node: listeners, sessions, and the turn of the loop that moves messages between them.
 
-Whatever wakes the broker, its work is done once at the end of the present turn of the loop: touched queues are pumped, then
-each connection with output gets one write.
+Whatever wakes the broker, its work is done once at the end of the present turn of the loop: touched queues
+are pumped, then each connection with output gets one write.
 """
 
 import asyncio

@@ -84,9 +84,7 @@ def test_serializers(connection: Any, queue: Any, serializer: str, compression: 
 def test_consumer_of_several_queues(connection: Any, name: Names) -> None:
     """A topic exchange, three queues, one consumer; the delivery_info says where each came from."""
     exchange = Exchange(name("topic"), "topic", auto_delete=True, durable=False)
-    queues = [
-        Queue(name("q"), exchange, routing_key=key, exclusive=True) for key in ("a.#", "*.b", "#.c")
-    ]
+    queues = [Queue(name("q"), exchange, routing_key=key, exclusive=True) for key in ("a.#", "*.b", "#.c")]
     came: list[tuple[str, str]] = []
 
     def on_message(body: Any, message: Any) -> None:
@@ -350,7 +348,9 @@ def test_rpc_by_mixin(
         callback = Queue(name("answers"), exclusive=True, auto_delete=True)
         with connection.Consumer(
             [callback],
-            on_message=lambda message: answers.update({message.properties["correlation_id"]: message.payload}),
+            on_message=lambda message: answers.update(
+                {message.properties["correlation_id"]: message.payload}
+            ),
             no_ack=True,
         ):
             producer = connection.Producer()

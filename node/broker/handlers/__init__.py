@@ -1,7 +1,9 @@
 """What each method of the protocol does on an open channel, one file a class.
 
-A handler is called with the channel and the method. It answers by `channel.send` and fails by ProtocolError. One that changes the
-catalogue is a generator: it yields the command and is resumed with its result, at once on a single node, after the commit in a
+A handler is called with the channel and the method. It answers by `channel.send` and fails by ProtocolError.
+One that changes the
+catalogue is a generator: it yields the command and is resumed with its result, at once on a single node,
+    after the commit in a
 cluster; until then the connection reads no further.
 """
 

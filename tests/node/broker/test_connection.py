@@ -1,0 +1,806 @@
+"""A connection from the first byte to the last: handshake, scope of errors, heartbeats, closing (amqp-behaviour §1, §2)."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from node.amqp.connection_state import ConnectionState
+from node.amqp.constants import PROTOCOL_HEADER
+from node.amqp.field_table import Table, boolean, encode_table, longstr, table
+from node.amqp.frames import HEARTBEAT, frame, method_frame
+from node.amqp.methods import (
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicPublish,
+    BasicQos,
+    BasicQosOk,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConfirmSelect,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    ExchangeDeclare,
+    Method,
+    QueueDeclare,
+    QueueDeclareOk,
+    TxSelect,
+)
+from node.broker.commands import Command, DeleteUser, DeleteVhost, PutVhost, SetParameter, SetUserLimits
+from node.broker.connection import REPLIES_MAX_BYTES, ROUTES_MAX, Peer
+from node.broker.records import UserLimits
+from node.broker.settings import BrokerSettings
+from tests.node.broker.harness import LOGIN, Client, World, check_invariants
+
+DEMO = BrokerSettings(mechanisms=("PLAIN", "AMQPLAIN", "EXTERNAL", "RABBIT-CR-DEMO", "NONSENSE"))
+FAILURE_CLOSE = {"authentication_failure_close": boolean(True)}
+
+
+def started(settings: BrokerSettings | None = None, peer: Peer | None = None) -> Client:
+    """A client that has connection.start."""
+    client = World(settings).connect(peer)
+    client.feed(PROTOCOL_HEADER)
+    client.received()
+    return client
+
+
+def tuned() -> Client:
+    """A client that has connection.tune."""
+    client = started()
+    client.send(0, ConnectionStartOk({}, "PLAIN", LOGIN))
+    client.received()
+    return client
+
+
+def is_silent_and_reset_after(client: Client, seconds: float) -> bool:
+    """Whether nothing is said, and the socket is reset just then."""
+    assert client.received() == []
+    client.world.advance(seconds - 0.01)
+    assert not client.is_reset
+    assert not client.connection.is_reading
+    client.world.advance(0.02)
+    return client.is_reset and client.received() == []
+
+
+# --- §1.1, §1.2: header and start -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("header", [PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"])
+def test_the_protocol_header_is_answered_by_start(header: bytes) -> None:
+    """§1.1 rows 1 and 2, §1.2."""
+    client = World().connect()
+    for octet in header:
+        assert client.received() == []
+        client.feed(bytes([octet]))
+    (start,) = client.methods()
+    assert isinstance(start, ConnectionStart)
+    assert (start.version_major, start.version_minor) == (0, 9)
+    assert (start.mechanisms, start.locales) == (b"PLAIN AMQPLAIN", b"en_US")
+    capabilities = start.server_properties["capabilities"].value
+    assert isinstance(capabilities, dict)
+    assert set(capabilities) == {
+        "publisher_confirms",
+        "exchange_exchange_bindings",
+        "basic.nack",
+        "consumer_cancel_notify",
+        "connection.blocked",
+        "consumer_priorities",
+        "authentication_failure_close",
+        "per_consumer_qos",
+        "direct_reply_to",
+    }
+    assert start.server_properties["cluster_name"] == longstr("rabbit@localhost")
+
+
+@pytest.mark.parametrize("header", [b"HTTP/1.1", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"AMQP\0\0\x09\x02"])
+def test_another_header_is_told_ours(header: bytes) -> None:
+    """§1.1 rows 4 and 5."""
+    client = World().connect()
+    client.feed(header + b"more")
+    assert client.connection.take_output() == PROTOCOL_HEADER
+    client.world.settle()
+    assert client.is_reset
+
+
+def test_fewer_than_8_bytes_wait_for_the_time_out() -> None:
+    """§1.1 below the table, §1.3 last but one: nothing is written."""
+    client = World().connect()
+    client.feed(b"AMQP")
+    client.world.advance(9.9)
+    assert not client.is_reset
+    client.world.advance(0.2)
+    assert client.is_reset
+    assert client.received() == []
+    assert "handshake timed out" in client.world.diary.entries
+
+
+def test_the_handshake_time_out_counts_up_to_open() -> None:
+    """§1.3: from accept to the running state."""
+    client = tuned()
+    client.world.advance(9)
+    client.send(0, ConnectionTuneOk(2047, 131072, 0))
+    client.world.advance(1.1)
+    assert client.is_reset
+
+
+def test_an_open_connection_has_no_time_out() -> None:
+    client = World().client()
+    client.world.advance(100)
+    assert not client.is_reset
+
+
+# --- §1.3: logging in -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "response"),
+    [
+        ("PLAIN", LOGIN),
+        ("AMQPLAIN", encode_table({"LOGIN": longstr("guest"), "PASSWORD": longstr("guest")})[4:]),
+    ],
+)
+def test_logging_in(mechanism: str, response: bytes) -> None:
+    """§1.3: authentication is answered by tune; the locale is ignored."""
+    client = started()
+    assert client.ask(0, ConnectionStartOk({}, mechanism, response, "xx_XX")) == ConnectionTune(2047, 131072, 60)
+    assert client.connection.user_name == "guest"
+
+
+def test_the_demo_mechanism_in_two_steps() -> None:
+    """§1.3 row `RABBIT-CR-DEMO`."""
+    client = started(DEMO)
+    secure = client.ask(0, ConnectionStartOk({}, "RABBIT-CR-DEMO", b"guest"))
+    assert secure == ConnectionSecure(b"Please tell me your password")
+    assert isinstance(client.ask(0, ConnectionSecureOk(b"My password is guest")), ConnectionTune)
+
+
+def test_a_certificate_for_external() -> None:
+    """§1.3 row `EXTERNAL`."""
+    client = started(DEMO, Peer(is_tls=True, certificate_user="guest"))
+    assert isinstance(client.ask(0, ConnectionStartOk({}, "EXTERNAL")), ConnectionTune)
+
+
+def test_mechanisms_are_offered_where_they_can_work() -> None:
+    for peer, offered in (
+        (Peer(), b"PLAIN AMQPLAIN RABBIT-CR-DEMO"),
+        (Peer(is_tls=True), b"PLAIN AMQPLAIN EXTERNAL RABBIT-CR-DEMO"),
+    ):
+        client = World(DEMO).connect(peer)
+        client.feed(PROTOCOL_HEADER)
+        (start,) = client.methods()
+        assert isinstance(start, ConnectionStart)
+        assert start.mechanisms == offered
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "response"),
+    [
+        ("PLAIN", b"guest"),
+        ("PLAIN", b"me\0guest\0guest"),
+        ("AMQPLAIN", b"\x01"),
+        ("NOPE", b""),
+        ("plain", LOGIN),
+        ("EXTERNAL", b""),
+    ],
+)
+@pytest.mark.parametrize("capabilities", [{}, FAILURE_CLOSE])
+def test_malformed_and_unknown_is_met_with_silence(mechanism: str, response: bytes, capabilities: Table) -> None:
+    """§1.3 rows `malformed`, `unknown mechanism`: 3 s, no close frame."""
+    client = started()
+    client.send(0, ConnectionStartOk({"capabilities": table(capabilities)}, mechanism, response))
+    assert is_silent_and_reset_after(client, 3.0)
+
+
+@pytest.mark.parametrize("response", [b"\0guest\0wrong", b"\0nobody\0guest", b"\0guest\0"])
+def test_a_refused_login_without_the_capability(response: bytes) -> None:
+    """§1.3 rows `same without the capability`, `empty password`."""
+    client = started()
+    client.send(0, ConnectionStartOk({}, "PLAIN", response))
+    assert is_silent_and_reset_after(client, 3.0)
+
+
+def test_a_refused_login_with_the_capability() -> None:
+    """§1.3 row `wrong password …`: 403 at once, reset after 3 s whatever the client answers."""
+    client = started()
+    answer = client.ask(
+        0, ConnectionStartOk({"capabilities": table(FAILURE_CLOSE)}, "PLAIN", b"\0guest\0wrong")
+    )
+    assert answer == ConnectionClose(
+        403,
+        "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
+        "For details see the broker logfile.",
+        0,
+        0,
+    )
+    client.send(0, ConnectionCloseOk())
+    assert is_silent_and_reset_after(client, 3.0)
+
+
+def test_guest_comes_from_loopback_only() -> None:
+    """§1.3 row `user in loopback_users`."""
+    client = started(peer=Peer(is_loopback=False))
+    client.send(0, ConnectionStartOk({}, "PLAIN", LOGIN))
+    assert is_silent_and_reset_after(client, 3.0)
+
+
+def test_no_certificate_for_external() -> None:
+    client = started(DEMO, Peer(is_tls=True, certificate_problem="no peer certificate"))
+    client.send(0, ConnectionStartOk({}, "EXTERNAL"))
+    assert is_silent_and_reset_after(client, 3.0)
+    assert "login refused: EXTERNAL: no peer certificate" in client.world.diary.entries
+
+
+@pytest.mark.parametrize(
+    "unexpected",
+    [
+        method_frame(0, ConnectionOpen("/")),
+        method_frame(1, ChannelOpen()),
+        method_frame(1, BasicPublish()),
+        frame(1, 0, b"x" * 4997),
+        frame(9, 0, b""),
+        b"\x01\0\0\0\0\0\x04abcdX",
+    ],
+)
+def test_anything_unexpected_before_start_ok(unexpected: bytes) -> None:
+    """§1.3 last row but two; the frame limit before tune-ok is 4096."""
+    client = started()
+    client.feed(unexpected)
+    assert is_silent_and_reset_after(client, 3.0)
+
+
+def test_what_follows_a_fault_of_the_handshake_is_not_read() -> None:
+    client = started()
+    client.feed(method_frame(0, ConnectionOpen()) + method_frame(0, ConnectionStartOk({}, "PLAIN", LOGIN)))
+    client.feed(method_frame(0, ConnectionStartOk({}, "PLAIN", LOGIN)))
+    assert client.received() == []
+    assert client.connection.state is ConnectionState.FAILED
+
+
+# --- §1.4: tune -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("channel_max", "frame_max"), [(1, 4096), (2047, 131072), (100, 10_000)])
+def test_values_that_may_be_chosen(channel_max: int, frame_max: int) -> None:
+    """§1.4: no reply to tune-ok."""
+    client = tuned()
+    client.send(0, ConnectionTuneOk(channel_max, frame_max, 1000))
+    assert client.received() == []
+    assert client.ask(0, ConnectionOpen("/")) == ConnectionOpenOk()
+
+
+@pytest.mark.parametrize(
+    ("channel_max", "frame_max"), [(0, 4096), (2048, 4096), (1, 0), (1, 4095), (1, 1), (1, 131073)]
+)
+def test_values_that_may_not_be_chosen(channel_max: int, frame_max: int) -> None:
+    """§1.4: silence, reset after 3 s."""
+    client = tuned()
+    client.send(0, ConnectionTuneOk(channel_max, frame_max, 60))
+    assert is_silent_and_reset_after(client, 3.0)
+
+
+def test_no_limit_where_we_have_none() -> None:
+    """§1.4: if the server's own limit is configured 0 then client 0 is fine."""
+    client = World(BrokerSettings(channel_max=0, frame_max_bytes=0)).connect()
+    client.shake_hands(frame_max=0)
+    for number in (1, 65535):
+        assert client.ask(number, ChannelOpen()) == ChannelOpenOk()
+
+
+# --- §1.5: open -------------------------------------------------------------------------------------------
+
+
+def open_refused(world: World, vhost: str) -> str:
+    client = world.connect()
+    client.feed(PROTOCOL_HEADER)
+    client.send(0, ConnectionStartOk({}, "PLAIN", LOGIN))
+    client.send(0, ConnectionTuneOk(2047, 131072, 0))
+    client.received()
+    close = client.ask(0, ConnectionOpen(vhost))
+    assert isinstance(close, ConnectionClose)
+    assert (close.reply_code, close.failed_class_id, close.failed_method_id) == (530, 10, 40)
+    client.send(0, ConnectionCloseOk())
+    client.world.settle()
+    assert client.is_reset
+    return close.reply_text
+
+
+def test_open_refusals() -> None:
+    """§1.5 steps 1 to 4."""
+    world = World()
+    assert open_refused(world, "nope") == "NOT_ALLOWED - vhost nope not found"
+    assert open_refused(world, "") == "NOT_ALLOWED - vhost  not found"
+    world.submit(PutVhost("other"))
+    text = "NOT_ALLOWED - access to vhost 'other' refused for user 'guest'"
+    assert open_refused(world, "other") == text
+    world.client()
+    world.submit(SetUserLimits("guest", UserLimits(max_connections=1)))
+    text = "NOT_ALLOWED - connection refused for user 'guest': user connection limit (1) is reached"
+    assert open_refused(world, "/") == text
+    world.submit(SetParameter("/", "vhost-limits", "limits", {"max-connections": 1}))
+    text = "NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (1) is reached"
+    assert open_refused(world, "/") == text
+
+
+def test_the_name_and_what_the_client_calls_itself() -> None:
+    """§1.10."""
+    client = World().connect(Peer(address="1.2.3.4:5", local="6.7.8.9:5672"))
+    client.feed(PROTOCOL_HEADER)
+    assert client.connection.full_name == "1.2.3.4:5 -> 6.7.8.9:5672"
+    client.send(0, ConnectionStartOk({"connection_name": longstr("me")}, "PLAIN", LOGIN))
+    assert client.connection.full_name == "1.2.3.4:5 -> 6.7.8.9:5672 - me"
+
+
+# --- §1.6: heartbeats -------------------------------------------------------------------------------------
+
+
+def test_we_beat_every_half_interval() -> None:
+    """§1.6: hb=2 → frames at 1 s spacing."""
+    client = World().client(heartbeat=2)
+    beats = []
+    for tenth in range(1, 36):
+        client.feed(HEARTBEAT)
+        client.world.advance(0.1)
+        beats += [tenth / 10 for item in client.received() if item.method is None]
+    assert beats == [1.0, 2.0, 3.0]
+
+
+def test_what_we_say_counts_as_a_beat() -> None:
+    client = World().client(heartbeat=2)
+    client.world.advance(1.5)
+    client.received()
+    client.feed(HEARTBEAT)
+    assert client.ask(1, BasicQos()) == BasicQosOk()
+    client.world.advance(1)
+    assert client.received() == []
+    client.world.advance(1)
+    assert [item.method for item in client.received()] == [None]
+
+
+def test_a_client_that_falls_silent_is_dropped() -> None:
+    """§1.6: two successive checks without octets, total 2–3 intervals, no connection.close."""
+    client = World().client(heartbeat=2)
+    client.world.advance(3.9)
+    assert not client.is_reset
+    client.world.advance(2.2)
+    assert client.is_reset
+    assert all(item.method is None for item in client.received())
+    assert client.world.diary.entries[-2:] == ["heartbeats missed", "closed in good order"]
+
+
+@pytest.mark.parametrize("sign_of_life", [HEARTBEAT, method_frame(1, BasicQos()), b"\x08"])
+def test_any_octets_are_a_sign_of_life(sign_of_life: bytes) -> None:
+    client = World().client(heartbeat=2)
+    for _ in range(7):
+        client.world.advance(1.9)
+        client.feed(sign_of_life)
+    assert not client.is_reset
+
+
+def test_no_heartbeats_with_0() -> None:
+    """§1.4: 0 disables both directions."""
+    client = World().client(heartbeat=0)
+    client.world.advance(1000)
+    assert client.received() == []
+    assert not client.is_reset
+
+
+# --- §1.7, §2.4: scope of errors --------------------------------------------------------------------------
+
+
+def connection_error(client: Client) -> tuple[int, str, tuple[int, int]]:
+    """The one connection.close that came."""
+    (item,) = client.received()
+    assert item.channel == 0
+    assert isinstance(item.method, ConnectionClose)
+    close = item.method
+    assert client.connection.state is ConnectionState.CLOSING
+    return close.reply_code, close.reply_text, (close.failed_class_id, close.failed_method_id)
+
+
+RUNNING = "CHANNEL_ERROR - unexpected method in connection state running"
+
+
+@pytest.mark.parametrize(
+    ("channel", "method", "code", "text"),
+    [
+        (0, BasicQos(), 504, RUNNING),
+        (0, BasicPublish(), 504, RUNNING),
+        (0, ConnectionOpen("/"), 504, RUNNING),
+        (0, ConnectionStartOk(), 504, RUNNING),
+        (1, ConnectionOpen("/"), 503, "COMMAND_INVALID - unimplemented method"),
+        (1, ConnectionClose(), 503, "COMMAND_INVALID - unimplemented method"),
+        (1, QueueDeclareOk("q", 0, 0), 503, "COMMAND_INVALID - unimplemented method"),
+        (1, BasicConsumeOk("t"), 503, "COMMAND_INVALID - unimplemented method"),
+        (1, ChannelCloseOk(), 503, "COMMAND_INVALID - unimplemented method"),
+        (1, ChannelOpen(), 504, "CHANNEL_ERROR - second 'channel.open' seen"),
+        (2, ChannelClose(), 504, "CHANNEL_ERROR - expected 'channel.open'"),
+        (2, BasicPublish(), 504, "CHANNEL_ERROR - expected 'channel.open'"),
+        (1, ExchangeDeclare(exchange="x", type="bogus"), 503, "COMMAND_INVALID - unknown exchange type 'bogus'"),
+        (1, BasicQos(prefetch_size=10), 540, "NOT_IMPLEMENTED - prefetch_size!=0 (10)"),
+        (1, BasicPublish(immediate=True), 540, "NOT_IMPLEMENTED - immediate=true"),
+    ],
+)
+def test_methods_that_end_the_connection(channel: int, method: Method, code: int, text: str) -> None:
+    """§1.7 and §2.1 rows with ids of the method, §2.4."""
+    client = World().client()
+    client.send(channel, method)
+    assert connection_error(client) == (code, text, (method.class_id, method.method_id))
+
+
+def test_undecodable_arguments() -> None:
+    """§1.7 row `truncated args / trailing bytes`."""
+    client = World().client()
+    client.feed(frame(1, 1, b"\0\x3c\0\x0a\0"))
+    assert connection_error(client) == (501, "FRAME_ERROR - cannot decode <<0>>", (60, 10))
+
+
+def test_a_frame_error_is_answered_and_deafens_us() -> None:
+    """§1.7 row 1: the server stops reading, 3 s later resets."""
+    client = World().client()
+    client.feed(b"\x01\0\x01\0\0\0\x04\0\x14\0\x0a\0" + method_frame(0, ConnectionCloseOk()))
+    text = "FRAME_ERROR - type 1, all octets = <<0,20,0,10>>: {invalid_frame_end_marker,0}"
+    assert connection_error(client) == (501, text, (0, 0))
+    assert not client.connection.is_reading
+    client.feed(b"garbage" * 100)
+    client.world.advance(2.9)
+    assert not client.is_reset
+    client.world.advance(0.2)
+    assert client.is_reset
+
+
+def test_a_channel_error_leaves_the_rest_alone() -> None:
+    """§2.4: all 403/404/405/406."""
+    client = World().client(1, 2)
+    assert client.ask(1, BasicGet(queue="nope")) == ChannelClose(
+        404, "NOT_FOUND - no queue 'nope' in vhost '/'", 60, 70
+    )
+    assert client.ask(2, BasicQos()) == BasicQosOk()
+    assert client.world.diary.entries[-1] == "channel failed: basic.get on 1: 404"
+
+
+def test_a_closed_channel_drops_everything_but_close() -> None:
+    """§2.2."""
+    client = World().client()
+    client.ask(1, BasicGet(queue="nope"))
+    client.publish(1, "q", b"dropped")
+    client.send(1, BasicQos())
+    client.feed(method_frame(1, BasicPublish(routing_key="cut")))
+    client.feed(frame(2, 1, b"stray content header"))
+    assert client.received() == []
+    assert client.ask(1, ChannelClose()) == ChannelCloseOk()
+    client.send(1, ChannelCloseOk())
+    assert client.ask(1, ChannelOpen()) == ChannelOpenOk()
+
+
+def test_reopening_before_close_ok() -> None:
+    """§2.2."""
+    client = World().client()
+    client.ask(1, BasicGet(queue="nope"))
+    client.send(1, ChannelOpen())
+    assert connection_error(client)[:2] == (504, "CHANNEL_ERROR - second 'channel.open' seen")
+
+
+def test_a_channel_closed_by_the_client_is_free_at_once() -> None:
+    """§2.1 row `client channel.close`."""
+    client = World().client()
+    assert client.ask(1, ChannelClose()) == ChannelCloseOk()
+    assert client.ask(1, ChannelOpen()) == ChannelOpenOk()
+
+
+def test_channel_max_counts_open_channels() -> None:
+    """§2.1 rows `channel number > channel_max`, `open channels = channel_max`."""
+    world = World(BrokerSettings(channel_max=2))
+    client = world.client(60_000, 7)
+    client.send(1, ChannelOpen())
+    text = "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)"
+    assert connection_error(client) == (530, text, (0, 0))
+
+
+def test_a_users_channels_are_limited() -> None:
+    """§2.1 row `user max-channels reached`."""
+    world = World()
+    world.submit(SetUserLimits("guest", UserLimits(max_channels=1)))
+    world.client(1)
+    client = world.connect()
+    client.shake_hands()
+    client.send(1, ChannelOpen())
+    text = (
+        "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum allowed user limit of (1)"
+    )
+    assert connection_error(client) == (530, text, (0, 0))
+
+
+def test_a_message_that_is_too_big() -> None:
+    """§4.1 step 2: 406 once the whole body has arrived."""
+    client = World(BrokerSettings(message_max_bytes=100)).client()
+    client.publish(1, "q", b"x" * 100)
+    assert client.received() == []
+    client.publish(1, "q", b"x" * 101)
+    assert client.methods() == [
+        ChannelClose(406, "PRECONDITION_FAILED - message size 101 is larger than configured max size 100", 60, 40)
+    ]
+
+
+# --- §1.8: closing ----------------------------------------------------------------------------------------
+
+
+def test_the_client_closes() -> None:
+    """§0.3, §1.8: exclusive queues are gone before close-ok; the socket is left to the client."""
+    client = World().client()
+    client.send(1, QueueDeclare(queue="mine", exclusive=True))
+    client.received()
+    client.send(0, ConnectionClose(200, "bye"))
+    assert client.world.queue_names == set()
+    assert client.methods() == [ConnectionCloseOk()]
+    client.world.advance(29)
+    assert not client.is_reset
+    client.world.advance(2)
+    assert client.is_reset
+
+
+def test_after_close_ok_nothing_is_listened_to() -> None:
+    client = World().client()
+    client.send(0, ConnectionClose(200, "bye"))
+    client.received()
+    client.send(1, QueueDeclare(queue="q"))
+    client.send(0, ConnectionClose(200, "bye"))
+    client.feed(frame(9, 1, b""))
+    assert client.received() == []
+    assert client.world.queue_names == set()
+
+
+def test_the_peers_close_crosses_ours() -> None:
+    """§1.8: both sides closing at once is fine."""
+    client = World().client()
+    client.send(0, BasicQos())
+    client.received()
+    assert client.ask(0, ConnectionClose(200, "bye")) == ConnectionCloseOk()
+    client.send(0, ConnectionCloseOk())
+    client.world.settle()
+    assert client.is_reset
+
+
+def test_while_we_close_every_frame_is_ignored() -> None:
+    """§1.8: except connection.close and close-ok."""
+    client = World().client()
+    client.feed(
+        method_frame(0, BasicQos())
+        + method_frame(1, QueueDeclare(queue="late"))
+        + method_frame(1, BasicPublish())
+        + frame(2, 1, b"\0" * 14)
+        + frame(9, 1, b"")
+        + frame(1, 1, b"\xff\xff\xff\xff")
+        + frame(1, 0, b"\xff\xff\xff\xff")
+        + HEARTBEAT
+    )
+    connection_error(client)
+    assert client.world.queue_names == set()
+    client.send(0, ConnectionCloseOk())
+    client.world.settle()
+    assert client.is_reset
+
+
+@pytest.mark.parametrize(("heartbeat", "seconds"), [(3, 3.0), (0, 30.0), (100, 30.0)])
+def test_how_long_we_wait_for_close_ok(heartbeat: int, seconds: float) -> None:
+    """§0.3: heartbeat seconds if 0 < heartbeat < 30, otherwise 30 s."""
+    client = World().client(heartbeat=heartbeat)
+    client.send(0, BasicQos())
+    client.world.advance(seconds - 0.1)
+    assert not client.is_reset
+    client.world.advance(0.2)
+    assert client.is_reset
+
+
+def test_a_forced_close() -> None:
+    """§1.8: 320 with the reason."""
+    client = World().client()
+    client.connection.force_close("because")
+    assert connection_error(client) == (320, "CONNECTION_FORCED - because", (0, 0))
+
+
+def test_a_forced_close_before_open_just_ends() -> None:
+    client = tuned()
+    client.connection.force_close("because")
+    assert client.received() == []
+    assert client.is_reset
+
+
+def test_user_and_vhost_deletion() -> None:
+    """§1.8 rows `user deleted`, `vhost deleted`."""
+    world = World()
+    client = world.client()
+    client.send(1, QueueDeclare(queue="q"))
+    client.send(1, BasicConsume(queue="q"))
+    client.received()
+    world.submit(DeleteUser("guest"))
+    assert connection_error(client)[:2] == (320, "CONNECTION_FORCED - user 'guest' is deleted")
+    world = World()
+    client = world.client(capabilities={"consumer_cancel_notify": boolean(True)})
+    client.send(1, QueueDeclare(queue="q"))
+    client.send(1, BasicConsume(queue="q"))
+    client.received()
+    world.submit(DeleteVhost("/"))
+    *_, last = client.methods()
+    assert isinstance(last, ConnectionClose)
+    assert last.reply_text == "CONNECTION_FORCED - vhost '/' is deleted"
+
+
+@pytest.mark.parametrize("after", ["nothing", "header", "tune", "open", "close"])
+def test_a_lost_socket_leaves_nothing_behind(after: str) -> None:
+    world = World()
+    deadlines = len(world.broker.timers)
+    if after == "nothing":
+        client = world.connect()
+    elif after in ("header", "tune"):
+        client = world.connect()
+        client.feed(PROTOCOL_HEADER)
+        if after == "tune":
+            client.send(0, ConnectionStartOk({}, "PLAIN", LOGIN))
+    else:
+        client = world.client(heartbeat=5)
+        client.send(1, QueueDeclare(queue="q", exclusive=True))
+        client.send(1, BasicConsume(queue="q"))
+        client.publish(1, "q", b"x")
+        client.received()
+        if after == "close":
+            client.send(0, ConnectionClose())
+    client.lose()
+    assert world.broker.connections == {}
+    assert world.queue_names == set()
+    assert len(world.broker.timers) == deadlines
+    world.settle()
+    world.advance(100)
+
+
+def test_update_secret() -> None:
+    """§1.9."""
+    client = World().client()
+    answer = client.ask(0, ConnectionUpdateSecret(b"new", "rotation"))
+    assert answer == ConnectionUpdateSecretOk()
+
+
+# --- bounds -----------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_never_reads_is_no_longer_read() -> None:
+    """Answers pile up to a bound; reading goes on when they are written."""
+    client = World().client()
+    client.send(1, QueueDeclare(queue="q"))
+    client.received()
+    client.takes_output = False
+    body = b"x" * 1_000_000
+    for _ in range(REPLIES_MAX_BYTES // len(body) + 1):
+        client.publish(1, "q", body)
+        client.send(1, BasicGet(queue="q", no_ack=True))
+    client.world.settle()
+    assert not client.connection.is_reading
+    client.send(1, ConfirmSelect())
+    client.takes_output = True
+    client.flush()
+    assert client.connection.is_reading
+    assert len(client.received()) == 18
+
+
+def test_the_route_cache_is_bounded() -> None:
+    """RPC replies use a new key each."""
+    client = World().client()
+    for number in range(ROUTES_MAX + 10):
+        client.publish(1, f"key{number}", b"")
+    assert 0 < len(client.connection._routes) <= ROUTES_MAX
+
+
+def test_a_cached_route_ends_with_the_topology() -> None:
+    """A publish after queue.declare must find the queue, though the same publish found none before."""
+    client = World().client()
+    client.publish(1, "q", b"early")
+    client.send(1, QueueDeclare(queue="q"))
+    client.publish(1, "q", b"late")
+    assert client.world.queue("q").backlog.count == 1
+
+
+def test_a_cached_route_ends_with_its_channel() -> None:
+    client = World().client()
+    client.send(1, QueueDeclare(queue="q"))
+    client.publish(1, "q", b"one")
+    client.received()
+    client.ask(1, ChannelClose())
+    client.publish(1, "q", b"two")
+    assert connection_error(client)[:2] == (504, "CHANNEL_ERROR - expected 'channel.open'")
+    assert client.world.queue("q").backlog.count == 1
+
+
+# --- waiting for the replicated log -----------------------------------------------------------------------
+
+
+class SlowLog:
+    """A log whose commands are applied when the test says so, as in a cluster."""
+
+    def __init__(self, world: World) -> None:
+        self._log = world.broker.log
+        self.pending: deque[tuple[Command[Any], Callable[[Any], None] | None]] = deque()
+        world.broker.log = self
+
+    def submit(self, command: Command[Any], on_applied: Callable[[Any], None] | None = None) -> None:
+        self.pending.append((command, on_applied))
+
+    def apply(self) -> None:
+        """Apply the next command."""
+        self._log.submit(*self.pending.popleft())
+
+
+def test_nothing_is_read_on_until_a_command_is_applied() -> None:
+    world = World()
+    client, other = world.client(), world.client()
+    log = SlowLog(world)
+    client.feed(
+        method_frame(1, QueueDeclare(queue="a"))
+        + method_frame(1, QueueDeclare(queue="b"))
+        + method_frame(1, BasicQos())
+    )
+    client.publish(1, "b", b"waits")
+    assert client.received() == []
+    assert not client.connection.is_reading
+    assert other.ask(1, BasicQos()) == BasicQosOk()
+    log.apply()
+    assert client.methods() == [QueueDeclareOk("a", 0, 0)]
+    assert not client.connection.is_reading
+    log.apply()
+    assert client.methods() == [QueueDeclareOk("b", 0, 0), BasicQosOk()]
+    assert client.connection.is_reading
+    assert world.queue("b").backlog.count == 1
+    check_invariants(world)
+
+
+def test_a_flush_does_not_end_the_wait() -> None:
+    world = World()
+    client = world.client(1, 2)
+    log = SlowLog(world)
+    client.feed(method_frame(2, BasicQos()) + method_frame(1, QueueDeclare(queue="a")) + method_frame(2, TxSelect()))
+    assert client.methods() == [BasicQosOk()]
+    client.flush()
+    assert not client.connection.is_reading
+    log.apply()
+    assert len(client.received()) == 2
+
+
+@pytest.mark.parametrize("end", ["lose", "force"])
+def test_an_answer_that_comes_too_late_is_dropped(end: str) -> None:
+    world = World()
+    client = world.client()
+    log = SlowLog(world)
+    client.send(1, QueueDeclare(queue="a"))
+    if end == "lose":
+        client.lose()
+    else:
+        client.connection.force_close("because")
+    client.received()
+    while log.pending:
+        log.apply()
+    assert client.received() == []
+
+
+def test_a_refusal_by_the_log_fails_the_channel() -> None:
+    world = World()
+    client = world.client()
+    log = SlowLog(world)
+    client.send(1, QueueDeclare(queue="a"))
+    log._log.submit(SetParameter("/", "vhost-limits", "limits", {"max-queues": 0}))
+    log.apply()
+    (close,) = client.methods()
+    assert isinstance(close, ChannelClose)
+    assert (close.reply_code, close.failed_class_id, close.failed_method_id) == (406, 50, 10)
+    assert client.connection.is_reading
