@@ -629,6 +629,8 @@ class Connection:
 
     def _failed(self, error: ProtocolError, number: int, method: type[Method] | None) -> None:
         """A method failed: the channel or the connection pays, as the code says."""
+        if self.state is ConnectionState.CLOSING:
+            return
         if method is not None and not error.class_id and error.code not in _WITHOUT_IDS:
             error.class_id, error.method_id = method.class_id, method.method_id
         channel = self.channels.get(number)

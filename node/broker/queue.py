@@ -66,6 +66,7 @@ class Queue:
             settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
         )
         self._drop_excess(now)
+        self._arm_head_timer()
         self.used(now)
 
     # --- messages in ---
@@ -162,21 +163,26 @@ class Queue:
             self._host.dead_letter(self, run, REJECTED, now)
 
     def requeue(self, runs: list[Run], now: float) -> None:
-        """Messages come back from a client, to their old place; limits and expiry then apply (§4.11, §5.4)."""
+        """Messages come back from a client, to their old place; limits and expiry then apply (§4.11, §5.4).
+
+        runs: the latest delivery first, so that each finds its place at the head.
+        """
+        limit = self.settings.delivery_limit
+        exceeded: list[Run] = []
         for run in runs:
             self.ack(run)
             run.deliveries += 1
-            limit = self.settings.delivery_limit
-            if self.is_deleted:
-                continue
             if limit is not None and run.deliveries > limit:
-                self._host.dead_letter(self, run, DELIVERY_LIMIT, now)
-            else:
+                exceeded.append(run)
+            elif not self.is_deleted:
                 self.backlog.put_back(run)
-        if not self.is_deleted:
-            self._drop_excess(now)
-            self._arm_head_timer()
-            self._host.touch(self)
+        if self.is_deleted:
+            return
+        for run in reversed(exceeded):
+            self._host.dead_letter(self, run, DELIVERY_LIMIT, now)
+        self._drop_excess(now)
+        self._arm_head_timer()
+        self._host.touch(self)
 
     def purge(self) -> int:
         """Drop all ready messages; how many there were."""

@@ -16,19 +16,21 @@ cancelled)."""
 class Timer:
     """A callback at a time; `cancel` makes it not happen."""
 
-    __slots__ = ("_timers", "callback", "when")
+    __slots__ = ("_timers", "callback", "is_queued", "when")
 
     def __init__(self, timers: "Timers", when: float, callback: Callable[[float], None]) -> None:
         self._timers = timers
         self.when = when
         self.callback: Callable[[float], None] | None = callback
         """None once it has happened or was cancelled."""
+        self.is_queued = True
 
     def cancel(self) -> None:
         """Make it not happen; nothing changes if it has already."""
         if self.callback is not None:
             self.callback = None
-            self._timers.one_cancelled()
+            if self.is_queued:
+                self._timers.one_cancelled()
 
 
 class Timers:
@@ -37,7 +39,7 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
         self._number = count()
-        self._cancelled = 0
+        self._cancelled = 0  # of those in the heap
         self.on_earlier: Callable[[], None] = lambda: None
         """Called when a new timer is the next one."""
 
@@ -55,30 +57,28 @@ class Timers:
     def next_deadline(self) -> float | None:
         """The time of the next timer."""
         while self._heap and self._heap[0][2].callback is None:
-            heappop(self._heap)
-            self._cancelled -= 1
+            self._pop()
         return self._heap[0][0] if self._heap else None
 
     def run(self, now: float) -> None:
         """Call what is due, in order. What a callback adds for a time already past waits for the next run."""
-        first_new = next(self._number)
-        new: list[tuple[float, int, Timer]] = []
+        due: list[Timer] = []
         while self._heap and self._heap[0][0] <= now:
-            entry = heappop(self._heap)
-            if entry[1] > first_new:
-                new.append(entry)
-                continue
-            timer = entry[2]
+            due.append(self._pop())
+        for timer in due:
             callback, timer.callback = timer.callback, None
-            if callback is None:
-                self._cancelled -= 1
-            else:
+            if callback is not None:
                 callback(now)
-        for entry in new:
-            heappush(self._heap, entry)
+
+    def _pop(self) -> Timer:
+        timer = heappop(self._heap)[2]
+        timer.is_queued = False
+        if timer.callback is None:
+            self._cancelled -= 1
+        return timer
 
     def one_cancelled(self) -> None:
-        """A timer was cancelled: keep the heap from filling with them."""
+        """A timer in the heap was cancelled: keep the heap from filling with them."""
         self._cancelled += 1
         if self._cancelled > _CANCELLED_MAX and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].callback is not None]

@@ -41,6 +41,7 @@ class NodeProcess:
         config = directory / "fluffle.conf"
         config.write_text("".join(f"{key} = {value}\n" for key, value in (settings or {}).items()))
         self._log = directory / "log"
+        self._last_log = ""
         command = [sys.executable, "-m", "node", "start", "--name", "t1", "--data", str(directory / "data")]
         command += ["--listen", listen, "--config", str(config)]
         with self._log.open("wb") as log:
@@ -99,8 +100,8 @@ class NodeProcess:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def log_text(self) -> str:
-        """What it has logged so far."""
-        return self._log.read_text(errors="replace")
+        """What it has logged so far, also after its end."""
+        return self._log.read_text(errors="replace") if self._log.exists() else self._last_log
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""
@@ -125,6 +126,7 @@ class NodeProcess:
         self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
+        self._last_log = self.log_text()
         self._directory.cleanup()
 
     def _status(self, key: str) -> int:
