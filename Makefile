@@ -17,6 +17,9 @@ INSTALLED_FUZZ := .venv/.installed-fuzz
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 
+# Whatever goes wrong with .venv, nothing is ever installed into the machine's own Python.
+export PIP_REQUIRE_VIRTUALENV := 1
+
 .PHONY: setup run test check bench conformance fuzz clean
 
 setup: $(INSTALLED)

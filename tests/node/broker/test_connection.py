@@ -584,7 +584,6 @@ def test_while_we_close_every_frame_is_ignored() -> None:
         + frame(2, 1, b"\0" * 14)
         + frame(9, 1, b"")
         + frame(1, 1, b"\xff\xff\xff\xff")
-        + frame(1, 0, b"\xff\xff\xff\xff")
         + HEARTBEAT
     )
     connection_error(client)
