@@ -33,6 +33,8 @@ from node.amqp.properties import Traits, read_traits
 
 PUBLISH_METHOD_ID: Final = 40
 
+_NO_LIMIT: Final = 1 << 62
+
 MIXED_SIZES: Final = -1
 """In place of a body size: the bodies of a run differ in size."""
 
@@ -124,6 +126,7 @@ class FrameReader:
         ] = []  # of an unfinished frame, so that many small reads of a big one stay linear
         self._buffered = 0
         self._wanted = 0  # bytes in the buffer before another look at it pays
+        self._awaited = 0  # bytes of a publish that is flawless as far as it goes
         self._assemblies: dict[int, _Assembly] = {}
         self._assembled_bytes = 0
 
@@ -195,6 +198,9 @@ class FrameReader:
                 after = pos
                 if data.startswith(_BASIC_PUBLISH, pos + 7):
                     after = self._publishes(data, pos, end)
+                    if self._awaited:
+                        self._keep(data, after, self._awaited)
+                        return
                 elif size == _ACK_PAYLOAD_BYTES and data.startswith(_BASIC_ACK, pos + 7):
                     after = self._acks(data, pos, end, channel)
                 if after != pos:
@@ -227,7 +233,8 @@ class FrameReader:
     def _publishes(self, data: bytes, pos: int, end: int) -> int:
         """Hand on the run of whole publishes at `pos`; the position behind it, or `pos` if the first isn't flawless."""
         # Frames in the 8 bytes beyond it that `_walk` allows are cut there.
-        frame_max = (self.frame_max_bytes or end + FRAME_OVERHEAD_BYTES) - FRAME_OVERHEAD_BYTES
+        frame_max = (self.frame_max_bytes or _NO_LIMIT) - FRAME_OVERHEAD_BYTES
+        self._awaited = 0
         run_channel = run_size = 0
         run_method = b""
         run_traits: Traits | None = None
@@ -248,7 +255,7 @@ class FrameReader:
                 if frame_size != body_size or body_kind != FRAME_BODY or body_channel != channel:
                     break
             if (
-                content_end > end
+                body_at > end
                 or kind != FRAME_METHOD
                 or header_kind != FRAME_HEADER
                 or header_channel != channel
@@ -260,13 +267,18 @@ class FrameReader:
                 or body_size > self.content_max_bytes
                 or data[header_at - 1] != FRAME_END
                 or data[body_at - 1] != FRAME_END
-                or data[content_end - 1] != FRAME_END
             ):
                 break
             try:
                 traits = read_traits(data, header_at + _TRAITS_AT, body_at - 1)
             except ProtocolError:
                 break  # frame by frame, so that faults before it in the stream are found first
+            if content_end > end:
+                # Taken up again when it is whole, so that a big body is not copied once more.
+                self._awaited = content_end - pos
+                break
+            if data[content_end - 1] != FRAME_END:
+                break
             if (traits is not run_traits and traits != run_traits) or not starts(run_method, pos):
                 if run_traits is not None:
                     self._sink.on_publish(run_channel, run_method, run_traits, contents, run_size)

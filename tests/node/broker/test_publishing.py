@@ -14,12 +14,12 @@ from node.amqp.methods import (
     ConfirmSelectOk,
     ConnectionClose,
     ExchangeDeclare,
-    Method,
     QueueBind,
     QueueDeclare,
 )
 from node.amqp.properties import Properties
 from node.broker.commands import SetPermission, SetTopicPermission
+from tests.node.amqp.recorder import publish
 from tests.node.broker.harness import Client, World
 
 
@@ -107,17 +107,20 @@ def test_a_request_without_a_reply_consumer() -> None:
     assert error_of(client) == "PRECONDITION_FAILED - fast reply consumer does not exist"
 
 
-@pytest.mark.parametrize(("claim", "is_refused"), [("guest", False), ("bob", False), ("", False)])
-def test_an_impersonator_may_claim_anything(claim: str, is_refused: bool) -> None:
-    """Step 8: the tag bypasses; guest of the harness is an administrator, who is no impersonator."""
+@pytest.mark.parametrize("claim", ["bob", ""])
+def test_a_claim_to_be_somebody_else(claim: str) -> None:
+    """Step 8: an empty string counts as a claim."""
     client = client_with_queue()
     client.publish(1, "q", b"x", properties=Properties(user_id=claim))
-    if claim == "guest":
-        assert got(client)[0].user_id == "guest"
-    else:
-        assert error_of(client) == (
-            f"PRECONDITION_FAILED - user_id property set to '{claim}' but authenticated user was 'guest'"
-        )
+    assert error_of(client) == (
+        f"PRECONDITION_FAILED - user_id property set to '{claim}' but authenticated user was 'guest'"
+    )
+
+
+def test_a_claim_to_be_oneself() -> None:
+    client = client_with_queue()
+    client.publish(1, "q", b"x", properties=Properties(user_id="guest"))
+    assert got(client)[0].user_id == "guest"
 
 
 @pytest.mark.parametrize(
@@ -163,15 +166,14 @@ def test_good_delivery_modes(mode: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "value", "found"), [("CC", longstr("k"), "longstr"), ("BCC", long(1), "signedint")]
+    ("header", "value", "found"), [("CC", longstr("k"), "longstr"), ("BCC", long(1), "long")]
 )
 def test_sender_selected_keys_must_be_arrays(header: str, value: Field, found: str) -> None:
     """Step 10."""
     client = client_with_queue()
     client.publish(1, "q", b"", properties=Properties(headers={header: value}))
-    assert error_of(client) in (
-        f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{header}",{name}}}'
-        for name in (found, "long")
+    assert error_of(client) == (
+        f'PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,"{header}",{found}}}'
     )
 
 
@@ -257,9 +259,9 @@ def test_an_empty_bcc_is_removed_too() -> None:
 # --- §4.3: confirms ---------------------------------------------------------------------------------------
 
 
-def confirming(method: Method | None = None) -> Client:
+def confirming() -> Client:
     client = client_with_queue()
-    assert client.ask(1, method or ConfirmSelect()) == ConfirmSelectOk()
+    assert client.ask(1, ConfirmSelect()) == ConfirmSelectOk()
     return client
 
 
@@ -267,8 +269,6 @@ def test_publishes_of_one_read_are_confirmed_together() -> None:
     client = confirming()
     client.publish(1, "q", b"1")
     assert client.methods() == [BasicAck(1)]
-    from tests.node.amqp.recorder import publish
-
     client.feed(publish(1, "q") * 5)
     assert client.methods() == [BasicAck(6, multiple=True)]
 
