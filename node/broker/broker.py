@@ -8,6 +8,7 @@ no I/O: a shell calls it with the time and writes what the connections have to s
     shell: broker.turn(now), then flush every dirty connection
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import singledispatchmethod
 from itertools import count
@@ -71,6 +72,8 @@ class Broker:
         self.log: ReplicatedLog = LocalLog(self.catalogue, self.react)
         self.vhosts: dict[str, LiveVhost] = {}
         self.connections: dict[str, Connection] = {}
+        self.connection_counts: Counter[tuple[str | None, str | None]] = Counter()
+        """Open connections of a vhost (vhost, None) and of a user (None, user)."""
         self.reply_consumers = ReplyConsumers()
         self.wake: Callable[[], None] = lambda: None
         self._touched: dict[Queue, None] = {}
@@ -130,9 +133,17 @@ class Broker:
         self.connections[name] = connection
         return number, name
 
+    def opened(self, connection: "Connection") -> None:
+        """A connection has opened its vhost: it counts against limits."""
+        self.connection_counts[connection.vhost, None] += 1
+        self.connection_counts[None, connection.user_name] += 1
+
     def forget(self, connection: "Connection") -> None:
         """A connection is gone."""
         del self.connections[connection.id]
+        if connection.vhost:
+            self.connection_counts[connection.vhost, None] -= 1
+            self.connection_counts[None, connection.user_name] -= 1
         self._dirty.pop(connection, None)
 
     def close_connections(
@@ -265,6 +276,8 @@ class Broker:
         live = self.vhosts[record.vhost]
         live.queues[record.name] = Queue(record, self._queue_settings(record), self, self.now)
         live.router.add_queue(record.name)
+        if record.type == "quorum":
+            self.observer.quorum_requested(record)
         if record.exclusive_owner is not None:
             self._exclusive.setdefault(record.exclusive_owner, {})[record.uid] = record
 

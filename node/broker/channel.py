@@ -18,7 +18,7 @@ from node.amqp.properties import Traits
 from node.broker.access import Operation, check_resource
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
-from node.broker.dead_letter import properties_of
+from node.broker.content import decode_content
 from node.broker.names import resource
 from node.broker.publishing import Route, make_envelope, rewritten
 from node.broker.records import QueueRecord, ResourceKind
@@ -127,7 +127,7 @@ class Channel:
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
     ) -> None:
         """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
-        headers = properties_of(content)[0].headers if route.looks_at_each and route.exchange else None
+        headers = decode_content(content)[0].headers if route.looks_at_each and route.exchange else None
         keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
         queues = self.broker.route(self.connection.vhost, route.exchange, keys, headers)
         content = rewritten(self, content, traits)

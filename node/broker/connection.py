@@ -8,13 +8,12 @@ Source: amqp-behaviour §1, §2.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.channel_state import ChannelState, Step, step
 from node.amqp.connection_state import ACCEPTED, ConnectionState
-from node.amqp.constants import FRAME_METHOD, FRAME_MIN_SIZE_BYTES, PROTOCOL_HEADER, ReplyCode
+from node.amqp.constants import FRAME_METHOD, ReplyCode
 from node.amqp.erlang import octets
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
@@ -28,26 +27,19 @@ from node.amqp.methods import (
     ChannelOpenOk,
     ConnectionClose,
     ConnectionCloseOk,
-    ConnectionOpen,
-    ConnectionOpenOk,
-    ConnectionSecure,
-    ConnectionSecureOk,
-    ConnectionStart,
-    ConnectionStartOk,
-    ConnectionTune,
-    ConnectionTuneOk,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
     Method,
 )
 from node.amqp.properties import Traits
 from node.amqp.reader import FrameReader
-from node.broker import sasl
-from node.broker.access import LoginRefused, check_login, check_open
 from node.broker.channel import Channel
 from node.broker.handlers import HANDLERS, Steps
+from node.broker.handshake import Handshake
+from node.broker.heartbeat import Heartbeat
 from node.broker.limits import check_user_channels
-from node.broker.publishing import Route, Target, open_route
+from node.broker.peer import Peer
+from node.broker.publishing import Route, Routes
 from node.broker.records import QueueRecord, User
 from node.broker.timers import Timer
 
@@ -60,9 +52,6 @@ OUT_MAX_BYTES: Final = 512 * 1024
 REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
 """Unsent output at which we stop reading from a client that asks for more without reading the answers."""
 
-ROUTES_MAX: Final = 8192
-"""Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
-
 WORK_MAX_US: Final = 10_000
 """What a connection may cost in one turn, by the estimates below, in microseconds; what it sent beyond that
 waits for the next turn, so that a storm of declares holds nobody else up for long."""
@@ -70,26 +59,6 @@ waits for the next turn, so that a storm of declares holds nobody else up for lo
 _METHOD_US: Final = 40
 _RUN_US: Final = 4
 _MISS_US: Final = 20
-
-_HEADER_BYTES: Final = len(PROTOCOL_HEADER)
-_ACCEPTED_HEADERS: Final = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
-_KNOWN_MECHANISMS: Final = frozenset({"PLAIN", "AMQPLAIN", "EXTERNAL", "RABBIT-CR-DEMO"})
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who is at the other end, as far as the transport knows.
-
-    address, local: `IP:PORT`.   certificate_user: for EXTERNAL; None, and the reason, without a verified
-        certificate.
-    """
-
-    address: str = "127.0.0.1:0"
-    local: str = "127.0.0.1:5672"
-    is_loopback: bool = True
-    is_tls: bool = False
-    certificate_user: str | None = None
-    certificate_problem: str = ""
 
 
 class Connection:
@@ -112,10 +81,16 @@ class Connection:
         self.vhost = ""
         self.client_properties: Table = {}
         self.client_name: str | None = None
+        self.capabilities: frozenset[str] = frozenset()
         self.channels: dict[int, Channel] = {}
         self.frame_max_bytes = 0
         self.channel_max = broker.settings.channel_max
-        self.heartbeat_s = 0
+        self.heartbeat = Heartbeat(
+            broker.timers,
+            beat=lambda: self.send(HEARTBEAT),
+            excuses=lambda: not self.is_reading,
+            lost=self._heartbeats_missed,
+        )
         self.stalled: dict[Channel, None] = {}
         self.confirming: dict[Channel, None] = {}
         self.is_writable = True
@@ -128,26 +103,18 @@ class Connection:
             frame_max_bytes=broker.settings.initial_frame_max_bytes,
             content_max_bytes=broker.settings.message_max_bytes,
         )
-        self._header = b""
-        self._mechanism = ""
-        self._capabilities: frozenset[str] = frozenset()
-        self._routes: dict[bytes, Route] = {}
-        self._exchanges: dict[str, Target] = {}
-        self._routes_version = -1
+        self._handshake: Handshake | None = Handshake(self)
+        self._routes = Routes()
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._waits_for_log = False
         self._is_choked = False  # there is more unsent output than a client may let pile up
         self._work_us = 0  # spent in this turn
         self._is_deaf = False  # frames can't be told apart any more
-        self._has_heard = False
-        self._has_spoken = False
-        self._silent_intervals = 0
         self._timer: Timer | None = None
         if broker.settings.handshake_timeout_s is not None:
             deadline = now + broker.settings.handshake_timeout_s
             self._timer = broker.timers.at(deadline, self._handshake_timed_out)
-        self._heartbeat_timer: Timer | None = None
 
     @property
     def name(self) -> str:
@@ -166,7 +133,7 @@ class Connection:
 
     def has_capability(self, name: str) -> bool:
         """Whether the client announced that it can take this (§1.10)."""
-        return name in self._capabilities
+        return name in self.capabilities
 
     # --- bytes ---
 
@@ -178,9 +145,9 @@ class Connection:
     def receive_data(self, data: bytes, now: float) -> None:
         """Take what the socket brought."""
         self.broker.now = now
-        self._has_heard = True
-        if self.state is ConnectionState.AWAIT_HEADER:
-            data = self._take_header(data)
+        self.heartbeat.has_heard = True
+        if self._handshake is not None and self.state is ConnectionState.AWAIT_HEADER:
+            data = self._handshake.take_header(data)
             if not data:
                 return
         try:
@@ -195,6 +162,10 @@ class Connection:
             confirming, self.confirming = self.confirming, {}
             for channel in confirming:
                 channel.flush_confirms()
+
+    def send_method(self, method: Method) -> None:
+        """Send a method of the connection class."""
+        self.send(method_frame(0, method))
 
     def send(self, data: bytes) -> None:
         """Add whole frames to the output."""
@@ -215,7 +186,7 @@ class Connection:
         self._out.clear()
         self._out_bytes = 0
         # A heartbeat alone doesn't put off the next one (§1.6).
-        self._has_spoken = self._has_spoken or data != HEARTBEAT
+        self.heartbeat.has_spoken = self.heartbeat.has_spoken or data != HEARTBEAT
         return data
 
     def room_bytes(self) -> int:
@@ -260,163 +231,34 @@ class Connection:
 
     # --- the handshake ---
 
-    def _take_header(self, data: bytes) -> bytes:
-        """Take the protocol header from the start of the stream; what follows it."""
-        self._header += data
-        if len(self._header) < _HEADER_BYTES:
-            return b""
-        header, rest = self._header[:_HEADER_BYTES], self._header[_HEADER_BYTES:]
-        self._header = b""
-        if header not in _ACCEPTED_HEADERS:
-            self.send(PROTOCOL_HEADER)
-            self.broker.observer.handshake_failed(self, f"bad protocol header {header!r}")
-            self._finish()
-            return b""
-        self.state = ConnectionState.AWAIT_START_OK
-        self.broker.observer.accepted(self)
-        start = ConnectionStart(
-            server_properties=self.broker.server_properties(),
-            mechanisms=" ".join(self._mechanisms()).encode(),
-        )
-        self.send(method_frame(0, start))
-        return rest
+    def tune(self, channel_max: int, frame_max_bytes: int, heartbeat_s: int) -> None:
+        """Keep from now on to what both sides agreed on."""
+        self.channel_max = channel_max
+        self.frame_max_bytes = self._reader.frame_max_bytes = frame_max_bytes
+        self.heartbeat.start(heartbeat_s, self.broker.now)
 
-    def _mechanisms(self) -> list[str]:
-        """What we offer: EXTERNAL only where a certificate can prove something."""
-        offered = self.broker.settings.mechanisms
-        return [
-            name for name in offered if name in _KNOWN_MECHANISMS and (name != "EXTERNAL" or self.peer.is_tls)
-        ]
+    def opened(self, vhost: str) -> None:
+        """The handshake is over."""
+        self.vhost = vhost
+        self.state = ConnectionState.OPEN
+        self._handshake = None
+        self._stop_timer()
+        self.broker.opened(self)
+        self.broker.observer.opened(self)
 
-    def _start_ok(self, method: ConnectionStartOk) -> None:
-        self.client_properties = method.client_properties
-        capabilities = method.client_properties.get("capabilities")
-        if capabilities is not None and isinstance(capabilities.value, dict):
-            self._capabilities = frozenset(
-                name for name, value in capabilities.value.items() if value.value is True
-            )
-        name = method.client_properties.get("connection_name")
-        if name is not None and isinstance(name.value, bytes):
-            self.client_name = name.value.decode("utf-8", "backslashreplace")
-            self.broker.observer.named_by_client(self)
-        self._mechanism = method.mechanism
-        if method.mechanism not in self._mechanisms():
-            raise ProtocolError(
-                ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{method.mechanism}'"
-            )
-        if method.mechanism == "PLAIN":
-            self._log_in(sasl.plain(method.response))
-        elif method.mechanism == "AMQPLAIN":
-            self._log_in(sasl.amqplain(method.response))
-        elif method.mechanism == "RABBIT-CR-DEMO":
-            self.user = User(method.response.decode("utf-8", "surrogateescape"), "", "")
-            self.state = ConnectionState.AWAIT_SECURE_OK
-            self.send(method_frame(0, ConnectionSecure(sasl.CR_DEMO_CHALLENGE)))
-        elif self.peer.certificate_user is None:
-            self._refuse_login(self.peer.certificate_problem)
-        else:
-            self._log_in(sasl.Credentials(self.peer.certificate_user, None))
-
-    def _secure_ok(self, method: ConnectionSecureOk) -> None:
-        self._log_in(sasl.cr_demo_answer(self.user.name, method.response))
-
-    def _log_in(self, credentials: sasl.Credentials) -> None:
-        settings, catalogue = self.broker.settings, self.broker.catalogue
-        if credentials.password is None:
-            account = catalogue.user(credentials.user)
-            outcome = account or LoginRefused(f"user '{credentials.user}' - invalid credentials")
-        else:
-            outcome = check_login(
-                catalogue,
-                credentials.user,
-                credentials.password,
-                is_loopback=self.peer.is_loopback,
-                loopback_users=settings.loopback_users,
-            )
-        if isinstance(outcome, LoginRefused):
-            self._refuse_login(outcome.reason)
-            return
-        self.user = outcome
-        self.state = ConnectionState.AWAIT_TUNE_OK
-        tune = ConnectionTune(settings.channel_max, settings.frame_max_bytes, settings.heartbeat_s)
-        self.send(method_frame(0, tune))
-
-    def _refuse_login(self, reason: str) -> None:
-        """Refuse: at once in words to a client that can take them, and to all by a reset after a pause."""
-        self.broker.observer.login_refused(self, self._mechanism, reason)
-        if self.has_capability("authentication_failure_close"):
-            refusal = ProtocolError(
-                ReplyCode.ACCESS_REFUSED,
-                f"Login was refused using authentication mechanism {self._mechanism}. "
-                "For details see the broker logfile.",
-            )
-            self._send_close(refusal)
-        self._fall_silent()
-
-    def _fall_silent(self) -> None:
+    def fall_silent(self) -> None:
         """Read and say nothing any more; after a pause the socket is reset."""
         self.state = ConnectionState.FAILED
         self._reader.paused = True
         self._finish_after(self.broker.settings.auth_failure_delay_s)
 
-    def _tune_ok(self, method: ConnectionTuneOk) -> None:
-        settings = self.broker.settings
-        _check_negotiated("frame_max", method.frame_max, settings.frame_max_bytes, FRAME_MIN_SIZE_BYTES)
-        _check_negotiated("channel_max", method.channel_max, settings.channel_max, 1)
-        self.frame_max_bytes = self._reader.frame_max_bytes = method.frame_max
-        self.channel_max = method.channel_max
-        self.heartbeat_s = method.heartbeat
-        self.state = ConnectionState.AWAIT_OPEN
-        if self.heartbeat_s:
-            self._heartbeat_timer = self.broker.timers.at(
-                self.broker.now + self.heartbeat_s / 2, self._start_beating
-            )
-
-    def _open(self, method: ConnectionOpen) -> None:
-        name = method.virtual_host
-        others = [other for other in self.broker.connections.values() if other.vhost]
-        check_open(
-            self.broker.catalogue,
-            self.user.name,
-            name,
-            vhost_connection_count=sum(other.vhost == name for other in others),
-            user_connection_count=sum(other.user_name == self.user.name for other in others),
-        )
-        self.vhost = name
-        self.state = ConnectionState.OPEN
-        if self._timer is not None:
-            self._timer.cancel()
-        self.send(method_frame(0, ConnectionOpenOk()))
-        self.broker.observer.opened(self)
-
     def _handshake_timed_out(self, now: float) -> None:
         self.broker.observer.handshake_timed_out(self)
-        self._finish()
+        self.finish()
 
-    # --- heartbeats (§1.6) ---
-
-    def _start_beating(self, now: float) -> None:
-        self._has_spoken = False  # the first beat comes in any case
-        self._first_half_beat(now)
-
-    def _first_half_beat(self, now: float) -> None:
-        self._beat(now)
-        self._heartbeat_timer = self.broker.timers.at(now + self.heartbeat_s / 2, self._second_half_beat)
-
-    def _second_half_beat(self, now: float) -> None:
-        self._silent_intervals = 0 if self._has_heard or not self.is_reading else self._silent_intervals + 1
-        self._has_heard = False
-        if self._silent_intervals == 2:
-            self.broker.observer.heartbeats_missed(self)
-            self._finish()
-            return
-        self._beat(now)
-        self._heartbeat_timer = self.broker.timers.at(now + self.heartbeat_s / 2, self._first_half_beat)
-
-    def _beat(self, now: float) -> None:
-        if not self._has_spoken:
-            self.send(HEARTBEAT)
-        self._has_spoken = False
+    def _heartbeats_missed(self) -> None:
+        self.broker.observer.heartbeats_missed(self)
+        self.finish()
 
     # --- a `Sink` ---
 
@@ -424,12 +266,7 @@ class Connection:
         self, channel: int, method_frame: bytes, traits: Traits, contents: list[bytes], size: int
     ) -> None:
         """See `Sink.on_publish`."""
-        catalogue = self.broker.catalogue
-        if self._routes_version != catalogue.version:
-            self._routes.clear()
-            self._exchanges.clear()
-            self._routes_version = catalogue.version
-        route = self._routes.get(method_frame)
+        route = self._routes.find(method_frame, self.broker.catalogue.version)
         try:
             if size > self.broker.settings.message_max_bytes:
                 self._refuse_size(channel, size)
@@ -452,16 +289,12 @@ class Connection:
             )
 
     def _new_route(self, number: int, method_frame: bytes) -> Route | None:
-        """Check a publish that is not in the cache, and cache it. None: it is to be ignored."""
+        """Check a publish that has no route yet, and find it one. None: it is to be ignored."""
         publish = self._admit(number, method_frame[7:-1])
         if publish is None:
             return None
         assert isinstance(publish, BasicPublish)
-        route = open_route(self.channels[number], publish, self._exchanges)
-        if len(self._routes) >= ROUTES_MAX:
-            self._routes.clear()
-        self._routes[method_frame] = route
-        return route
+        return self._routes.open(self.channels[number], publish, method_frame)
 
     def on_content_method(self, channel: int, payload: bytes) -> bool:
         """See `Sink.on_content_method`."""
@@ -536,21 +369,16 @@ class Connection:
                 return
             raise _unexpected_method(method, self.state)
         match method:
-            case ConnectionStartOk():
-                self._start_ok(method)
-            case ConnectionSecureOk():
-                self._secure_ok(method)
-            case ConnectionTuneOk():
-                self._tune_ok(method)
-            case ConnectionOpen():
-                self._open(method)
             case ConnectionUpdateSecret():
                 self.broker.observer.secret_updated(self, method.reason)
-                self.send(method_frame(0, ConnectionUpdateSecretOk()))
+                self.send_method(ConnectionUpdateSecretOk())
             case ConnectionClose():
                 self._closed_by_peer()
             case ConnectionCloseOk():
-                self._finish()
+                self.finish()
+            case _:
+                assert self._handshake is not None
+                self._handshake.handle(method)
 
     def _channel_method(self, number: int, method: Method) -> None:
         channel = self.channels.get(number)
@@ -655,28 +483,29 @@ class Connection:
         """The connection ends with an error: by a close handshake once it is open, in silence before."""
         if self.state.is_handshake:
             self.broker.observer.handshake_failed(self, error.explanation)
-            self._fall_silent()
+            self.fall_silent()
         elif self.state in (ConnectionState.AWAIT_OPEN, ConnectionState.OPEN):
             self.broker.observer.connection_failed(self, channel, error, method)
             self._flush_confirms()
             self._release()
-            self._send_close(error)
+            self.send_close(error)
             self.state = ConnectionState.CLOSING
             pause = self.broker.settings.auth_failure_delay_s if self._is_deaf else self._closing_s()
             self._finish_after(pause)
         elif self.state is ConnectionState.CLOSING:
-            self._finish()
+            self.finish()
 
-    def _send_close(self, error: ProtocolError) -> None:
+    def send_close(self, error: ProtocolError) -> None:
+        """Send connection.close, and nothing else."""
         close = ConnectionClose(error.code, error.reply_text, error.class_id, error.method_id)
-        self.send(method_frame(0, close))
+        self.send_method(close)
 
     # --- the end ---
 
     def _closed_by_peer(self) -> None:
         if self.state is ConnectionState.OPEN:
             self._release()
-        self.send(method_frame(0, ConnectionCloseOk()))
+        self.send_method(ConnectionCloseOk())
         if self.state is ConnectionState.OPEN:
             self.state = ConnectionState.CLOSED_BY_PEER
             self._finish_after(self._closing_s())
@@ -686,7 +515,7 @@ class Connection:
         if self.state is ConnectionState.OPEN:
             self._fail(ProtocolError(ReplyCode.CONNECTION_FORCED, reason))
         elif self.state.is_handshake:
-            self._finish()
+            self.finish()
 
     def check_consumer_timeouts(self, now: float) -> None:
         """Close the channels whose consumers let a delivery lie for too long (§4.10)."""
@@ -704,28 +533,25 @@ class Connection:
     def _closing_s(self) -> float:
         """How long to wait for the peer when a connection closes: its heartbeat interval, at most 30 s (§0.3)."""
         limit = self.broker.settings.closing_s_max
-        return self.heartbeat_s if 0 < self.heartbeat_s < limit else limit
+        return self.heartbeat.interval_s if 0 < self.heartbeat.interval_s < limit else limit
 
     def _finish_after(self, seconds: float) -> None:
-        self._stop_timers()
-        self._timer = self.broker.timers.at(self.broker.now + seconds, lambda now: self._finish())
+        self._stop_timer()
+        self.heartbeat.stop()
+        self._timer = self.broker.timers.at(self.broker.now + seconds, lambda now: self.finish())
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Have the socket reset, once what we have to say is written."""
         self.state = ConnectionState.CLOSED
         self._reader.paused = True
-        self._stop_timers()
+        self._stop_timer()
+        self.heartbeat.stop()
         self.is_finished = True
         self.broker.has_output(self)
 
-    def finish_now(self) -> None:
-        """The node stops: have the socket reset without waiting for the peer."""
-        self._finish()
-
-    def _stop_timers(self) -> None:
-        for timer in (self._timer, self._heartbeat_timer):
-            if timer is not None:
-                timer.cancel()
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     def lost(self, now: float) -> None:
         """The socket is gone."""
@@ -741,7 +567,8 @@ class Connection:
         self.is_writable = False
         self._reader.close()
         self._out.clear()
-        self._stop_timers()
+        self._stop_timer()
+        self.heartbeat.stop()
         self.broker.forget(self)
         self.broker.observer.closed(self, in_good_order=in_good_order)
 
@@ -804,17 +631,3 @@ def _unexpected_method(method: Method, state: ConnectionState) -> ProtocolError:
         method.class_id,
         method.method_id,
     )
-
-
-def _check_negotiated(name: str, asked: int, ours: int, lowest: int) -> None:
-    """A limit that the client chose in tune-ok: not above ours, and no 'unlimited' where we have a limit (§1.4)."""
-    if 0 < asked < lowest:
-        raise ProtocolError(
-            ReplyCode.NOT_ALLOWED,
-            f"negotiated {name} = {asked} is lower than the minimum allowed value ({lowest})",
-        )
-    if ours and (asked == 0 or asked > ours):
-        raise ProtocolError(
-            ReplyCode.NOT_ALLOWED,
-            f"negotiated {name} = {asked} is higher than the maximum allowed value ({ours})",
-        )

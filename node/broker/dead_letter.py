@@ -10,11 +10,7 @@ Source: amqp-behaviour §5.5.
 from typing import Final, TypeAlias
 
 from node.amqp.field_table import Field, Table, array, long, longstr, table, timestamp
-from node.amqp.frames import content_frames, split_content
-from node.amqp.properties import Properties, content_header, decode_properties
-
-_FLAGS_AT: Final = 12
-"""Where the property flags stand in the payload of a content header."""
+from node.broker.content import decode_content, encode_content
 
 _COUNT_MAX: Final = 2**63 - 1
 """A client may claim any count; ours must fit the wire."""
@@ -23,12 +19,6 @@ _REJECTED: Final = b"rejected"
 
 _Place: TypeAlias = tuple[bytes | str, bytes | str]
 """Queue and reason of a death: one entry of x-death for each pair."""
-
-
-def properties_of(content: bytes) -> tuple[Properties, bytes]:
-    """The properties and the body of a content, decoded."""
-    header, body = split_content(content)
-    return decode_properties(header, _FLAGS_AT, len(header)), body
 
 
 def dead_copy(
@@ -48,7 +38,7 @@ def dead_copy(
         CC.
     drops_cc: the CC header goes when a dead-letter routing key replaces all keys.
     """
-    properties, body = properties_of(content)
+    properties, body = decode_content(content)
     headers = dict(properties.headers or {})
     if drops_cc:
         headers.pop("CC", None)
@@ -71,7 +61,7 @@ def dead_copy(
     # RabbitMQ sorts the whole table, the client's entries too (§5.5, live).
     properties.headers = headers = _sorted(headers)
     properties.expiration = None
-    return content_frames(channel, content_header(len(body), properties), body, 0), headers
+    return encode_content(properties, body, channel, 0), headers
 
 
 def is_cycle(queue: str, headers: Table) -> bool:

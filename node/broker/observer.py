@@ -7,6 +7,7 @@ The base class listens to nothing; a shell overrides what it cares for (`node.io
 from typing import TYPE_CHECKING
 
 from node.amqp.errors import ProtocolError
+from node.broker.records import QueueRecord
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
@@ -55,6 +56,9 @@ class Observer:
 
     def closed(self, connection: "Connection", *, in_good_order: bool) -> None:
         """The socket is gone. in_good_order: after a close handshake, or because we wanted it."""
+
+    def quorum_requested(self, queue: QueueRecord) -> None:
+        """A queue was declared with type quorum, which is an ordinary queue with a delivery limit here."""
 
     def message_cycled(self, queue: "Queue", routing_keys: list[str]) -> None:
         """A dead-lettered message came round to the queue by itself and was dropped."""

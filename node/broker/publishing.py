@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from node.amqp.constants import ReplyCode
 from node.amqp.erlang import string_literal
 from node.amqp.errors import ProtocolError
-from node.amqp.frames import content_frames
 from node.amqp.methods import BasicPublish
-from node.amqp.properties import PERSISTENT, TRANSIENT, Traits, content_header
+from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
 from node.broker.access import check_resource, check_topic, check_user_id
-from node.broker.dead_letter import properties_of
+from node.broker.content import decode_content, encode_content
 from node.broker.names import not_found, resource
 from node.broker.reply_to import is_reply_name
 from node.broker.run import Envelope
@@ -26,6 +25,9 @@ from node.broker.run import Envelope
 if TYPE_CHECKING:
     from node.broker.channel import Channel
     from node.broker.queue import Queue
+
+ROUTES_MAX: Final = 8192
+"""Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
 
 EXPIRATION_MAX_MS: Final = 315360000000
 """Ten years, RabbitMQ's limit for every time to live."""
@@ -74,6 +76,38 @@ class Route:
         self.looks_at_each = looks_at_each
         self.traits: Traits | None = None
         self.envelope: Envelope | None = None
+
+
+class Routes:
+    """The routes that a connection remembers, by the whole method frame of the publish."""
+
+    def __init__(self) -> None:
+        self._routes: dict[bytes, Route] = {}
+        self._targets: dict[str, Target] = {}
+        self._version = -1
+
+    def find(self, method_frame: bytes, version: int) -> Route | None:
+        """The route of a publish, if it was opened under this version of the catalogue."""
+        if version != self._version:
+            self._routes.clear()
+            self._targets.clear()
+            self._version = version
+        return self._routes.get(method_frame)
+
+    def open(self, channel: "Channel", publish: BasicPublish, method_frame: bytes) -> Route:
+        """Open a route and remember it; see `open_route`."""
+        route = open_route(channel, publish, self._targets)
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+        self._routes[method_frame] = route
+        return route
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def clear(self) -> None:
+        """Forget them all: a channel closed, which they lead from."""
+        self._routes.clear()
 
 
 def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Target]) -> Route:
@@ -175,11 +209,10 @@ def rewritten(channel: "Channel", content: bytes, traits: Traits) -> bytes:
     """The content as it is kept: without BCC (§4.1), and with the reply-to that leads back to the requester (§4.12)."""
     if traits.bcc is None and traits.reply_to is None:
         return content
-    properties, body = properties_of(content)
+    properties, body = decode_content(content)
     if properties.headers is not None:
         properties.headers.pop("BCC", None)
     if traits.reply_to is not None:
         assert channel.reply_consumer is not None
         properties.reply_to = channel.reply_consumer.name
-    header = content_header(len(body), properties)
-    return content_frames(channel.number, header, body, channel.connection.frame_max_bytes)
+    return encode_content(properties, body, channel.number, channel.connection.frame_max_bytes)

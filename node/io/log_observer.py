@@ -5,11 +5,15 @@ from node.amqp.errors import ProtocolError
 from node.broker.connection import Connection
 from node.broker.observer import Observer
 from node.broker.queue import Queue
+from node.broker.records import QueueRecord
 from node.log import escape, process_logger, process_tag
 
 
 class LogObserver(Observer):
     """An observer that writes."""
+
+    def __init__(self) -> None:
+        self._has_told_of_quorum = False
 
     def handshake_failed(self, connection: Connection, explanation: str) -> None:
         """See `Observer.handshake_failed`."""
@@ -110,7 +114,9 @@ class LogObserver(Observer):
         """See `Observer.heartbeats_missed`."""
         self._error(
             connection,
-            log_phrases.missed_heartbeats(_tag(connection), connection.full_name, connection.heartbeat_s),
+            log_phrases.missed_heartbeats(
+                _tag(connection), connection.full_name, connection.heartbeat.interval_s
+            ),
         )
 
     def closed(self, connection: Connection, *, in_good_order: bool) -> None:
@@ -120,6 +126,15 @@ class LogObserver(Observer):
             self._info(connection, log_phrases.closing(*who))
         else:
             process_logger("connection", connection.number).warning(log_phrases.closed_abruptly(*who))
+
+    def quorum_requested(self, queue: QueueRecord) -> None:
+        """See `Observer.quorum_requested`; once is enough."""
+        if not self._has_told_of_quorum:
+            self._has_told_of_quorum = True
+            process_logger("queue", 0).warning(
+                f"Queue '{escape(queue.name)}' in vhost '{escape(queue.vhost)}' asks for the type quorum: "
+                "it is kept as a durable queue with a delivery limit. This is said once."
+            )
 
     def message_cycled(self, queue: Queue, routing_keys: list[str]) -> None:
         """See `Observer.message_cycled`."""

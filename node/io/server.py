@@ -91,7 +91,7 @@ class Server:
             server.close()
         self.broker.close_connections("broker forced connection closure with reason 'shutdown'")
         for connection in list(self._sessions):
-            connection.finish_now()
+            connection.finish()
         self._run_turn()
         deadline = self.clock() + SHUTDOWN_S
         while self._sessions and self.clock() < deadline:

@@ -9,7 +9,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Final, cast
 
-from node.broker.connection import Connection, Peer
+from node.broker.connection import Connection
+from node.broker.peer import Peer
 from node.io.proxy_protocol import ProxyHeader, ProxyHeaderParser, ProxyProtocolError, is_trusted
 from node.io.tls import NoCertificateUser, certificate_user
 

@@ -1,7 +1,7 @@
 """A node in a process of its own, as an operator runs it, and what can be seen of it from outside.
 
-Hostile clients must not share a process with their victim: the memory that counts is the node's alone, and so is the time that
-its event loop is busy.
+Hostile clients must not share a process with their victim: the memory that counts is the node's alone, and
+so is the time that its event loop is busy.
 """
 
 import os
@@ -140,7 +140,9 @@ class NodeProcess:
         deadline = time.monotonic() + START_S
         line = b""
         while not line.endswith(b"\n"):
-            readable, _, _ = select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))
+            readable, _, _ = select.select(
+                [self._process.stdout], [], [], max(0, deadline - time.monotonic())
+            )
             assert readable, f"not ready within {START_S} s: {self.log_text()}"
             byte = os.read(self._process.stdout.fileno(), 1)
             assert byte, f"the node ended: {self.log_text()}"

@@ -8,17 +8,18 @@ from tests.adversity.bystander import Bystander
 from tests.adversity.node_process import MIB, NodeProcess
 
 SLOWEST_S: Final = 1.5
-"""No round trip of a bystander may take longer. One connection is worked on for some 10 ms before the others get their turn, a
-read of 256 KB of the costliest input for some 100 ms; the rest is for a machine with two cores and much to do, the attacker's
-and the bystander's own thread among it. A node that serves one client only shows seconds here."""
+"""No round trip of a bystander may take longer. One connection is worked on for some 10 ms before the others get
+their turn, a read of 256 KB of the costliest input for some 100 ms; the rest is for a machine with two cores and
+much to do, the attacker's and the bystander's own threads among it. A node that one client keeps to itself shows
+seconds here."""
 
 MEDIAN_S: Final = 0.3
 """And half of them must be faster than this, while one core is busy with the attack."""
 
 KEPT_MIB: Final = 24
-"""What may stay above the base: cycles that Python looks for only after 50,000 new objects (`node.app`), and pages of its and
-malloc's free lists in which something still lives. It is a plateau and no leak: 20 storms of 10,000 queues on one node end at
-20 MiB as 13 do. A leak shows as the size of the attack."""
+"""What may stay above the base: cycles that Python looks for only after 50,000 new objects (`node.app`), and
+pages of its and malloc's free lists in which something still lives. It is a plateau and no leak: 20 storms of
+10,000 queues on one node end at 20 MiB as 13 do. A leak shows as the size of the attack."""
 
 CALM_S: Final = 10.0
 """How long the node may take to tidy up after the last socket of the attack is gone."""
@@ -67,9 +68,9 @@ class Siege:
         slowest, median = self.bystander.slowest_s, self.bystander.median_s
         peak = (self.node.peak_bytes() - self._base) / MIB
         report = (
-            f"above the base of {self._base / MIB:.0f} MiB: peak {peak:.0f} MiB, kept {self.grown_mib():.0f} MiB; "
-            f"files {self._files} -> {self.node.open_files()}; "
-            f"bystander: {len(self.bystander.round_trips_s)} round trips, median {median:.4f} s, slowest {slowest:.2f} s"
+            f"above the base of {self._base / MIB:.0f} MiB: peak {peak:.0f} MiB, "
+            f"kept {self.grown_mib():.0f} MiB; files {self._files} -> {self.node.open_files()}; bystander: "
+            f"{len(self.bystander.round_trips_s)} round trips, median {median:.4f} s, slowest {slowest:.2f} s"
         )
         print(report)
         assert calm, f"memory or files are not back after {CALM_S} s: {report}"

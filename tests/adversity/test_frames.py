@@ -1,4 +1,7 @@
-"""Frame bombs: what a client announces costs it nothing, so it must cost us nothing (docs/limits.md, "Frames and contents")."""
+"""Frame bombs: what a client announces costs it nothing, so it must cost us nothing.
+
+The limits: docs/limits.md, "Frames and contents".
+"""
 
 import contextlib
 import socket
@@ -140,7 +143,7 @@ def test_bodies_announced_on_all_channels_and_never_sent(node: NodeProcess, sieg
 def test_bodies_sent_a_little_on_all_channels_are_bounded_together(
     start_node: Callable[..., NodeProcess],
 ) -> None:
-    """As above, with bodies half sent: the bound is one for the connection; beyond it 506, whatever the client goes on sending."""
+    """As above, with bodies half sent: one bound for the connection, then 506, whatever the client goes on sending."""
     node = start_node({"max_message_size": str(16 * MIB)})
     with Siege(node, peak_mib=2 * 16 + 24):
         attacker = Connection(node)
@@ -181,7 +184,9 @@ def test_garbage_instead_of_a_protocol_header(node: NodeProcess, siege: Begin) -
                 while data := attacker.recv(4096):
                     answer += data
             attacker.close()
-            assert answer in (b"", PROTOCOL_HEADER), "the reset may overtake our header, nothing else may come"
+            assert answer in (b"", PROTOCOL_HEADER), (
+                "the reset may overtake our header, nothing else may come"
+            )
 
 
 def test_a_header_frame_that_announces_properties_it_has_not(node: NodeProcess, siege: Begin) -> None:

@@ -45,8 +45,8 @@ def ended(sockets: list[socket.socket], within: float) -> int:
 
 
 def test_500_slow_handshakes_end_at_the_time_out(start_node: Callable[..., NodeProcess]) -> None:
-    """§1.1: handshake_timeout (here 2 s) from the accept on, for those that send nothing, half a header, a header and no more,
-    or an octet now and then. They cost 16 KiB each, and others don't notice."""
+    """§1.1: handshake_timeout (here 2 s) from the accept on, for those that send nothing, half a header, a header
+    and no more, or an octet now and then. They cost 16 KiB each, and others don't notice."""
     node = start_node({"handshake_timeout": "2000"})
     with Siege(node, peak_mib=500 * 16 // 1024 + 1) as siege:
         attackers = []
@@ -66,7 +66,7 @@ def test_500_slow_handshakes_end_at_the_time_out(start_node: Callable[..., NodeP
 
 
 def test_peers_that_vanish_are_missed_by_their_heartbeats(node: NodeProcess, siege: Begin) -> None:
-    """§1.6: no octet for two intervals, here of 1 s, and the connection is dropped; what it held unacknowledged is for others.
+    """§1.6: no octet for two intervals, here of 1 s, and the connection is dropped; what it held is for others.
 
     A host that loses its power sends neither FIN nor RST; one that is silent looks the same to us.
     """
@@ -129,7 +129,7 @@ def test_channels_opened_and_closed_without_end(node: NodeProcess, siege: Begin)
 
 
 def test_2000_connections_that_come_and_go(node: NodeProcess, siege: Begin) -> None:
-    """At all stages of a connection's life, by FIN or by reset; among them 500 with a channel, a queue and a consumer."""
+    """At all stages of a connection's life, by FIN or by reset; among them 500 with a queue and a consumer."""
     with siege(peak_mib=24):
         for number in range(1500):
             attacker = dial(node)

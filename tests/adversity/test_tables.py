@@ -62,7 +62,7 @@ def with_arguments(sent: methods.Method, raw: bytes) -> bytes:
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 def test_a_table_bomb_ends_the_connection_that_threw_it(node: NodeProcess, siege: Begin, bomb: bytes) -> None:
-    """In the arguments of declare, bind and consume: a connection error. In headers: 541 (§1.7, garbage property list)."""
+    """In the arguments of methods: a connection error. In headers: 541 (§1.7, garbage property list)."""
     with siege(peak_mib=8):
         for sent in (methods.QueueDeclare(queue="bomb"), methods.BasicConsume(queue="bomb")):
             attacker = Connection(node)
@@ -83,14 +83,16 @@ def test_a_table_bomb_before_login_ends_in_silence(node: NodeProcess, bomb: byte
     """In client-properties: three seconds of silence, then a reset (§1.3). Here only that it is not answered."""
     attacker = Connection(node, open=False)
     attacker.start()
-    rest = encode_method(methods.ConnectionStartOk(mechanism="PLAIN", response=b"\0guest\0guest"))[4 + len(EMPTY) :]
+    rest = encode_method(methods.ConnectionStartOk(mechanism="PLAIN", response=b"\0guest\0guest"))[
+        4 + len(EMPTY) :
+    ]
     attacker.send_frame(FRAME_METHOD, 0, b"\0\x0a\0\x0b" + bomb[:3000] + rest)
     attacker.expect_nothing(0.1)
     attacker.socket.close()
 
 
 def test_wide_tables_cost_their_bytes_times_a_constant(node: NodeProcess, siege: Begin) -> None:
-    """An entry of five octets becomes some 200 bytes of Python: at most 64 × what was sent, as long as the queue exists."""
+    """An entry of five octets becomes some 200 bytes of Python: at most 64 × what was sent, while the queue exists."""
     sent = 20 * len(encode_table(WIDE))
     with siege(peak_mib=64 * sent // 2**20):
         attacker = Connection(node)
@@ -120,7 +122,7 @@ def test_giant_tables_at_a_headers_exchange(node: NodeProcess, siege: Begin) -> 
 
 
 def test_ten_thousand_carbon_copies(node: NodeProcess, siege: Begin) -> None:
-    """CC with 10,000 keys, each message routed anew. They are kept as read while the message is queued: 60 bytes and more each."""
+    """CC with 10,000 keys, each message routed anew. The keys are kept with the queued message, at 60 bytes each."""
     keys = [longstr(f"cc-{number}") for number in range(10_000)]
     with siege(peak_mib=64):
         attacker = Connection(node)

@@ -257,8 +257,10 @@ def test_priorities_and_warm_shutdown(broker: str, worker: Worker, name: Names, 
         assert stopping.process.wait() == 0
     with app.connection_for_read() as connection:
         channel = connection.default_channel
-        # One of the three had been sent to the worker, and goes back when the server sees its connection end.
-        wait_until(lambda: channel.queue_declare(queue, passive=True).message_count == 3)
+        # One of the three had been sent to the worker: it runs it if it has read it, or else gives it back.
+        kept = 3 - stopping.process.output.count("Task add[") // len(("received", "succeeded"))
+        assert kept >= 2
+        wait_until(lambda: channel.queue_declare(queue, passive=True).message_count == kept)
         channel.queue_delete(queue)
 
 
@@ -272,9 +274,9 @@ def test_chords(server: Server, make_vhost: Callable[[], str], tmp_path: Path) -
     with running(broker, tmp_path / "chords", "--pool=solo", backend=f"file://{results}") as worker:
         add, total = worker.app.tasks["add"], worker.app.tasks["total"]
         header = [add.s(number, number) for number in range(10)]
-        assert chord(header)(total.s()).get(timeout=TIMEOUT_S) == 90
+        assert chord(header)(total.s()).get(timeout=TIMEOUT_S, interval=0.05) == 90
         upgraded = chain(group(add.s(1, 1), add.s(2, 2)), total.s(), add.s(100))
-        assert upgraded().get(timeout=TIMEOUT_S) == 106
+        assert upgraded().get(timeout=TIMEOUT_S, interval=0.05) == 106
 
 
 def test_quorum_queues(server: Server, make_vhost: Callable[[], str], tmp_path: Path) -> None:

@@ -261,7 +261,6 @@ class Collector(ConsumerMixin):
         self.count = count
         self.bodies: list[Any] = []
         self.ready = threading.Semaphore(0)
-        self.connect_max_retries = 100
 
     def get_consumers(self, consumer: Any, channel: Any) -> list[Any]:
         return [consumer([self.queue], callbacks=[self.on_message], prefetch_count=2)]
@@ -472,20 +471,19 @@ def test_broadcast(server: Server, name: Names) -> None:
     """kombu.common.Broadcast: every consumer has a queue of its own on a fanout exchange."""
     fanout = name("broadcast")
     with Connection(amqp_url(server)) as first, Connection(amqp_url(server)) as second:
-        got: list[tuple[int, Any]] = []
+        got: dict[Any, list[Any]] = {first: [], second: []}
         consumers = [
-            Consumer(
-                each,
-                [common.Broadcast(fanout)],
-                callbacks=[lambda body, message, index=index: (got.append((index, body)), message.ack())],
-            )
-            for index, each in enumerate((first, second))
+            Consumer(each, [common.Broadcast(fanout)], on_message=got[each].append, no_ack=True)
+            for each in got
         ]
         with consumers[0], consumers[1]:
             first.Producer().publish("news", exchange=Exchange(fanout, "fanout"))
-            drain_until(first, lambda: (0, "news") in got)
-            drain_until(second, lambda: (1, "news") in got)
-        assert len(got) == 2
+            drain_until(first, lambda: got[first])
+            drain_until(second, lambda: got[second])
+        assert [[message.payload for message in messages] for messages in got.values()] == [
+            ["news"],
+            ["news"],
+        ]
         Exchange(fanout, "fanout", channel=first.default_channel).delete()
 
 

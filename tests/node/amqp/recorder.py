@@ -1,7 +1,8 @@
 """A sink that writes down what the reader calls, run by run or message by message."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from node.amqp.errors import ProtocolError
 from node.amqp.frames import body_size, content_frames, frame, method_frame
@@ -67,7 +68,12 @@ class Recorder:
     """
 
     def __init__(
-        self, *, closed: Iterable[int] = (), pauses: bool = False, frame_max: int = 4096, content_max: int = UNLIMITED
+        self,
+        *,
+        closed: Iterable[int] = (),
+        pauses: bool = False,
+        frame_max: int = 4096,
+        content_max: int = UNLIMITED,
     ) -> None:
         self.events: list[Event] = []
         self.runs: list[int] = []
@@ -80,15 +86,15 @@ class Recorder:
     def feed(self, *pieces: bytes) -> None:
         """Give the reader bytes, until a fault ends the stream."""
         for piece in pieces:
-            self._guarded(lambda piece=piece: self.reader.feed(piece))  # type: ignore[misc]
+            self._guarded(partial(self.reader.feed, piece))
             while self.reader.paused and not self.is_dead:
                 self._guarded(self.reader.resume)
 
-    def _guarded(self, call: object) -> None:
+    def _guarded(self, call: Callable[[], None]) -> None:
         if self.is_dead:
             return
         try:
-            call()  # type: ignore[operator]
+            call()
         except ProtocolError as error:
             self.is_dead = True
             self.events.append(_fault(error, is_fatal=True))
@@ -143,7 +149,9 @@ def publish(
 ) -> bytes:
     """The frames of a whole publish."""
     header = content_header(len(body), properties or Properties())
-    return method_frame(channel, BasicPublish(routing_key=key)) + content_frames(channel, header, body, frame_max)
+    return method_frame(channel, BasicPublish(routing_key=key)) + content_frames(
+        channel, header, body, frame_max
+    )
 
 
 def ack(channel: int, tag: int, *, multiple: bool = False) -> bytes:

@@ -56,7 +56,9 @@ def test_a_body_is_cut_to_frame_max(size: int, limit: int, cuts: list[int]) -> N
 
 
 @given(channel, header, body, frame_max)
-def test_a_content_comes_apart_as_it_was_put_together(number: int, head: bytes, text: bytes, limit: int) -> None:
+def test_a_content_comes_apart_as_it_was_put_together(
+    number: int, head: bytes, text: bytes, limit: int
+) -> None:
     assert split_content(content_frames(number, head, text, limit)) == (head, text)
 
 

@@ -150,6 +150,23 @@ def test_the_content_of_a_closed_channel_is_dropped() -> None:
     assert recorder.events == [TX_SELECTED]
 
 
+def test_a_closed_reader_holds_nothing() -> None:
+    recorder = Recorder()
+    recorder.feed(PUBLISH_METHOD + header(4) + body(b"ab") + b"\x03\0\x01")
+    recorder.reader.close()
+    assert recorder.reader.buffered_bytes == 0
+
+
+def test_a_publish_whose_body_is_cut_off_is_taken_up_whole() -> None:
+    """A big body that comes in several reads is not copied frame by frame."""
+    recorder = Recorder()
+    stream = publish(body=b"one") + publish(body=b"two")
+    recorder.feed(stream[:-2])
+    assert recorder.runs == [1]
+    recorder.feed(stream[-2:])
+    assert (recorder.runs, recorder.asked) == ([1, 1], [])
+
+
 def test_a_forgotten_content_is_forgotten() -> None:
     recorder = Recorder()
     recorder.feed(PUBLISH_METHOD + header(4) + body(b"ab"))
@@ -164,7 +181,7 @@ def test_a_forgotten_content_is_forgotten() -> None:
 def test_what_the_reader_holds_is_counted() -> None:
     recorder = Recorder()
     recorder.feed(PUBLISH_METHOD + header(4) + body(b"ab") + b"\x03\0\x01")
-    assert recorder.reader.buffered_bytes == len(header(4) + body(b"ab")) + 3
+    assert recorder.reader.buffered_bytes >= len(header(4) + body(b"ab")) + 3
     recorder.feed(body(b"cd")[3:])
     assert recorder.reader.buffered_bytes == 0
 
@@ -177,7 +194,7 @@ def test_a_body_beyond_the_limit_is_reported_whole_but_not_kept() -> None:
     recorder = Recorder(content_max=100)
     recorder.feed(PUBLISH_METHOD + header(101) + body(b"x" * 100))
     assert recorder.events == []
-    assert recorder.reader.buffered_bytes == len(header(101))
+    assert recorder.reader.buffered_bytes < len(header(101)) + 100
     recorder.feed(body(b"x"))
     assert [event.size for event in recorder.events if isinstance(event, Publish)] == [101]
 
@@ -189,21 +206,27 @@ def test_the_fast_path_leaves_big_bodies_alone() -> None:
 
 
 def test_unfinished_contents_together_are_limited() -> None:
-    """No client can make us keep more than twice the largest message: 506."""
+    """No client can make us keep much more than twice the largest message, in however small frames: 506."""
     recorder = Recorder(content_max=1000)
     assert recorder.reader.assembled_max_bytes >= 2000
     recorder.reader.assembled_max_bytes = 2000
-    for number in range(1, 4):
-        recorder.feed(method_frame(number, BasicPublish()) + header(1000, number))
-        recorder.feed(body(b"x" * 900, number))
+    recorder.feed(PUBLISH_METHOD + header(1000) + body(b"x" * 900))
+    recorder.feed(method_frame(2, BasicPublish()) + header(1000, 2) + body(b"x" * 800, 2))
+    assert recorder.events == []
+    recorder.feed(body(b"x" * 150, 2))
     (fault,) = recorder.events
     assert isinstance(fault, Fault)
-    assert fault.code == ReplyCode.RESOURCE_ERROR
-    assert not fault.is_fatal
+    assert (fault.code, fault.is_fatal) == (ReplyCode.RESOURCE_ERROR, False)
+
+
+def test_small_frames_cost_more_than_their_bytes() -> None:
+    recorder = Recorder()
+    recorder.feed(PUBLISH_METHOD + header(100) + body(b"x") * 50)
+    assert recorder.reader.buffered_bytes > len(header(100)) + 50 * 40
 
 
 def test_a_big_content_header_is_no_message_body() -> None:
-    """A small `max_message_size` limits bodies; properties are limited by frame_max alone, however the bytes are cut."""
+    """A small `max_message_size` limits bodies alone, however the bytes are cut; frame_max limits properties."""
     message = publish(body=b"x", properties=Properties(headers={"h": longstr("v" * 3000)}))
     whole, pieces = read(message, content_max=100), read(message[:-1], message[-1:], content_max=100)
     assert whole.events == pieces.events

@@ -7,19 +7,28 @@ A client here is the bytes of the wire: what it sends goes through `Connection.r
 decoded from `take_output`. `world.settle()` is what the shell does at the end of its turns.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
-from node.amqp.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, PROTOCOL_HEADER
+from node.amqp.constants import (
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    PROTOCOL_HEADER,
+    ReplyCode,
+)
 from node.amqp.errors import ProtocolError
-from node.amqp.field_table import Table
-from node.amqp.frames import FRAME_HEADER_STRUCT, content_frames, method_frame
+from node.amqp.field_table import Table, table
+from node.amqp.frames import FRAME_HEADER_STRUCT, body_size, content_frames, method_frame
 from node.amqp.method_codec import decode_method
 from node.amqp.methods import (
     BasicPublish,
+    ChannelClose,
     ChannelOpen,
     ChannelOpenOk,
+    ConnectionClose,
     ConnectionOpen,
     ConnectionOpenOk,
     ConnectionStart,
@@ -32,11 +41,13 @@ from node.amqp.properties import Properties, content_header, decode_properties
 from node.broker.broker import Broker
 from node.broker.channel import Channel
 from node.broker.commands import Command, seed_commands
-from node.broker.connection import Connection, Peer
+from node.broker.connection import Connection
+from node.broker.peer import Peer
 from node.broker.observer import Observer
 from node.broker.passwords import SHA256, hash_password
 from node.broker.queue import Queue
 from node.broker.settings import BrokerSettings
+from node.broker.unacked import Delivery
 
 START = 1000.0
 """The broker's clock at the start of every test."""
@@ -261,17 +272,23 @@ class Client:
 
     def bodies(self) -> list[bytes]:
         """The bodies that came since the last time."""
-        return [
-            item.body for item in self.received() if item.method is not None and item.method.has_content
-        ]
+        return [item.body for item in self.received() if item.method is not None and item.method.has_content]
 
     def ask(self, channel: int, method: Method) -> Method | None:
         """Send a method to which there is just one answer."""
         assert self.received() == [], "unread before the question"
         self.send(channel, method)
         (answer,) = self.received()
-        assert answer.channel == channel
+        assert answer.channel == (0 if isinstance(answer.method, ConnectionClose) else channel)
         return answer.method
+
+    def refusal(self, method: Method, channel: int = 1) -> tuple[int, str]:
+        """Code and text of the close with which a method is answered; its ids must be the method's."""
+        close = self.ask(channel, method)
+        assert isinstance(close, ChannelClose | ConnectionClose)
+        assert isinstance(close, ChannelClose) == ReplyCode(close.reply_code).closes_channel_only
+        assert (close.failed_class_id, close.failed_method_id) == (method.class_id, method.method_id)
+        return close.reply_code, close.reply_text
 
     def _decode(self) -> None:
         raw, at, content_of = self._raw, 0, None
@@ -314,17 +331,11 @@ class Client:
         self.feed(PROTOCOL_HEADER)
         (start,) = self.methods()
         assert isinstance(start, ConnectionStart)
-        properties = self._client_properties(capabilities)
+        properties = {} if capabilities is None else {"capabilities": table(capabilities)}
         tune = self.ask(0, ConnectionStartOk(properties, "PLAIN", LOGIN))
         assert isinstance(tune, ConnectionTune)
         self.send(0, ConnectionTuneOk(tune.channel_max, frame_max, heartbeat))
         assert self.ask(0, ConnectionOpen("/")) == ConnectionOpenOk()
-
-    @staticmethod
-    def _client_properties(capabilities: Table | None) -> Table:
-        from node.amqp.field_table import table
-
-        return {} if capabilities is None else {"capabilities": table(capabilities)}
 
     def channel(self, number: int = 1) -> Channel:
         """The broker's side of a channel."""
@@ -336,7 +347,7 @@ def check_invariants(world: World) -> None:
     unacked: dict[Queue, list[int]] = {}
     for connection in world.broker.connections.values():
         for channel in connection.channels.values():
-            assert_channel(channel, unacked)
+            check_channel(channel, unacked)
     for vhost in world.broker.vhosts.values():
         for queue in vhost.queues.values():
             held = unacked.get(queue, [])
@@ -350,7 +361,7 @@ def check_invariants(world: World) -> None:
                 assert consumer.queue is queue
 
 
-def assert_channel(channel: Channel, unacked: dict[Queue, list[int]]) -> None:
+def check_channel(channel: Channel, unacked: dict[Queue, list[int]]) -> None:
     """Tags are unique and rising, counts agree with what is open; collects body sizes by queue."""
     held: dict[object, int] = {}
     last_tag = count = 0
@@ -367,10 +378,8 @@ def assert_channel(channel: Channel, unacked: dict[Queue, list[int]]) -> None:
             assert consumer.no_ack is False or consumer.unacked == 0
 
 
-def open_deliveries(channel: Channel):  # type: ignore[no-untyped-def]
+def open_deliveries(channel: Channel) -> Iterator[tuple[Delivery, list[int], list[int]]]:
     """Each delivery with its open tags and the sizes of their bodies."""
-    from node.amqp.frames import body_size
-
     for delivery in channel.unacked._deliveries[channel.unacked._head :]:
         if not delivery.open:
             continue
@@ -382,8 +391,6 @@ def open_deliveries(channel: Channel):  # type: ignore[no-untyped-def]
 
 def _in_transactions(world: World, queue: Queue) -> list[int]:
     """Body sizes of what is settled, but only once a transaction commits."""
-    from node.amqp.frames import body_size
-
     return [
         body_size(content)
         for connection in world.broker.connections.values()
@@ -394,6 +401,3 @@ def _in_transactions(world: World, queue: Queue) -> list[int]:
         if delivery.queue is queue
         for content in delivery.run.contents
     ]
-
-
-Scenario = Callable[[World], None]

@@ -90,9 +90,7 @@ class FakeOutlet:
         return self.room
 
     def deliver(self, consumer: Consumer, run: Run, now: float) -> None:
-        self.taken += [
-            (consumer.tag, seq, body) for seq, body in zip(run.seqs, bodies_of(run), strict=True)
-        ]
+        self.taken += [(consumer.tag, seq, body) for seq, body in zip(run.seqs, bodies_of(run), strict=True)]
         self.runs.append((consumer, run))
         self.room -= run.body_bytes
         if not consumer.no_ack:

@@ -183,7 +183,9 @@ class BacklogMachine(RuleBasedStateMachine):
     def append(self, which: int, sizes: list[int], expiry: float) -> None:
         bodies = [bytes([65 + self.next_seq % 26]) * size for size in sizes]
         size = sizes[0] if len(set(sizes)) == 1 else MIXED_SIZES
-        self.backlog.append(self.envelopes[which], self.next_seq, [content(body) for body in bodies], size, expiry)
+        self.backlog.append(
+            self.envelopes[which], self.next_seq, [content(body) for body in bodies], size, expiry
+        )
         for body in bodies:
             self.bodies[self.next_seq] = body
             self.expiries[self.next_seq] = expiry

@@ -1,4 +1,4 @@
-"""A connection from the first byte to the last: handshake, scope of errors, heartbeats, closing (amqp-behaviour §1, §2)."""
+"""A connection from first byte to last: handshake, scope of errors, heartbeats, closing (amqp-behaviour §1, §2)."""
 
 from collections import deque
 from collections.abc import Callable
@@ -41,7 +41,9 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.broker.commands import Command, DeleteUser, DeleteVhost, PutVhost, SetParameter, SetUserLimits
-from node.broker.connection import REPLIES_MAX_BYTES, ROUTES_MAX, Peer
+from node.broker.connection import REPLIES_MAX_BYTES
+from node.broker.peer import Peer
+from node.broker.publishing import ROUTES_MAX
 from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
 from tests.node.broker.harness import LOGIN, Client, World, check_invariants
@@ -106,7 +108,9 @@ def test_the_protocol_header_is_answered_by_start(header: bytes) -> None:
     assert start.server_properties["cluster_name"] == longstr("rabbit@localhost")
 
 
-@pytest.mark.parametrize("header", [b"HTTP/1.1", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"AMQP\0\0\x09\x02"])
+@pytest.mark.parametrize(
+    "header", [b"HTTP/1.1", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"AMQP\0\0\x09\x02"]
+)
 def test_another_header_is_told_ours(header: bytes) -> None:
     """§1.1 rows 4 and 5."""
     client = World().connect()
@@ -156,7 +160,9 @@ def test_an_open_connection_has_no_time_out() -> None:
 def test_logging_in(mechanism: str, response: bytes) -> None:
     """§1.3: authentication is answered by tune; the locale is ignored."""
     client = started()
-    assert client.ask(0, ConnectionStartOk({}, mechanism, response, "xx_XX")) == ConnectionTune(2047, 131072, 60)
+    assert client.ask(0, ConnectionStartOk({}, mechanism, response, "xx_XX")) == ConnectionTune(
+        2047, 131072, 60
+    )
     assert client.connection.user_name == "guest"
 
 
@@ -198,7 +204,9 @@ def test_mechanisms_are_offered_where_they_can_work() -> None:
     ],
 )
 @pytest.mark.parametrize("capabilities", [{}, FAILURE_CLOSE])
-def test_malformed_and_unknown_is_met_with_silence(mechanism: str, response: bytes, capabilities: Table) -> None:
+def test_malformed_and_unknown_is_met_with_silence(
+    mechanism: str, response: bytes, capabilities: Table
+) -> None:
     """§1.3 rows `malformed`, `unknown mechanism`: 3 s, no close frame."""
     client = started()
     client.send(0, ConnectionStartOk({"capabilities": table(capabilities)}, mechanism, response))
@@ -429,7 +437,12 @@ RUNNING = "CHANNEL_ERROR - unexpected method in connection state running"
         (1, ChannelOpen(), 504, "CHANNEL_ERROR - second 'channel.open' seen"),
         (2, ChannelClose(), 504, "CHANNEL_ERROR - expected 'channel.open'"),
         (2, BasicPublish(), 504, "CHANNEL_ERROR - expected 'channel.open'"),
-        (1, ExchangeDeclare(exchange="x", type="bogus"), 503, "COMMAND_INVALID - unknown exchange type 'bogus'"),
+        (
+            1,
+            ExchangeDeclare(exchange="x", type="bogus"),
+            503,
+            "COMMAND_INVALID - unknown exchange type 'bogus'",
+        ),
         (1, BasicQos(prefetch_size=10), 540, "NOT_IMPLEMENTED - prefetch_size!=0 (10)"),
         (1, BasicPublish(immediate=True), 540, "NOT_IMPLEMENTED - immediate=true"),
     ],
@@ -518,9 +531,7 @@ def test_a_users_channels_are_limited() -> None:
     client = world.connect()
     client.shake_hands()
     client.send(1, ChannelOpen())
-    text = (
-        "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum allowed user limit of (1)"
-    )
+    text = "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum allowed user limit of (1)"
     assert connection_error(client) == (530, text, (0, 0))
 
 
@@ -531,7 +542,9 @@ def test_a_message_that_is_too_big() -> None:
     assert client.received() == []
     client.publish(1, "q", b"x" * 101)
     assert client.methods() == [
-        ChannelClose(406, "PRECONDITION_FAILED - message size 101 is larger than configured max size 100", 60, 40)
+        ChannelClose(
+            406, "PRECONDITION_FAILED - message size 101 is larger than configured max size 100", 60, 40
+        )
     ]
 
 
@@ -768,7 +781,9 @@ def test_a_flush_does_not_end_the_wait() -> None:
     world = World()
     client = world.client(1, 2)
     log = SlowLog(world)
-    client.feed(method_frame(2, BasicQos()) + method_frame(1, QueueDeclare(queue="a")) + method_frame(2, TxSelect()))
+    client.feed(
+        method_frame(2, BasicQos()) + method_frame(1, QueueDeclare(queue="a")) + method_frame(2, TxSelect())
+    )
     assert client.methods() == [BasicQosOk()]
     client.flush()
     assert not client.connection.is_reading

@@ -153,7 +153,11 @@ def test_a_socket_gets_about_what_it_has_room_for() -> None:
 
 def test_lower_priority_gets_messages_when_all_higher_are_blocked() -> None:
     """§4.8."""
-    low, high, higher = consumer("low", priority=-1), consumer("high", priority=5, prefetch=2), consumer("x", priority=5, prefetch=1)
+    low, high, higher = (
+        consumer("low", priority=-1),
+        consumer("high", priority=5, prefetch=2),
+        consumer("x", priority=5, prefetch=1),
+    )
     joined(low, high, higher).dispatch(numbered(6), 0.0)
     assert (got(high), got(higher), got(low)) == ([1, 3], [2], [4, 5, 6])
 
@@ -291,7 +295,8 @@ def test_as_if_message_by_message(
     theirs = [FakeOutlet(prefetch_limit=limit) for limit in limits]
     consumers = joined(*_made(given_members, ours))
     reference = [
-        deque(each for each in _made(given_members, theirs) if each.priority == priority) for priority in (1, 0)
+        deque(each for each in _made(given_members, theirs) if each.priority == priority)
+        for priority in (1, 0)
     ]
     backlogs = [PriorityBacklog(1) if has_priorities else Backlog() for _ in range(2)]
     seq = 1

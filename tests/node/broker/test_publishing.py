@@ -214,10 +214,17 @@ def test_each_message_is_routed_by_its_own_headers() -> None:
     for value in ("1", "2"):
         client.send(1, QueueDeclare(queue=value))
         client.send(
-            1, QueueBind(queue=value, exchange="amq.headers", arguments={"h": longstr(value), "x-match": longstr("all")})
+            1,
+            QueueBind(
+                queue=value,
+                exchange="amq.headers",
+                arguments={"h": longstr(value), "x-match": longstr("all")},
+            ),
         )
     for value in ("1", "2", "1", "3"):
-        client.publish(1, "", b"", exchange="amq.headers", properties=Properties(headers={"h": longstr(value)}))
+        client.publish(
+            1, "", b"", exchange="amq.headers", properties=Properties(headers={"h": longstr(value)})
+        )
     client.received()
     assert [client.world.queue(name).backlog.count for name in ("1", "2")] == [2, 1]
 

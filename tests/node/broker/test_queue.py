@@ -1,4 +1,4 @@
-"""One queue: limits, times to live, requeue, use; and that no message is ever lost count of (amqp-behaviour §4.11, §5)."""
+"""One queue: limits, times to live, requeue, use; and no message is lost count of (amqp-behaviour §4.11, §5)."""
 
 from dataclasses import replace
 
@@ -149,7 +149,9 @@ def test_the_delivery_limit() -> None:
     ("queue_ms", "message_ms", "lives_s"),
     [(1000, None, 1), (None, 2000, 2), (1000, 2000, 1), (2000, 1000, 1)],
 )
-def test_the_smaller_time_to_live_counts(queue_ms: int | None, message_ms: int | None, lives_s: float) -> None:
+def test_the_smaller_time_to_live_counts(
+    queue_ms: int | None, message_ms: int | None, lives_s: float
+) -> None:
     bench = Bench(message_ttl=queue_ms)
     bench.publish(b"a", expiration_ms=message_ms)
     bench.advance(lives_s - 0.001)

@@ -26,7 +26,9 @@ def test_a_key_that_is_not_utf_8_goes_out_as_it_came() -> None:
         (slice(4, None), [], []),
     ],
 )
-def test_a_part_keeps_numbers_and_everything_shared(part: slice, seqs: list[int], bodies: list[bytes]) -> None:
+def test_a_part_keeps_numbers_and_everything_shared(
+    part: slice, seqs: list[int], bodies: list[bytes]
+) -> None:
     run = run_of(b"a", b"b", b"c", b"d", first_seq=10, expiry=7.0, deliveries=2)
     cut = run[part]
     assert (list(cut.seqs), bodies_of(cut)) == (seqs, bodies)

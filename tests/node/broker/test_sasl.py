@@ -70,7 +70,9 @@ def test_any_response_is_read_or_refused_and_never_repeated(
     mechanism: Callable[[bytes], Credentials], response: bytes
 ) -> None:
     """The response may hold a password: it must not get into an error text, and so into a log."""
+    text = f" response of {len(response)} bytes"
     try:
         mechanism(response)
     except ProtocolError as error:
-        assert error.explanation.endswith(f" response of {len(response)} bytes")
+        text = error.explanation
+    assert text.endswith(f" response of {len(response)} bytes")

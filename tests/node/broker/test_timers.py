@@ -92,7 +92,11 @@ def test_what_a_callback_adds_for_the_past_waits_for_the_next_run() -> None:
 
 def test_what_is_added_for_the_past_keeps_nobody_waiting() -> None:
     clock = Rung()
-    clock.timers.at(1.0, lambda now: clock.at(0.5, "past"))
+
+    def add(now: float) -> None:
+        clock.at(0.5, "past")
+
+    clock.timers.at(1.0, add)
     clock.at(2.0, "due")
     clock.timers.run(3.0)
     assert clock.rung == [("due", 3.0)]
@@ -126,6 +130,8 @@ def test_just_what_is_due_and_not_cancelled(timers: list[tuple[int, bool]], now:
         if is_cancelled:
             timer.cancel()
     clock.timers.run(now)
-    due = sorted(f"{when} {n:02}" for n, (when, is_cancelled) in enumerate(timers) if when <= now and not is_cancelled)
+    due = sorted(
+        f"{when} {n:02}" for n, (when, is_cancelled) in enumerate(timers) if when <= now and not is_cancelled
+    )
     assert clock.rung == [(name, now) for name in due]
     assert len(clock.timers) == sum(when > now and not is_cancelled for when, is_cancelled in timers)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.amqp.field_table import long, longstr
+from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import (
     BasicAck,
     BasicConsume,
@@ -25,10 +25,10 @@ from node.amqp.methods import (
 from tests.node.broker.harness import Client, World, check_invariants
 
 
-def in_transaction(*bodies: bytes, **arguments: object) -> Client:
+def in_transaction(*bodies: bytes, arguments: Table | None = None) -> Client:
     """A client with an open transaction, a consumer of the queue q, and these messages with it."""
     client = World().client()
-    client.send(1, QueueDeclare(queue="q", arguments=dict(arguments)))  # type: ignore[arg-type]
+    client.send(1, QueueDeclare(queue="q", arguments=arguments or {}))
     client.publish(1, "q", *bodies)
     client.received()
     assert client.ask(1, TxSelect()) == TxSelectOk()
@@ -124,7 +124,7 @@ def test_publishes_come_before_settlements() -> None:
 
 def test_a_refusal_fails_the_commit_and_nothing_is_undone() -> None:
     """§4.4: any rejection → 406 (90,20), not atomic across queues."""
-    client = in_transaction(**{"x-max-length": long(1), "x-overflow": longstr("reject-publish")})
+    client = in_transaction(arguments={"x-max-length": long(1), "x-overflow": longstr("reject-publish")})
     client.publish(1, "q", b"1", b"2")
     assert client.ask(1, TxCommit()) == ChannelClose(
         406, "PRECONDITION_FAILED - partial tx completion", 90, 20

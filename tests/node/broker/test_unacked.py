@@ -31,7 +31,11 @@ def tags(deliveries: list[Delivery]) -> list[int]:
     for delivery in deliveries:
         numbers = [int(body) for body in bodies_of(delivery.run)]
         assert list(delivery.run.seqs) == numbers
-        assert (delivery.first_tag, delivery.last_tag, delivery.open) == (numbers[0], numbers[-1], len(numbers))
+        assert (delivery.first_tag, delivery.last_tag, delivery.open) == (
+            numbers[0],
+            numbers[-1],
+            len(numbers),
+        )
     return [int(body) for delivery in deliveries for body in bodies_of(delivery.run)]
 
 

@@ -4,8 +4,6 @@ import pytest
 
 from node.amqp.field_table import longstr
 from node.amqp.methods import (
-    ChannelClose,
-    ConnectionClose,
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,
@@ -29,14 +27,6 @@ def client_with_exchange() -> Client:
     client.send(1, ExchangeDeclare(exchange="x"))
     client.received()
     return client
-
-
-def refusal(client: Client, method: Method) -> tuple[int, str]:
-    """Code and text of the close with which a method is answered; its ids must be the method's."""
-    close = client.ask(1, method)
-    assert isinstance(close, (ChannelClose, ConnectionClose))
-    assert (close.failed_class_id, close.failed_method_id) == (method.class_id, method.method_id)
-    return close.reply_code, close.reply_text
 
 
 @pytest.mark.parametrize("passive", [False, True])
@@ -79,7 +69,7 @@ def test_declare(passive: bool) -> None:
 )
 def test_refusals(method: Method, code: int, text: str) -> None:
     """§3.3, §3.4, §3.14 in their order."""
-    assert refusal(client_with_exchange(), method) == (code, text)
+    assert client_with_exchange().refusal(method) == (code, text)
 
 
 def test_line_breaks_are_deleted() -> None:
@@ -99,7 +89,7 @@ def test_permissions_of_declare(permission: tuple[str, str, str], refused: str) 
     client.world.submit(SetPermission("/", "guest", *permission))
     method = ExchangeDeclare(exchange="new", arguments={"alternate-exchange": longstr("alt")})
     text = f"ACCESS_REFUSED - access to exchange '{refused}' in vhost '/' refused for user 'guest'"
-    assert refusal(client, method) == (403, text)
+    assert client.refusal(method) == (403, text)
 
 
 def test_delete() -> None:
@@ -107,7 +97,7 @@ def test_delete() -> None:
     client = client_with_exchange()
     assert client.ask(1, ExchangeDelete(exchange="x")) == ExchangeDeleteOk()
     assert client.ask(1, ExchangeDelete(exchange="x")) == ExchangeDeleteOk()
-    assert refusal(client, ExchangeDeclare(exchange="x", passive=True))[0] == 404
+    assert client.refusal(ExchangeDeclare(exchange="x", passive=True))[0] == 404
 
 
 def test_delete_if_unused() -> None:
@@ -117,7 +107,7 @@ def test_delete_if_unused() -> None:
     client.send(1, QueueBind(queue="q", exchange="x"))
     client.received()
     text = "PRECONDITION_FAILED - exchange 'x' in vhost '/' in use"
-    assert refusal(client, ExchangeDelete(exchange="x", if_unused=True)) == (406, text)
+    assert client.refusal(ExchangeDelete(exchange="x", if_unused=True)) == (406, text)
 
 
 def test_bind_and_unbind() -> None:
@@ -135,7 +125,14 @@ def test_bind_and_unbind() -> None:
     assert client.world.queue("q").backlog.count == 1
 
 
-@pytest.mark.parametrize("method", [ExchangeDelete(exchange="x", nowait=True), ExchangeBind(destination="x", source="x", nowait=True), ExchangeUnbind(destination="x", source="x", nowait=True)])
+@pytest.mark.parametrize(
+    "method",
+    [
+        ExchangeDelete(exchange="x", nowait=True),
+        ExchangeBind(destination="x", source="x", nowait=True),
+        ExchangeUnbind(destination="x", source="x", nowait=True),
+    ],
+)
 def test_nowait(method: Method) -> None:
     client = client_with_exchange()
     client.send(1, method)

@@ -1,4 +1,4 @@
-"""channel.flow and access.request (amqp-behaviour §2.1); confirm and tx are in test_publishing.py, test_transaction.py."""
+"""The small classes (amqp-behaviour §2.1); more on confirms in test_publishing.py, on tx in test_transaction.py."""
 
 from node.amqp.methods import (
     METHODS,
@@ -11,14 +11,14 @@ from node.amqp.methods import (
     ChannelFlowOk,
     ChannelOpen,
     ConfirmSelect,
-    ConnectionClose,
 )
 from node.broker.handlers import HANDLERS
 from tests.node.broker.harness import World
 
 FROM_CLIENTS = {
     "access.request",
-    "basic.ack basic.cancel basic.consume basic.get basic.nack basic.qos basic.recover basic.recover-async basic.reject",
+    "basic.ack basic.cancel basic.consume basic.get basic.nack basic.qos basic.reject",
+    "basic.recover basic.recover-async",
     "channel.flow",
     "confirm.select",
     "exchange.bind exchange.declare exchange.delete exchange.unbind",
@@ -39,8 +39,7 @@ def test_flow() -> None:
     """§2.1 rows channel.flow."""
     client = World().client()
     assert client.ask(1, ChannelFlow(active=True)) == ChannelFlowOk(active=True)
-    close = client.ask(1, ChannelFlow(active=False))
-    assert close == ConnectionClose(540, "NOT_IMPLEMENTED - active=false", 20, 20)
+    assert client.refusal(ChannelFlow(active=False)) == (540, "NOT_IMPLEMENTED - active=false")
 
 
 def test_access_request() -> None:

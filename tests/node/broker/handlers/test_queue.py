@@ -6,8 +6,6 @@ from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import (
     BasicConsume,
     BasicGet,
-    ChannelClose,
-    ConnectionClose,
     ExchangeDeclare,
     Method,
     QueueBind,
@@ -26,8 +24,9 @@ from tests.node.broker.harness import Client, World
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 LOCKED = (
-    "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally declared "
-    "on another connection or the exclusive property value does not match that of the original declaration."
+    "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost '/'. "
+    "It could be originally declared on another connection "
+    "or the exclusive property value does not match that of the original declaration."
 )
 
 
@@ -37,14 +36,6 @@ def with_queue(*bodies: bytes, **settings: object) -> Client:
     client.publish(1, "q", *bodies)
     client.received()
     return client
-
-
-def refusal(client: Client, method: Method) -> tuple[int, str]:
-    """Code and text of the close with which a method is answered; its ids must be the method's."""
-    close = client.ask(1, method)
-    assert isinstance(close, (ChannelClose, ConnectionClose))
-    assert (close.failed_class_id, close.failed_method_id) == (method.class_id, method.method_id)
-    return close.reply_code, close.reply_text
 
 
 # --- declare ----------------------------------------------------------------------------------------------
@@ -87,7 +78,7 @@ def test_nowait_answers_errors_only() -> None:
     client.send(1, QueueDeclare(queue="q", nowait=True))
     assert client.received() == []
     assert client.world.queue_names == {"q"}
-    assert refusal(client, QueueDeclare(queue="q", durable=True, nowait=True))[0] == 406
+    assert client.refusal(QueueDeclare(queue="q", durable=True, nowait=True))[0] == 406
 
 
 @pytest.mark.parametrize(
@@ -128,7 +119,7 @@ def test_nowait_answers_errors_only() -> None:
 )
 def test_declare_refusals(method: Method, code: int, text: str) -> None:
     """§3.7 in its order."""
-    assert refusal(with_queue(), method) == (code, text)
+    assert with_queue().refusal(method) == (code, text)
 
 
 def test_the_limit_of_queues() -> None:
@@ -137,7 +128,7 @@ def test_the_limit_of_queues() -> None:
     client.world.submit(SetParameter("/", "vhost-limits", "limits", {"max-queues": 1}))
     assert isinstance(client.ask(1, QueueDeclare(queue="q")), QueueDeclareOk)
     text = "PRECONDITION_FAILED - cannot declare queue 'r': queue limit in vhost '/' (1) is reached"
-    assert refusal(client, QueueDeclare(queue="r")) == (406, text)
+    assert client.refusal(QueueDeclare(queue="r")) == (406, text)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +145,7 @@ def test_permissions_of_declare(permission: tuple[str, str, str], refused: str) 
     client.world.submit(SetPermission("/", "guest", *permission))
     method = QueueDeclare(queue="new", arguments={"x-dead-letter-exchange": longstr("dlx")})
     text = f"ACCESS_REFUSED - access to {refused} in vhost '/' refused for user 'guest'"
-    assert refusal(client, method) == (403, text)
+    assert client.refusal(method) == (403, text)
 
 
 def test_a_passive_declare_needs_no_permission() -> None:
@@ -183,7 +174,7 @@ def test_declare_of_reply_names() -> None:
     assert client.ask(1, QueueDeclare(queue=consumer.name)) == QueueDeclareOk(consumer.name, 0, 1)
     requester.lose()
     text = f"NOT_FOUND - no queue '{consumer.name}' in vhost '/'"
-    assert refusal(client, QueueDeclare(queue=consumer.name, passive=True)) == (404, text)
+    assert client.refusal(QueueDeclare(queue=consumer.name, passive=True)) == (404, text)
     assert world.queue_names == set()
 
 
@@ -203,7 +194,7 @@ def test_declare_of_reply_names() -> None:
 def test_another_connections_exclusive_queue(method: Method) -> None:
     """§3.7: any op → 405."""
     client = with_queue(exclusive=True)
-    assert refusal(client.world.client(), method) == (405, LOCKED)
+    assert client.world.client().refusal(method) == (405, LOCKED)
 
 
 def test_publishing_to_it_is_allowed() -> None:
@@ -230,11 +221,11 @@ def test_conditions_of_delete() -> None:
     """§3.11 rows: not-empty is checked before in-use."""
     both = QueueDelete(queue="q", if_unused=True, if_empty=True)
     client = with_queue(b"1")
-    assert refusal(client, both) == (406, "PRECONDITION_FAILED - queue 'q' in vhost '/' not empty")
+    assert client.refusal(both) == (406, "PRECONDITION_FAILED - queue 'q' in vhost '/' not empty")
     client = with_queue(b"1")
     client.send(1, BasicConsume(queue="q"))
     client.received()
-    assert refusal(client, both) == (406, "PRECONDITION_FAILED - queue 'q' in vhost '/' in use")
+    assert client.refusal(both) == (406, "PRECONDITION_FAILED - queue 'q' in vhost '/' in use")
     client = with_queue(b"1")
     client.send(1, BasicGet(queue="q"))
     client.received()
@@ -245,7 +236,7 @@ def test_delete_of_a_missing_queue_needs_permission_too() -> None:
     """§3.11 row 1."""
     client = World().client()
     client.world.submit(SetPermission("/", "guest", "^$", ".*", ".*"))
-    assert refusal(client, QueueDelete(queue="nope"))[0] == 403
+    assert client.refusal(QueueDelete(queue="nope"))[0] == 403
 
 
 def test_consumers_are_told_later_deletions_too() -> None:
@@ -268,7 +259,10 @@ def test_purge_counts_ready_only() -> None:
 @pytest.mark.parametrize("name", ["nope", "q\r\n"])
 def test_purge_of_a_missing_queue(name: str) -> None:
     """§3.11; §3.1: line breaks are not stripped."""
-    assert refusal(with_queue(), QueuePurge(queue=name)) == (404, f"NOT_FOUND - no queue '{name}' in vhost '/'")
+    assert with_queue().refusal(QueuePurge(queue=name)) == (
+        404,
+        f"NOT_FOUND - no queue '{name}' in vhost '/'",
+    )
 
 
 # --- bindings ---------------------------------------------------------------------------------------------
@@ -313,7 +307,7 @@ def test_unbind_of_what_is_missing(method: Method) -> None:
 )
 def test_bind_refusals(method: Method, code: int, text: str) -> None:
     """§3.14."""
-    assert refusal(with_queue(), method) == (code, text)
+    assert with_queue().refusal(method) == (code, text)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +322,7 @@ def test_permissions_of_bindings(
     client = with_queue()
     client.world.submit(SetPermission("/", "guest", *permission))
     text = f"ACCESS_REFUSED - access to {refused} in vhost '/' refused for user 'guest'"
-    assert refusal(client, kind(queue="q", exchange="amq.direct")) == (403, text)
+    assert client.refusal(kind(queue="q", exchange="amq.direct")) == (403, text)
 
 
 @pytest.mark.parametrize(
@@ -346,14 +340,16 @@ def test_the_shorthand_of_bind(queue: str, key: str, bound: str) -> None:
     assert client.world.queue("q").backlog.count == 1
 
 
-@pytest.mark.parametrize("method", [QueueDelete(), QueuePurge(), QueueBind(exchange="amq.direct"), QueueUnbind()])
+@pytest.mark.parametrize(
+    "method", [QueueDelete(), QueuePurge(), QueueBind(exchange="amq.direct"), QueueUnbind()]
+)
 def test_nothing_declared_yet(method: Method) -> None:
     """§3.8."""
-    assert refusal(World().client(), method) == (404, "NOT_FOUND - no previously declared queue")
+    assert World().client().refusal(method) == (404, "NOT_FOUND - no previously declared queue")
 
 
 @pytest.mark.parametrize("arguments", [{"x-match": long(1)}, {"x-match": longstr("some")}])
 def test_arguments_for_a_headers_exchange(arguments: Table) -> None:
     """§3.17."""
     method = QueueBind(queue="q", exchange="amq.headers", arguments=arguments)
-    assert refusal(with_queue(), method)[0] == 406
+    assert with_queue().refusal(method)[0] == 406

@@ -1,0 +1,28 @@
+"""Contents taken apart and put together again: what the broker does only where it must rewrite a message."""
+
+from typing import Final
+
+from node.amqp.field_table import Field
+from node.amqp.frames import content_frames, split_content
+from node.amqp.properties import Properties, content_header, decode_properties
+
+_FLAGS_AT: Final = 12
+"""Where the property flags stand in the payload of a content header."""
+
+
+def decode_content(content: bytes) -> tuple[Properties, bytes]:
+    """The properties and the body of a content, decoded."""
+    header, body = split_content(content)
+    return decode_properties(header, _FLAGS_AT, len(header)), body
+
+
+def encode_content(properties: Properties, body: bytes, channel: int, frame_max_bytes: int) -> bytes:
+    """A content for a channel, its body in frames of at most `frame_max_bytes` (0: in one)."""
+    return content_frames(channel, content_header(len(body), properties), body, frame_max_bytes)
+
+
+def with_header(content: bytes, name: str, value: Field, channel: int, frame_max_bytes: int) -> bytes:
+    """The content with one of its headers set."""
+    properties, body = decode_content(content)
+    properties.headers = {**(properties.headers or {}), name: value}
+    return encode_content(properties, body, channel, frame_max_bytes)

@@ -1,0 +1,19 @@
+"""The other end of a connection, as far as the transport knows it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end, as far as the transport knows.
+
+    address, local: `IP:PORT`.   certificate_user: for EXTERNAL; None, and the reason, without a verified
+        certificate.
+    """
+
+    address: str = "127.0.0.1:0"
+    local: str = "127.0.0.1:5672"
+    is_loopback: bool = True
+    is_tls: bool = False
+    certificate_user: str | None = None
+    certificate_problem: str = ""
