@@ -21,6 +21,10 @@ LONG_FILES: Final = {
 """Files under node/ that may be longer, with the reason."""
 
 FUNCTION_LINES_MAX: Final = 70
+LONG_FUNCTIONS: Final = {
+    "node/amqp/reader.py: _publishes": "the hottest loop: a call for a part would cost as much as the part",
+}
+"""Functions under node/ that may be longer, with the reason."""
 
 CHANGE_KINDS: Final = frozenset({"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"})
 
@@ -154,15 +158,15 @@ def test_files_are_small() -> None:
 
 
 def test_functions_fit_a_screen() -> None:
-    """A function of the node has at most 70 lines."""
-    long = []
+    """A function of the node has at most 70 lines; what is longer stands in the list, and nothing else does."""
+    long = set()
     for path in NODE:
         for function in ast.walk(ast.parse(path.read_text())):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert function.end_lineno is not None
                 if function.end_lineno - function.lineno >= FUNCTION_LINES_MAX:
-                    long.append(f"{_name(path)}: {function.name}")
-    assert long == []
+                    long.add(f"{_name(path)}: {function.name}")
+    assert long == set(LONG_FUNCTIONS)
 
 
 def test_modules_say_what_they_are() -> None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 from node.amqp.channel_state import ChannelState
 from node.amqp.constants import FRAME_END, FRAME_METHOD, ReplyCode
 from node.amqp.errors import ProtocolError
+from node.amqp.field_table import long
 from node.amqp.frames import FRAME_HEADER_STRUCT, method_frame, recut, with_channel
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
 from node.broker.access import Operation, check_resource
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
-from node.broker.content import decode_content
+from node.broker.content import decode_content, with_header
 from node.broker.names import resource
 from node.broker.publishing import Route, make_envelope, rewritten
 from node.broker.records import QueueRecord, ResourceKind
@@ -30,6 +31,9 @@ from node.broker.unacked import Delivery, Unacked, unknown_delivery_tag
 if TYPE_CHECKING:
     from node.broker.connection import Connection
     from node.broker.queue import Queue
+
+DELIVERY_COUNT: Final = "x-delivery-count"
+"""The header that tells consumers of a quorum queue how often a message came back."""
 
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
 _TAG: Final = Struct(">Q")
@@ -229,7 +233,7 @@ class Channel:
         head, tail = self._deliver_frame(consumer, run)
         tag = self._next_tag
         self._next_tag = tag + count
-        contents = self.fit(run)
+        contents = self.fit(run, consumer.queue)
         if count == 1:
             self.connection.send_parts([head, _TAG.pack(tag), tail, contents[0]], len(contents[0]))
         else:
@@ -271,19 +275,26 @@ class Channel:
         self.send(deliver)
         self.connection.send(self.fit(Run(envelope, range(1), [content], 0))[0])
 
-    def fit(self, run: Run) -> list[bytes]:
-        """The contents of a run as this channel's client can take them."""
+    def fit(self, run: Run, queue: "Queue | None" = None) -> list[bytes]:
+        """The contents of a run, from a queue, as this channel's client can take them."""
         envelope, limit = run.envelope, self.connection.frame_max_bytes
+        contents = run.contents
+        if run.deliveries and queue is not None and queue.record.type == "quorum":
+            count = long(run.deliveries)
+            contents = [
+                with_header(content, DELIVERY_COUNT, count, envelope.channel, envelope.frame_max_bytes)
+                for content in contents
+            ]
         if limit and (not envelope.frame_max_bytes or envelope.frame_max_bytes > limit):
             return [
                 recut(content, self.number, limit)
                 if len(content) > limit
                 else with_channel(content, self.number)
-                for content in run.contents
+                for content in contents
             ]
         if envelope.channel != self.number:
-            return [with_channel(content, self.number) for content in run.contents]
-        return run.contents
+            return [with_channel(content, self.number) for content in contents]
+        return contents
 
     def take_tag(self) -> int:
         """Use up the next delivery tag, for `basic.get`."""

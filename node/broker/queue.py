@@ -8,10 +8,8 @@ Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 
 from typing import Final, Protocol
 
-from node.amqp.field_table import long
 from node.broker.backlog import RUN_MAX, Backlog, PriorityBacklog
 from node.broker.consumer import Consumer, Consumers
-from node.broker.content import with_header
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope, Run
@@ -21,8 +19,6 @@ EXPIRED: Final = "expired"
 REJECTED: Final = "rejected"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
-
-DELIVERY_COUNT: Final = "x-delivery-count"
 
 
 class QueueHost(Protocol):
@@ -179,8 +175,6 @@ class Queue:
             if limit is not None and run.deliveries > limit:
                 exceeded.append(run)
             elif not self.is_deleted:
-                if self.record.type == "quorum":
-                    _count_deliveries(run)
                 self.backlog.put_back(run)
         if self.is_deleted:
             return
@@ -274,12 +268,3 @@ class Queue:
         for consumer in list(self.consumers.all):
             self.consumers.remove(consumer)
             consumer.channel.cancelled_by_server(consumer)
-
-
-def _count_deliveries(run: Run) -> None:
-    """Tell the next consumer how often the messages came back, as quorum queues do."""
-    envelope = run.envelope
-    run.contents = [
-        with_header(content, DELIVERY_COUNT, long(run.deliveries), envelope.channel, envelope.frame_max_bytes)
-        for content in run.contents
-    ]

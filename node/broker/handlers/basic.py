@@ -130,7 +130,7 @@ def get(channel: Channel, method: BasicGet) -> None:
     channel.send(
         BasicGetOk(tag, run.deliveries > 0, envelope.exchange, envelope.routing_key, queue.backlog.count)
     )
-    channel.connection.send(channel.fit(run)[0])
+    channel.connection.send(channel.fit(run, queue)[0])
     if not method.no_ack:
         queue.delivered(run)
         channel.unacked.add(Delivery(tag, run, queue, None, channel.broker.now))

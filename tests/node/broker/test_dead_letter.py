@@ -5,7 +5,8 @@ import pytest
 from node.amqp.field_table import Field, Table, array, long, longstr, table, timestamp
 from node.amqp.frames import body_size, split_content
 from node.amqp.properties import Properties
-from node.broker.dead_letter import dead_copy, is_cycle, properties_of
+from node.broker.content import decode_content
+from node.broker.dead_letter import dead_copy, is_cycle
 from tests.node.broker.messages import content
 
 
@@ -31,7 +32,7 @@ def died(
         drops_cc=drops_cc,
         channel=channel,
     )
-    properties, _ = properties_of(copy)
+    properties, _ = decode_content(copy)
     assert properties.headers == headers
     return properties, headers
 

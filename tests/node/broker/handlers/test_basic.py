@@ -27,9 +27,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 IN_USE = "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"
 
 
-def with_queue(
-    *bodies: bytes, channels: tuple[int, ...] = (1,), arguments: Table | None = None
-) -> Client:
+def with_queue(*bodies: bytes, channels: tuple[int, ...] = (1,), arguments: Table | None = None) -> Client:
     client = World().client(*channels)
     client.send(1, QueueDeclare(queue="q", arguments=arguments or {}))
     client.publish(1, "q", *bodies)
