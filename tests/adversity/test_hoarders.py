@@ -1,7 +1,9 @@
-"""Clients that keep what they are given, and state that grows with what they send (docs/limits.md, "What has no limit yet").
+"""Clients that keep what they are given, and state that grows with what they send.
 
-Messages in queues, in a transaction and unacknowledged are bounded by nothing but the machine until there is a memory
-alarm (issue 3). What is tested: they cost what they weigh, and all of it is given back.
+Messages in queues, in a transaction and unacknowledged are bounded by nothing but the machine until there is a
+memory alarm (docs/limits.md, "What has no limit yet"). What is tested: they cost what they weigh, and all of it is
+given back. Contents of 1 KB are malloc's, which keeps freed pages below a used one; hence two rounds of an attack,
+of which the second must do with what the first has left.
 """
 
 import time
@@ -51,36 +53,42 @@ def test_deliveries_that_are_never_acknowledged(node: NodeProcess, siege: Begin)
 
     (consumer_timeout, 30 minutes, is what ends it: tests/conformance.)
     """
-    with siege(peak_mib=WEIGHT_MIB + 24):
-        owner = Connection(node)
-        channel = owner.channel(1)
-        queue = channel.declare()
-        fill(owner, queue)
-        attacker = Connection(node)
-        attacker.channel(1).consume(queue)
-        take_deliveries(attacker, COUNT)
-        attacker.socket.close()
-        deadline = time.monotonic() + 20.0
-        while ready_count(channel, queue) < COUNT:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        content = channel.get(queue)
-        assert content is not None
-        assert content.method.redelivered
-        channel.call(methods.QueueDelete, queue=queue)
-        owner.close()
+    with siege(peak_mib=WEIGHT_MIB + 24, kept_mib=WEIGHT_MIB + 24):
+        for _ in range(2):
+            hoard_and_vanish(node)
+
+
+def hoard_and_vanish(node: NodeProcess) -> None:
+    owner = Connection(node)
+    channel = owner.channel(1)
+    queue = channel.declare()
+    fill(owner, queue)
+    attacker = Connection(node)
+    attacker.channel(1).consume(queue)
+    take_deliveries(attacker, COUNT)
+    attacker.socket.close()
+    deadline = time.monotonic() + 20.0
+    while ready_count(channel, queue) < COUNT:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    content = channel.get(queue)
+    assert content is not None
+    assert content.method.redelivered
+    channel.call(methods.QueueDelete, queue=queue)
+    owner.close()
 
 
 def test_a_transaction_that_is_never_committed(node: NodeProcess, siege: Begin) -> None:
     """Its publishes go with the connection."""
-    with siege(peak_mib=WEIGHT_MIB + 24):
-        attacker = Connection(node)
-        channel = attacker.channel(1)
-        queue = channel.declare(exclusive=True)
-        channel.call(methods.TxSelect)
-        fill(attacker, queue)
-        assert ready_count(channel, queue) == 0
-        attacker.socket.close()
+    with siege(peak_mib=WEIGHT_MIB + 24, kept_mib=WEIGHT_MIB + 24):
+        for _ in range(2):
+            attacker = Connection(node)
+            channel = attacker.channel(1)
+            queue = channel.declare(exclusive=True)
+            channel.call(methods.TxSelect)
+            fill(attacker, queue)
+            assert ready_count(channel, queue) == 0
+            attacker.socket.close()
 
 
 def test_acknowledgements_in_a_transaction_that_is_never_committed(node: NodeProcess, siege: Begin) -> None:
