@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the decoders: any bytes give a value or a ProtocolError, nothing else.
+"""Coverage-guided fuzzing of decoders and frame reader: any bytes give a value or a ProtocolError, nothing else.
 
     pip install atheris && python tests/fuzz/atheris_amqp.py -max_total_time=60 [corpus folder]
 
@@ -18,6 +18,7 @@ with atheris.instrument_imports(include=["node.amqp"]):
     from node.amqp.field_table import check_table, decode_table, encode_table
     from node.amqp.method_codec import decode_method, encode_method
     from node.amqp.properties import decode_properties, encode_properties, read_traits
+    from tests.node.amqp.recorder import Event, Recorder
 
 
 def fuzz_table(data: bytes) -> None:
@@ -46,7 +47,21 @@ def fuzz_properties(data: bytes) -> None:
         assert decode_properties(again, 0, len(again)) == value
 
 
-TARGETS = (fuzz_table, fuzz_method, fuzz_properties)
+def fuzz_reader(data: bytes) -> None:
+    """A stream gives the same calls whole, cut in two where its first octet says, and octet by octet."""
+    cut, stream = data[0] if data else 0, data[1:]
+    whole = _calls(stream)
+    assert _calls(stream[:cut], stream[cut:]) == whole
+    assert _calls(*(stream[at : at + 1] for at in range(len(stream)))) == whole
+
+
+def _calls(*pieces: bytes) -> "list[Event]":
+    recorder = Recorder(closed=(3,), frame_max=64, content_max=70)
+    recorder.feed(*pieces)
+    return recorder.events
+
+
+TARGETS = (fuzz_table, fuzz_method, fuzz_properties, fuzz_reader)
 
 
 def _accepts(decode: Callable[[], object]) -> bool:

@@ -289,9 +289,8 @@ def check_tags(client: Client) -> None:
     """Delivery tags rise by one on each channel; there is no delivery on a channel that we have closed."""
     tags: dict[int, list[int]] = {}
     for item in client.received():
-        if isinstance(item.method, BasicDeliver) and not item.method.routing_key.startswith(REPLY_TO):
-            tags.setdefault(item.channel, []).append(item.method.delivery_tag)
-        elif isinstance(item.method, BasicGetOk):
+        is_reply = isinstance(item.method, BasicDeliver) and item.method.routing_key.startswith(REPLY_TO)
+        if isinstance(item.method, BasicDeliver | BasicGetOk) and not is_reply:
             tags.setdefault(item.channel, []).append(item.method.delivery_tag)
         elif isinstance(item.method, ChannelClose):
             tags.pop(item.channel, None)

@@ -24,6 +24,7 @@ from node.amqp.field_table import Table, table
 from node.amqp.frames import FRAME_HEADER_STRUCT, body_size, content_frames, method_frame
 from node.amqp.method_codec import decode_method
 from node.amqp.methods import (
+    METHODS,
     BasicPublish,
     ChannelClose,
     ChannelOpen,
@@ -42,9 +43,9 @@ from node.broker.broker import Broker
 from node.broker.channel import Channel
 from node.broker.commands import Command, seed_commands
 from node.broker.connection import Connection
-from node.broker.peer import Peer
 from node.broker.observer import Observer
 from node.broker.passwords import SHA256, hash_password
+from node.broker.peer import Peer
 from node.broker.queue import Queue
 from node.broker.settings import BrokerSettings
 from node.broker.unacked import Delivery
@@ -291,7 +292,7 @@ class Client:
         return close.reply_code, close.reply_text
 
     def _decode(self) -> None:
-        raw, at, content_of = self._raw, 0, None
+        raw, at, content_of = self._raw.removeprefix(PROTOCOL_HEADER), 0, None
         left = 0
         while at < len(raw):
             kind, channel, size = FRAME_HEADER_STRUCT.unpack_from(raw, at)
@@ -315,7 +316,7 @@ class Client:
                 assert left >= 0
             else:
                 assert left == 0, "a content is interrupted"
-                method = decode_method(payload)
+                method = _decoded(payload)
                 content_of = method if method.has_content else None
                 if content_of is None:
                     self._unread.append(Received(channel, method))
@@ -340,6 +341,16 @@ class Client:
     def channel(self, number: int = 1) -> Channel:
         """The broker's side of a channel."""
         return self.connection.channels[number]
+
+
+def _decoded(payload: bytes) -> Method:
+    """A method. A close quotes the octets of bad frames as they are, and they needn't be UTF-8 (§1.7)."""
+    kind = METHODS[int.from_bytes(payload[:2]), int.from_bytes(payload[2:4])]
+    if kind in (ChannelClose, ConnectionClose):
+        text, ids = payload[7:-4].decode("utf-8", "surrogateescape"), payload[-4:]
+        assert payload[6] == len(payload) - 11
+        return kind(int.from_bytes(payload[4:6]), text, int.from_bytes(ids[:2]), int.from_bytes(ids[2:]))
+    return decode_method(payload)
 
 
 def check_invariants(world: World) -> None:

@@ -1,0 +1,264 @@
+"""Listeners, the limit of connections, and the end: on real sockets of the loopback."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from node.amqp import methods
+from node.amqp.constants import PROTOCOL_HEADER
+from node.amqp.field_table import long
+from node.amqp.properties import Properties
+from node.config import AmqpOptions, NetworkOptions
+from node.config_values import NETWORK, Address
+from node.io.session import Session
+from tests.adversity.attack import many
+from tests.conformance.amqp_client import Connection, ConnectionEnded
+from tests.node.io.server_thread import LOOPBACK, ServerThread, config
+
+SHUTDOWN_TEXT = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+
+NOISE_S = 8.0
+"""What a busy machine may add to a time that is bounded."""
+
+
+@pytest.fixture
+def server() -> Iterator[ServerThread]:
+    with ServerThread() as started:
+        yield started
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, for IPv4 and IPv6."""
+    with socket.socket(socket.AF_INET6) as probe:
+        probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        probe.bind(("::", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# --- listeners ---
+
+
+def test_each_listener_serves() -> None:
+    with ServerThread(config(tcp_listeners=(LOOPBACK, LOOPBACK))) as server:
+        assert len(server.listeners) == 2
+        assert not any(listener.is_tls for listener in server.listeners)
+        ports = {listener.address.port for listener in server.listeners}
+        assert len(ports) == 2
+        assert 0 not in ports
+        for listener in server.listeners:
+            Connection(listener.address).close()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_no_host_means_ipv4_and_ipv6_with_addresses_of_their_own() -> None:
+    """A client of 127.0.0.1 is not shown as ::ffff:127.0.0.1."""
+    port = free_port()
+    with ServerThread(config(tcp_listeners=(Address("", port),))) as server:
+        assert {listener.address for listener in server.listeners} == {
+            Address("0.0.0.0", port),
+            Address("::", port),
+        }
+        for host, shown in (("127.0.0.1", "127.0.0.1"), ("::1", "::1")):
+            client = Connection(Address(host, port))
+            client_port = client.socket.getsockname()[1]
+            assert server.names() == [f"{shown}:{client_port} -> {shown}:{port}"]
+            client.close()
+            server.wait_until(lambda: not server.broker.connections)
+
+
+def test_a_port_in_use_is_an_error_and_leaves_no_listener_open() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        first = free_port()
+        listeners = (Address("127.0.0.1", first), Address("127.0.0.1", taken.getsockname()[1]))
+        with pytest.raises(OSError, match="in use"), ServerThread(config(tcp_listeners=listeners)):
+            pass
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", first), 5.0)
+
+
+# --- connection_max ---
+
+
+def test_connection_max_turns_the_next_one_away_until_somebody_leaves() -> None:
+    options = config(amqp=AmqpOptions(connection_max=2))
+    with ServerThread(options) as server:
+        first, second = Connection(server), Connection(server)
+        with pytest.raises((ConnectionEnded, ConnectionError)):
+            Connection(server)
+        second.channel(1).sync()
+        first.close()
+        server.wait_until(lambda: len(server.broker.connections) == 1)
+        Connection(server).close()
+        second.close()
+
+
+# --- who comes before AMQP begins ---
+
+
+class TransportOfNobody:
+    """The transport of a socket whose peer had reset it before it was accepted: it has no peer name."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self.is_aborted = False
+
+    def get_extra_info(self, name: str) -> socket.socket | None:
+        return self._socket if name == "socket" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Nothing will be written."""
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def test_a_peer_that_was_gone_before_we_accepted_it_is_dropped(server: ServerThread) -> None:
+    """Else its file descriptor would be ours for ever."""
+    session = Session(server.server)
+    with socket.socket() as sock:
+        transport = TransportOfNobody(sock)
+        server.call(lambda: session.connection_made(transport))  # type: ignore[arg-type]
+        assert transport.is_aborted
+        server.call(lambda: session.connection_lost(None))
+    assert server.names() == []
+
+
+# --- the end ---
+
+
+def test_stop_says_320_to_clients_and_closes_their_sockets(server: ServerThread) -> None:
+    """§1.8 row `node stop`."""
+    clients = [Connection(server) for _ in range(3)]
+    assert server.stop() < 2.0 + NOISE_S
+    for client in clients:
+        client.expect_connection_close(320, SHUTDOWN_TEXT, None, answer=False)
+        client.expect_end()
+
+
+def test_stop_closes_the_listeners_first(server: ServerThread) -> None:
+    """When a client hears 320 nobody else can connect any more."""
+    client = Connection(server)
+    server.call(lambda: server.broker.wake())
+    server.stop()
+    client.expect_connection_close(320, SHUTDOWN_TEXT, None, answer=False)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((server.host, server.port), 5.0)
+
+
+def test_stop_requeues_and_deletes_as_any_end_does(server: ServerThread) -> None:
+    """What a client held is back in its queue, exclusive queues are gone, before the node is."""
+    client = Connection(server)
+    channel = client.channel(1)
+    channel.declare("kept", durable=True)
+    channel.declare("mine", exclusive=True)
+    channel.publish("", "kept", b"held")
+    assert channel.wait_get("kept", no_ack=False).body == b"held"
+    server.stop()
+    queues = server.broker.vhosts["/"].queues
+    assert list(queues) == ["kept"]
+    assert queues["kept"].backlog.count == 1
+
+
+def test_stop_is_bounded_however_little_a_client_reads(server: ServerThread) -> None:
+    """SHUTDOWN_S, 2 s, for all together; then their sockets are reset."""
+    clients = []
+    for _ in range(3):
+        client = Connection(server)
+        channel = client.channel(1)
+        channel.declare("large")
+        channel.publish("", "large", bytes(1_000_000))
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        cycle = (
+            methods.BasicGet(queue="large"),
+            methods.BasicNack(delivery_tag=0, multiple=True, requeue=True),
+        )
+        for _ in range(20):
+            for sent in cycle:
+                client.send(sent, 1)
+        clients.append(client)
+    server.wait_until(
+        lambda: any(not connection.is_writable for connection in server.broker.connections.values())
+    )
+    assert server.stop() < 2.0 + NOISE_S
+    assert server.names() == []
+    for client in clients:
+        with contextlib.suppress(ConnectionEnded, ConnectionError):
+            while client.socket.recv(1 << 20):
+                pass
+        client.socket.close()
+
+
+def test_stop_ends_those_who_are_still_shaking_hands(server: ServerThread) -> None:
+    """There is no connection.close before connection.open (§1.8)."""
+    silent = socket.create_connection((server.host, server.port), 10.0)
+    half = socket.create_connection((server.host, server.port), 10.0)
+    half.sendall(PROTOCOL_HEADER[:4])
+    started = Connection(server, open=False)
+    started.start()
+    server.wait_until(lambda: len(server.broker.connections) == 3)
+    assert server.stop() < 2.0 + NOISE_S
+    started.expect_end()
+    for each in (silent, half):
+        with contextlib.suppress(ConnectionResetError):
+            assert each.recv(1000) == b""
+        each.close()
+
+
+def test_stop_ends_those_whose_balancer_has_said_nothing() -> None:
+    options = config(
+        network=NetworkOptions(proxy_protocol=True, proxy_protocol_sources=(NETWORK.parse("127.0.0.0/8"),))
+    )
+    with ServerThread(options) as server:
+        balancer = socket.create_connection((server.host, server.port), 5.0)
+        time.sleep(0.1)
+        assert server.stop() < 2.0 + NOISE_S
+        with contextlib.suppress(ConnectionResetError):
+            assert balancer.recv(1000) == b""
+        balancer.close()
+
+
+# --- the turn ---
+
+
+def test_timers_go_off_by_themselves(server: ServerThread) -> None:
+    """A queue that expires unused is deleted without any client's doing (§5.3)."""
+    client = Connection(server)
+    channel = client.channel(1)
+    channel.declare("short-lived", arguments={"x-expires": long(50)})
+    server.wait_until(lambda: "short-lived" not in server.broker.vhosts["/"].queues)
+    client.close()
+
+
+def test_a_timer_set_by_a_client_shortens_the_wait(server: ServerThread) -> None:
+    """A message that expires in 50 ms, while the broker's next own deadline is far away."""
+    client = Connection(server)
+    channel = client.channel(1)
+    queue = channel.declare(exclusive=True)
+    channel.publish("", queue, b"", Properties(expiration="50"))
+    channel.sync()
+    server.wait_until(lambda: not server.broker.vhosts["/"].queues[queue].backlog.count)
+    client.close()
+
+
+def test_a_clients_storm_is_cut_into_turns(server: ServerThread) -> None:
+    """20,000 declares at once: another client's answer comes while they are still being worked on."""
+    busy, other = Connection(server), Connection(server)
+    channel = other.channel(1)
+    busy.channel(1)
+    storm = many(1, (methods.QueueDeclare(queue=f"storm-{n}", nowait=True) for n in range(20_000)))
+    busy.socket.sendall(storm)
+    channel.sync()
+    queues = server.broker.vhosts["/"].queues
+    assert len(queues) < 20_000, "the storm was over first"
+    server.wait_until(lambda: len(queues) == 20_000)
+    busy.close()
+    other.close()
