@@ -8,17 +8,17 @@ no I/O: a shell calls it with the time and writes what the connections have to s
     shell: broker.turn(now), then flush every dirty connection
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from functools import singledispatchmethod
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.field_table import Field, Table, boolean, longstr, table
 from node.broker import events
 from node.broker.catalogue import Catalogue
 from node.broker.commands import Command, DeleteQueue
-from node.broker.dead_letter import dead_copy, is_cycle
+from node.broker.dead_letter import Death, dead_copy, dead_envelope, is_cycle
 from node.broker.names import not_found
 from node.broker.observer import Observer
 from node.broker.policy import QueueSettings, alternate_exchange, queue_settings
@@ -26,7 +26,7 @@ from node.broker.queue import REJECTED, Queue
 from node.broker.records import Exchange, QueueRecord
 from node.broker.replicated_log import LocalLog, ReplicatedLog
 from node.broker.reply_to import ReplyConsumers
-from node.broker.run import Envelope, Run
+from node.broker.run import Run
 from node.broker.settings import BrokerSettings
 from node.broker.timers import Timers
 from node.broker.vhost import LiveVhost
@@ -45,6 +45,9 @@ _CAPABILITIES = (
     "per_consumer_qos",
     "direct_reply_to",
 )
+
+DEAD_LETTERS_MAX: Final = 500
+"""Messages that are dead-lettered in one turn: at some 20 us each, what a turn may cost in all."""
 
 
 class Broker:
@@ -78,6 +81,7 @@ class Broker:
         self.wake: Callable[[], None] = lambda: None
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[Connection, None] = {}
+        self._dead: deque[tuple[Death, Run]] = deque()
         self._connection_numbers = count(1)
         self._exclusive: dict[str, dict[str, QueueRecord]] = {}  # by owner and uid
 
@@ -85,27 +89,33 @@ class Broker:
 
     def touch(self, queue: Queue) -> None:
         """See `QueueHost.touch`."""
-        if not self._touched and not self._dirty:
+        if not self.has_work:
             self.wake()
         self._touched[queue] = None
 
     def has_output(self, connection: "Connection") -> None:
         """The connection wants to be flushed at the end of the turn."""
-        if not self._touched and not self._dirty:
+        if not self.has_work:
             self.wake()
         self._dirty[connection] = None
 
     @property
     def has_work(self) -> bool:
         """Whether a turn has something to do."""
-        return bool(self._touched or self._dirty)
+        return bool(self._touched or self._dirty or self._dead)
 
     def turn(self, now: float) -> "Collection[Connection]":
         """Deliver from every touched queue; the connections to flush, which then are no longer on the list."""
         self.now = now
-        touched, self._touched = self._touched, {}
-        for queue in touched:
-            queue.pump(now)
+        self._bury(DEAD_LETTERS_MAX)
+        queues = deque(self._touched)
+        self._touched.clear()
+        try:
+            while queues:
+                queues.popleft().pump(now)
+        finally:
+            for queue in queues:  # after a fault of ours in one of them
+                self.touch(queue)
         dirty, self._dirty = self._dirty, {}
         return dirty
 
@@ -179,39 +189,43 @@ class Broker:
         return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
 
     def dead_letter(self, queue: Queue, run: Run, reason: str, now: float) -> None:
-        """See `QueueHost.dead_letter`."""
-        exchange, vhost = queue.settings.dead_letter_exchange, queue.record.vhost
-        if exchange is None or self.catalogue.exchange(vhost, exchange) is None:
+        """See `QueueHost.dead_letter`. It happens in the next turns, so that no number of deaths holds up one."""
+        exchange = queue.settings.dead_letter_exchange
+        if exchange is None or self.catalogue.exchange(queue.record.vhost, exchange) is None:
             return
-        new_key, old = queue.settings.dead_letter_routing_key, run.envelope
-        old_keys = [old.routing_key, *old.cc]
-        keys = [new_key] if new_key is not None else [*old_keys, *old.bcc]
-        envelope = Envelope(
+        death = Death(
+            queue.record.vhost,
+            queue.record.name,
+            reason,
             exchange,
-            keys[0],
-            channel=old.channel,
-            frame_max_bytes=0,
-            persistent=old.persistent,
-            priority=old.priority,
-            cc=old.cc if new_key is None else (),
-            bcc=old.bcc if new_key is None else (),
+            queue.settings.dead_letter_routing_key,
+            int(now + self.epoch_s),
         )
+        if not self.has_work:
+            self.wake()
+        self._dead.append((death, run))
+
+    def _bury(self, limit: int) -> None:
+        """Publish up to `limit` dead messages to where they go, in the order in which they died."""
+        while self._dead and limit > 0:
+            death, run = self._dead.popleft()
+            if len(run) > limit:
+                self._dead.appendleft((death, run[limit:]))
+                run = run[:limit]
+            limit -= len(run)
+            if death.vhost in self.vhosts:
+                self._publish_dead(death, run)
+
+    def _publish_dead(self, death: Death, run: Run) -> None:
+        envelope = dead_envelope(death, run.envelope)
+        keys = [envelope.routing_key, *envelope.cc, *envelope.bcc]
         for content in run.contents:
-            copy, headers = dead_copy(
-                content,
-                queue=queue.record.name,
-                reason=reason,
-                exchange=old.exchange,
-                routing_keys=old_keys,
-                time_s=int(now + self.epoch_s),
-                drops_cc=new_key is not None,
-                channel=old.channel,
-            )
-            for target in self.route(vhost, exchange, keys, headers):
-                if reason != REJECTED and is_cycle(target.record.name, headers):
+            copy, headers = dead_copy(content, death, run.envelope)
+            for target in self.route(death.vhost, death.exchange, keys, headers):
+                if death.reason != REJECTED and is_cycle(target.record.name, headers):
                     self.observer.message_cycled(target, keys)
                 else:
-                    target.publish(envelope, [copy], run.size, now)
+                    target.publish(envelope, [copy], run.size, self.now)
 
     # --- queues ---
 

@@ -275,7 +275,7 @@ class Connection:
                 route = self._new_route(channel, method_frame)
                 if route is None:
                     return
-            self._spend(_RUN_US * (1 + len(route.queues)))
+            self._spend(_RUN_US * (1 + len(route.queues)) + route.message_us * len(contents))
             route.channel.publish(route, traits, contents, size)
         except ProtocolError as error:
             self._failed(error, channel, BasicPublish)
@@ -542,6 +542,8 @@ class Connection:
 
     def finish(self) -> None:
         """Have the socket reset, once what we have to say is written."""
+        if self.state is ConnectionState.OPEN:
+            self._release()
         self.state = ConnectionState.CLOSED
         self._reader.paused = True
         self._stop_timer()

@@ -7,10 +7,11 @@ dropped there.
 Source: amqp-behaviour §5.5.
 """
 
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from node.amqp.field_table import Field, Table, array, long, longstr, table, timestamp
 from node.broker.content import decode_content, encode_content
+from node.broker.run import Envelope
 
 _COUNT_MAX: Final = 2**63 - 1
 """A client may claim any count; ours must fit the wire."""
@@ -21,47 +22,61 @@ _Place: TypeAlias = tuple[bytes | str, bytes | str]
 """Queue and reason of a death: one entry of x-death for each pair."""
 
 
-def dead_copy(
-    content: bytes,
-    *,
-    queue: str,
-    reason: str,
-    exchange: str,
-    routing_keys: list[str],
-    time_s: int,
-    drops_cc: bool,
-    channel: int,
-) -> tuple[bytes, Table]:
-    """The content of the dead-lettered copy, its body in one frame, and its headers.
+class Death(NamedTuple):
+    """What a dead letter takes with it from its queue.
 
-    exchange, routing_keys: as the message came into the queue; the key it was published with, then those of
-        CC.
-    drops_cc: the CC header goes when a dead-letter routing key replaces all keys.
+    exchange, routing_key: where it goes; the key None leaves it those that it came with.   time_s: since 1970.
     """
+
+    vhost: str
+    queue: str
+    reason: str
+    exchange: str
+    routing_key: str | None
+    time_s: int
+
+
+def dead_envelope(death: Death, old: Envelope) -> Envelope:
+    """The envelope of the copies. A dead-letter routing key stands for all keys; the body is in one frame."""
+    has_key = death.routing_key is not None
+    return Envelope(
+        death.exchange,
+        death.routing_key if death.routing_key is not None else old.routing_key,
+        channel=old.channel,
+        frame_max_bytes=0,
+        persistent=old.persistent,
+        priority=old.priority,
+        cc=() if has_key else old.cc,
+        bcc=() if has_key else old.bcc,
+    )
+
+
+def dead_copy(content: bytes, death: Death, old: Envelope) -> tuple[bytes, Table]:
+    """The content of the dead-lettered copy, its body in one frame, and its headers.   old: of the message."""
     properties, body = decode_content(content)
     headers = dict(properties.headers or {})
-    if drops_cc:
+    if death.routing_key is not None:
         headers.pop("CC", None)
     event: Table = {
         "count": long(1),
-        "reason": longstr(reason),
-        "queue": longstr(queue),
-        "time": timestamp(time_s),
-        "exchange": longstr(exchange),
-        "routing-keys": array([longstr(key) for key in routing_keys]),
+        "reason": longstr(death.reason),
+        "queue": longstr(death.queue),
+        "time": timestamp(death.time_s),
+        "exchange": longstr(old.exchange),
+        "routing-keys": array([longstr(key) for key in (old.routing_key, *old.cc)]),
     }
     if properties.expiration is not None:
         event["original-expiration"] = longstr(properties.expiration)
     known = headers.get("x-death")
     headers["x-death"] = array(_with_death(known, event))
     if known is None:
-        headers["x-first-death-exchange"] = longstr(exchange)
-        headers["x-first-death-queue"] = longstr(queue)
-        headers["x-first-death-reason"] = longstr(reason)
+        headers["x-first-death-exchange"] = longstr(old.exchange)
+        headers["x-first-death-queue"] = longstr(death.queue)
+        headers["x-first-death-reason"] = longstr(death.reason)
     # RabbitMQ sorts the whole table, the client's entries too (§5.5, live).
     properties.headers = headers = _sorted(headers)
     properties.expiration = None
-    return encode_content(properties, body, channel, 0), headers
+    return encode_content(properties, body, old.channel, 0), headers
 
 
 def is_cycle(queue: str, headers: Table) -> bool:

@@ -54,7 +54,8 @@ class Queue:
         self._host = host
         self._next_seq = 1
         self._had_consumer = False
-        self._is_plain = True  # no rule looks at a message as it comes in
+        self.is_plain = True
+        """No rule looks at messages as they come in."""
         self._head_timer: Timer | None = None
         self._unused_timer: Timer | None = None
         self.apply_settings(settings, now)
@@ -62,7 +63,7 @@ class Queue:
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
         """Take over changed settings; limits act on what is here, times to live on what comes (§6.2)."""
         self.settings = settings
-        self._is_plain = (
+        self.is_plain = (
             settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
         )
         self._drop_excess(now)
@@ -76,7 +77,7 @@ class Queue:
 
         size: as in `Run`.   Returns: the indexes of those that were refused for a length limit.
         """
-        if self._is_plain and envelope.expiration_ms is None and not self.is_deleted:
+        if self.is_plain and envelope.expiration_ms is None and not self.is_deleted:
             self.backlog.append(envelope, self._next_seq, contents, size)
             self._next_seq += len(contents)
             if self.consumers.all:

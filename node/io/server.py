@@ -7,6 +7,7 @@ are pumped, then each connection with output gets one write.
 import asyncio
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -50,7 +51,8 @@ class Server:
         self.clock = clock
         self.loop = asyncio.get_running_loop()
         self._on_refused = on_refused
-        self._sessions: dict[Connection, Session] = {}
+        self._sessions: dict[Session, None] = {}
+        self._by_connection: dict[Connection, Session] = {}
         self._servers: list[asyncio.Server] = []
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -90,13 +92,16 @@ class Server:
         for server in self._servers:
             server.close()
         self.broker.close_connections("broker forced connection closure with reason 'shutdown'")
-        for connection in list(self._sessions):
-            connection.finish()
+        for session in list(self._sessions):
+            if session.connection is not None:
+                session.connection.finish()
+            else:
+                session.abort()
         self._run_turn()
         deadline = self.clock() + SHUTDOWN_S
         while self._sessions and self.clock() < deadline:
             await asyncio.sleep(0.01)
-        for session in list(self._sessions.values()):
+        for session in list(self._sessions):
             session.abort()
         if self._timer is not None:
             self._timer.cancel()
@@ -104,33 +109,26 @@ class Server:
 
     # --- for sessions ---
 
-    def admits_another(self) -> bool:
-        """Whether the limit of connections leaves room for one more."""
+    def admit(self, session: Session) -> bool:
+        """Take in an accepted socket; False if the limit of connections has no room for it."""
         limit = self.broker.settings.connection_max
-        return limit is None or len(self._sessions) < limit
+        has_room = limit is None or len(self._sessions) < limit
+        self._sessions[session] = None
+        return has_room
 
     def adopt(self, connection: Connection, session: Session) -> None:
         """A session has its connection."""
-        self._sessions[connection] = session
+        self._by_connection[connection] = session
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, session: Session, connection: Connection | None) -> None:
         """A session is over."""
-        del self._sessions[connection]
+        del self._sessions[session]
+        if connection is not None:
+            del self._by_connection[connection]
 
     def refuse(self, reason: str) -> None:
         """A socket is refused before AMQP begins."""
         self._on_refused(reason)
-
-    def expect_proxy_header(self, session: Session) -> None:
-        """Give a balancer no longer than a handshake may take."""
-
-        def check() -> None:
-            if session.awaits_proxy_header:
-                self.refuse("no PROXY header in time")
-                session.abort()
-
-        if self.config.network.handshake_timeout_s is not None:
-            self.loop.call_later(self.config.network.handshake_timeout_s, check)
 
     def rest(self, session: Session) -> None:
         """Have the session read on only after the present turn."""
@@ -146,16 +144,21 @@ class Server:
 
     def _run_turn(self) -> None:
         self._is_turn_coming = True  # what the turn itself brings up is done by it, or comes next
-        for connection in self.broker.turn(self.clock()):
-            session = self._sessions.get(connection)
-            if session is not None:
-                session.flush()
-        resting, self._resting = self._resting, []
-        for session in resting:
-            session.end_rest()
-        self._is_turn_coming = False
-        if self.broker.has_work:
-            self._wake()
+        dirty: deque[Connection] = deque()
+        try:
+            dirty.extend(self.broker.turn(self.clock()))
+            while dirty:
+                self._by_connection[dirty.popleft()].flush()
+        finally:
+            # Also after a fault of ours, which the loop reports: one queue or connection must not stop the others.
+            for connection in dirty:
+                self.broker.has_output(connection)
+            resting, self._resting = self._resting, []
+            for session in resting:
+                session.end_rest()
+            self._is_turn_coming = False
+            if self.broker.has_work:
+                self._wake()
 
     def _set_timer(self) -> None:
         """Be woken for the broker's next timer."""

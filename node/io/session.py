@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from node.broker.connection import Connection
 from node.broker.peer import Peer
-from node.io.proxy_protocol import ProxyHeader, ProxyHeaderParser, ProxyProtocolError, is_trusted
+from node.io.proxy_protocol import Endpoint, ProxyHeader, ProxyHeaderParser, ProxyProtocolError, is_trusted
 from node.io.tls import NoCertificateUser, certificate_user
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Session(asyncio.Protocol):
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._proxy: ProxyHeaderParser | None = None
+        self._proxy_timer: asyncio.TimerHandle | None = None
+        self._peer = self._local = Endpoint("", 0)
         self._is_choked = False
         self._is_resting = False
         self._is_reading = True
@@ -49,16 +51,21 @@ class Session(asyncio.Protocol):
         """A socket was accepted."""
         # uvloop's transports don't derive from asyncio's.
         self._transport = transport = cast(asyncio.Transport, transport)
-        if not self._server.admits_another():
+        admitted = self._server.admit(self)
+        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        # A peer that has reset already has no address left.
+        if not admitted or peer is None or local is None or not self._set_socket_options():
             transport.abort()
             return
+        self._peer, self._local = Endpoint(*peer[:2]), Endpoint(*local[:2])
         transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX_BYTES)
-        self._set_socket_options(transport.get_extra_info("socket"))
         network = self._server.config.network
-        peer = transport.get_extra_info("peername")[0]
-        if network.proxy_protocol and is_trusted(peer, network.proxy_protocol_sources):
+        if network.proxy_protocol and is_trusted(self._peer.host, network.proxy_protocol_sources):
             self._proxy = ProxyHeaderParser()
-            self._server.expect_proxy_header(self)
+            if network.handshake_timeout_s is not None:
+                self._proxy_timer = self._server.loop.call_later(
+                    network.handshake_timeout_s, self._refuse, "no PROXY header in time"
+                )
         else:
             self._begin(ProxyHeader())
 
@@ -68,8 +75,7 @@ class Session(asyncio.Protocol):
             try:
                 header = self._proxy.feed(data)
             except ProxyProtocolError as error:
-                self._server.refuse(str(error))
-                self.abort()
+                self._refuse(str(error))
                 return
             if header is None:
                 return
@@ -101,16 +107,12 @@ class Session(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         connection, self.connection = self.connection, None
+        self._server.forget(self, connection)
+        self._stop_proxy_timer()
         if connection is not None:
-            self._server.forget(connection)
             connection.lost(self._server.clock())
 
     # --- for the server ---
-
-    @property
-    def awaits_proxy_header(self) -> bool:
-        """Whether the balancer has not yet said whose connection this is."""
-        return self._proxy is not None
 
     def abort(self) -> None:
         """Reset the socket, whatever is unsent."""
@@ -160,16 +162,15 @@ class Session(asyncio.Protocol):
     # --- the start ---
 
     def _begin(self, header: ProxyHeader) -> None:
-        transport = self._transport
-        assert transport is not None
-        host, port = header.source or transport.get_extra_info("peername")[:2]
-        local_host, local_port = header.destination or transport.get_extra_info("sockname")[:2]
+        assert self._transport is not None
+        self._stop_proxy_timer()
+        source, destination = header.source or self._peer, header.destination or self._local
         user, problem = self._certificate_user()
         peer = Peer(
-            address=f"{host}:{port}",
-            local=f"{local_host}:{local_port}",
-            is_loopback=_is_loopback(host),
-            is_tls=transport.get_extra_info("ssl_object") is not None,
+            address=f"{source.host}:{source.port}",
+            local=f"{destination.host}:{destination.port}",
+            is_loopback=_is_loopback(source.host),
+            is_tls=self._transport.get_extra_info("ssl_object") is not None,
             certificate_user=user,
             certificate_problem=problem,
         )
@@ -177,6 +178,16 @@ class Session(asyncio.Protocol):
             self._server.broker, peer, now=self._server.clock(), on_change=self.follow_reading
         )
         self._server.adopt(self.connection, self)
+
+    def _refuse(self, reason: str) -> None:
+        """End a socket before AMQP began."""
+        self._server.refuse(reason)
+        self.abort()
+
+    def _stop_proxy_timer(self) -> None:
+        if self._proxy_timer is not None:
+            self._proxy_timer.cancel()
+            self._proxy_timer = None
 
     def _certificate_user(self) -> tuple[str | None, str]:
         """The user that the peer's certificate names, or why there is none."""
@@ -191,18 +202,27 @@ class Session(asyncio.Protocol):
         except NoCertificateUser as error:
             return None, str(error)
 
-    def _set_socket_options(self, sock: socket.socket) -> None:
-        options = self._server.config.socket
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, options.nodelay)
-        if options.keepalive:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
+    def _set_socket_options(self) -> bool:
+        """Set what the configuration asks for; False if the socket is dead already."""
+        assert self._transport is not None
+        options, sock = self._server.config.socket, self._transport.get_extra_info("socket")
+        wanted: list[tuple[int, int, int | bytes]] = [
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY, options.nodelay),
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, options.keepalive),
+        ]
         if options.linger:
             linger = struct.pack("ii", 1, options.linger_timeout_s)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            wanted.append((socket.SOL_SOCKET, socket.SO_LINGER, linger))
         if options.send_buffer_bytes is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
+            wanted.append((socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes))
         if options.receive_buffer_bytes is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+            wanted.append((socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes))
+        try:
+            for level, name, value in wanted:
+                sock.setsockopt(level, name, value)
+        except OSError:
+            return False
+        return True
 
 
 def _is_loopback(host: str) -> bool:

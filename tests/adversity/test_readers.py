@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 Begin = Callable[..., Siege]
 UNREAD_MIB = 16 + 2 * 16
-SECONDS = 3.0
+SECONDS = 2.0
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_direct_replies_to_a_requester_that_does_not_read(node: NodeProcess, sie
         assert reply_to is not None
         sent = flood(replier.socket, publish(2, bytes(1000), routing_key=reply_to) * 500, seconds=SECONDS)
         settled(replier, 2)
-        assert sent > 100 * MIB, "the replier was held up"
+        assert sent > 50 * MIB, "the replier was held up"
         answering.call(methods.QueueDelete, queue=queue)
         requester.socket.close()
         replier.close()

@@ -28,8 +28,11 @@ from node.broker.commands import (
     DeleteVhost,
     PutVhost,
     SetGlobalParameter,
+    SetParameter,
     SetPolicy,
+    SetUserLimits,
 )
+from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
 from tests.node.broker.harness import EPOCH_S, Client, World, check_invariants
 
@@ -50,7 +53,8 @@ def declare(client: Client, queue: str, **arguments: object) -> None:
 
 
 def taken(client: Client, queue: str) -> tuple[Properties, bytes]:
-    """The message at the head of a queue, taken out."""
+    """The message at the head of a queue, taken out, once all that died has got where it goes."""
+    client.world.settle()
     client.send(1, BasicGet(queue=queue, no_ack=True))
     (item,) = client.received()
     assert item.properties is not None, f"{queue} is empty"
@@ -330,6 +334,7 @@ def test_a_chain_of_full_queues_ends() -> None:
             client, f"q{n}", dead_letter_exchange="", dead_letter_routing_key=f"q{(n + 1) % 20}", max_length=0
         )
     client.publish(1, "q0", b"x")
+    world.settle()
     assert all(world.queue(f"q{n}").backlog.count == 0 for n in range(20))
     assert world.diary.entries[-1] == "cycled: q0"
 
@@ -369,6 +374,17 @@ def test_exclusive_queues_go_with_their_connection_and_no_other() -> None:
     first.received()
     first.lose()
     assert world.queue_names == {"other"}
+
+
+def test_who_is_gone_counts_no_longer() -> None:
+    """§1.5 steps 2 and 3."""
+    world = World()
+    world.submit(SetParameter("/", "vhost-limits", "limits", {"max-connections": 2}))
+    world.submit(SetUserLimits("guest", UserLimits(max_connections=2)))
+    world.client()
+    for _ in range(3):
+        world.client().lose()
+    assert set(world.broker.connection_counts.values()) == {1}
 
 
 def test_closing_some_connections() -> None:

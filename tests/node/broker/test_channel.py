@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.amqp.field_table import array, boolean, longstr
+from node.amqp.field_table import array, boolean, long, longstr
 from node.amqp.frames import method_frame
 from node.amqp.methods import (
     BasicAck,
@@ -200,6 +200,23 @@ def test_a_limit_for_each_lifts_that_of_the_channel() -> None:
     assert client.bodies() == [b"2"]
 
 
+def test_what_was_got_before_counts_against_the_limit_of_the_channel() -> None:
+    """§4.9: the initial count also includes unacked gets; later gets don't count."""
+    client = with_queue(*[b"%d" % n for n in range(9)])
+    for _ in range(2):
+        client.send(1, BasicGet(queue="q"))
+    client.send(1, BasicQos(prefetch_count=3, global_=True))
+    client.send(1, BasicGet(queue="q"))
+    client.send(1, BasicConsume(queue="q", consumer_tag="t"))
+    assert deliveries(client) == [("t", 4, b"3")]
+    client.send(1, BasicAck(3))
+    assert deliveries(client) == []
+    client.send(1, BasicAck(1))
+    assert deliveries(client) == [("t", 5, b"4")]
+    client.send(1, BasicQos(prefetch_count=4, global_=True))
+    assert deliveries(client) == [("t", 6, b"5")]
+
+
 def test_both_limits() -> None:
     """§4.9: both may be active if per-consumer is set first."""
     client = with_queue(*[b"%d" % n for n in range(9)])
@@ -218,6 +235,32 @@ def test_defaults_from_the_settings() -> None:
     client = with_queue(b"1", b"2", world=World(BrokerSettings(default_prefetch_limit=1)))
     client.send(1, BasicConsume(queue="q"))
     assert client.bodies() == [b"1"]
+
+
+@pytest.mark.parametrize("how", ["get", "consume"])
+def test_quorum_queues_tell_how_often_a_message_came_back(how: str) -> None:
+    """The header x-delivery-count, whose first value is 1; other queues don't have it."""
+    world = World()
+    for kind, expected in (("quorum", [None, long(1), long(2)]), ("classic", [None, None, None])):
+        client = world.client()
+        arguments = {"x-queue-type": longstr(kind)}
+        client.send(1, QueueDeclare(queue=kind, durable=True, arguments=arguments))
+        client.publish(1, kind, b"x", properties=Properties(headers={"mine": long(5)}))
+        client.received()
+        if how == "consume":
+            client.send(1, BasicConsume(queue=kind))
+        found = []
+        for tag in (1, 2, 3):
+            if how == "get":
+                client.send(1, BasicGet(queue=kind))
+            headers = [item.properties.headers for item in client.received() if item.properties]
+            assert len(headers) == 1
+            assert headers[0] is not None
+            assert headers[0]["mine"] == long(5)
+            found.append(headers[0].get("x-delivery-count"))
+            client.send(1, BasicNack(tag))
+        assert found == expected
+        client.lose()
 
 
 # --- §4.10: settling --------------------------------------------------------------------------------------

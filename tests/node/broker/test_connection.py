@@ -35,7 +35,7 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.broker.commands import Command, DeleteUser, DeleteVhost, SetParameter, SetUserLimits
-from node.broker.connection import REPLIES_MAX_BYTES
+from node.broker.connection import REPLIES_MAX_BYTES, WORK_MAX_US
 from node.broker.publishing import ROUTES_MAX
 from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
@@ -193,6 +193,7 @@ def test_the_client_closes() -> None:
     client.received()
     client.send(0, ConnectionClose(200, "bye"))
     assert client.world.queue_names == set()
+    assert client.connection.channels == {}
     assert client.methods() == [ConnectionCloseOk()]
     client.world.advance(29)
     assert not client.is_reset
@@ -342,6 +343,20 @@ def test_a_client_that_never_reads_is_no_longer_read() -> None:
     client.flush()
     assert client.connection.is_reading
     assert len(client.received()) == 18
+
+
+def test_one_connection_does_not_hold_up_the_others() -> None:
+    """What it sent beyond the work of one turn waits for the next."""
+    world = World()
+    client, other = world.client(), world.client()
+    count = WORK_MAX_US // 10  # whatever a declare is reckoned at, it is more
+    client.feed(b"".join(method_frame(1, QueueDeclare(queue=f"q{n}")) for n in range(count)))
+    done_at_once = len(world.queue_names)
+    assert 0 < done_at_once < count
+    assert not client.connection.is_reading
+    assert other.ask(1, BasicQos()) == BasicQosOk()
+    assert len(client.received()) == count
+    assert client.connection.is_reading
 
 
 def test_the_route_cache_is_bounded() -> None:

@@ -1,12 +1,15 @@
 """What a dead-lettered copy carries, and what counts as a cycle (amqp-behaviour §5.5)."""
 
+from typing import Any
+
 import pytest
 
 from node.amqp.field_table import Field, Table, array, long, longstr, table, timestamp
 from node.amqp.frames import body_size, split_content
 from node.amqp.properties import Properties
 from node.broker.content import decode_content
-from node.broker.dead_letter import dead_copy, is_cycle
+from node.broker.dead_letter import Death, dead_copy, is_cycle
+from node.broker.run import Envelope
 from tests.node.broker.messages import content
 
 
@@ -22,25 +25,32 @@ def died(
     channel: int = 3,
 ) -> tuple[Properties, Table]:
     """The properties of the copy and the headers that were returned with it."""
-    copy, headers = dead_copy(
-        raw,
-        queue=queue,
-        reason=reason,
-        exchange=exchange,
-        routing_keys=list(routing_keys),
-        time_s=time_s,
-        drops_cc=drops_cc,
-        channel=channel,
-    )
+    copy, headers = copied(raw, queue, reason, exchange, routing_keys, time_s, drops_cc, channel)
     properties, _ = decode_content(copy)
     assert properties.headers == headers
     return properties, headers
 
 
-def again(raw: bytes, **how: object) -> bytes:
+def copied(
+    raw: bytes,
+    queue: str = "q",
+    reason: str = "rejected",
+    exchange: str = "x",
+    routing_keys: tuple[str, ...] = ("k",),
+    time_s: int = 1,
+    drops_cc: bool = False,
+    channel: int = 1,
+) -> tuple[bytes, Table]:
+    """The copy of a message that came with these keys, the first its own, the others from CC."""
+    key, *cc = routing_keys
+    envelope = Envelope(exchange, key, channel=channel, frame_max_bytes=0, cc=tuple(cc))
+    death = Death("/", queue, reason, "dlx", "new key" if drops_cc else None, time_s)
+    return dead_copy(raw, death, envelope)
+
+
+def again(raw: bytes, **how: Any) -> bytes:
     """The content of the copy."""
-    settings = {"queue": "q", "reason": "rejected", "exchange": "x", "routing_keys": ["k"], "time_s": 1}
-    return dead_copy(raw, **{"drops_cc": False, "channel": 1} | settings | how)[0]  # type: ignore[arg-type]
+    return copied(raw, **how)[0]
 
 
 def deaths(headers: Table) -> list[Table]:

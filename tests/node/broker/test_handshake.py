@@ -190,6 +190,9 @@ def test_malformed_and_unknown_is_met_with_silence(
     client = started()
     client.send(0, ConnectionStartOk({"capabilities": table(capabilities)}, mechanism, response))
     assert is_silent_and_reset_after(client, 3.0)
+    assert any(
+        entry.startswith(("handshake failed: ", "login refused: ")) for entry in client.world.diary.entries
+    )
 
 
 @pytest.mark.parametrize("response", [b"\0guest\0wrong", b"\0nobody\0guest", b"\0guest\0"])

@@ -229,6 +229,16 @@ def test_each_message_is_routed_by_its_own_headers() -> None:
     assert [client.world.queue(name).backlog.count for name in ("1", "2")] == [2, 1]
 
 
+@pytest.mark.parametrize(("value", "comes_back"), [("k", False), ("other", True)])
+def test_mandatory_where_each_message_is_routed_by_itself(value: str, comes_back: bool) -> None:
+    client = client_with_queue()
+    client.send(1, QueueBind(queue="q", exchange="amq.headers", arguments={"h": longstr("k")}))
+    client.received()
+    properties = Properties(headers={"h": longstr(value)})
+    client.publish(1, "", b"x", exchange="amq.headers", mandatory=True, properties=properties)
+    assert [type(method) for method in client.methods()] == [BasicReturn] * comes_back
+
+
 def keys(*names: str) -> Field:
     return array([longstr(name) for name in names])
 

@@ -108,8 +108,8 @@ def test_the_shell_is_told_of_an_earlier_deadline_only() -> None:
     clock = Rung()
     told: list[float | None] = []
     clock.timers.on_earlier = lambda: told.append(clock.timers.next_deadline())
-    for when in (5.0, 6.0, 4.0, 4.5):
-        clock.at(when, "")
+    for when in (5.0, 4.0, 6.0, 4.5):
+        assert clock.at(when, "").when == when
     assert told == [5.0, 4.0]
 
 

@@ -155,6 +155,13 @@ def test_settled_entries_do_not_pile_up_before_the_open_ones() -> None:
     assert tags(unacked.drain()) == [9_999]
 
 
+def test_nothing_is_kept_when_all_is_settled() -> None:
+    unacked = delivered(2, 1)
+    unacked.settle(3, 3)
+    unacked.settle(1, 2)
+    assert entries(unacked) == 0
+
+
 def test_settled_messages_let_go_of_their_bytes() -> None:
     """One message that is never acknowledged must not pin the contents of those around it."""
     unacked = delivered(1, 1, 3, 1)

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -16,7 +18,7 @@ from node.app import broker_settings
 from node.broker.broker import Broker
 from node.broker.commands import Command, seed_commands
 from node.broker.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
-from node.config import AuthOptions, Config
+from node.config import Config
 from node.config_values import Address
 from node.io.server import Listener, Server
 from node.io.session import Session
@@ -25,6 +27,14 @@ TIMEOUT_S: Final = 20.0
 LOOPBACK: Final = Address("127.0.0.1", 0)
 
 T = TypeVar("T")
+
+
+@dataclass
+class Place:
+    """Where a client shall connect to."""
+
+    host: str
+    port: int
 
 
 def config(**changes: Any) -> Config:
@@ -101,7 +111,7 @@ class ServerThread:
     def submit(self, *commands: Command[Any]) -> None:
         """Change the catalogue."""
         for command in commands:
-            self.call(lambda command=command: self.broker.log.submit(command))
+            self.call(partial(self.broker.log.submit, command))
 
     def call(self, action: Callable[[], T]) -> T:
         """What `action` returns in the loop's thread."""
@@ -136,9 +146,12 @@ class ServerThread:
         self._loop.close()
 
 
-def without_loopback_users(options: Config) -> Config:
-    """The configuration with which guest may log in from anywhere."""
-    return replace(options, auth=replace(options.auth or AuthOptions(), loopback_users=frozenset()))
+def accepted_socket(session: Session) -> socket.socket:
+    """The socket of a session."""
+    transport = session._transport
+    assert transport is not None
+    sock: socket.socket = transport.get_extra_info("socket")
+    return sock
 
 
 def unsent_bytes(session: Session) -> int:

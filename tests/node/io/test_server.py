@@ -16,7 +16,7 @@ from node.config_values import NETWORK, Address
 from node.io.session import Session
 from tests.adversity.attack import many
 from tests.conformance.amqp_client import Connection, ConnectionEnded
-from tests.node.io.server_thread import LOOPBACK, ServerThread, config
+from tests.node.io.server_thread import LOOPBACK, Place, ServerThread, config
 
 SHUTDOWN_TEXT = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
 
@@ -50,7 +50,7 @@ def test_each_listener_serves() -> None:
         assert len(ports) == 2
         assert 0 not in ports
         for listener in server.listeners:
-            Connection(listener.address).close()
+            Connection(Place(*listener.address)).close()
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
@@ -63,7 +63,7 @@ def test_no_host_means_ipv4_and_ipv6_with_addresses_of_their_own() -> None:
             Address("::", port),
         }
         for host, shown in (("127.0.0.1", "127.0.0.1"), ("::1", "::1")):
-            client = Connection(Address(host, port))
+            client = Connection(Place(host, port))
             client_port = client.socket.getsockname()[1]
             assert server.names() == [f"{shown}:{client_port} -> {shown}:{port}"]
             client.close()
@@ -168,6 +168,7 @@ def test_stop_requeues_and_deletes_as_any_end_does(server: ServerThread) -> None
     assert queues["kept"].backlog.count == 1
 
 
+@pytest.mark.slow
 def test_stop_is_bounded_however_little_a_client_reads(server: ServerThread) -> None:
     """SHUTDOWN_S, 2 s, for all together; then their sockets are reset."""
     clients = []
@@ -249,6 +250,7 @@ def test_a_timer_set_by_a_client_shortens_the_wait(server: ServerThread) -> None
     client.close()
 
 
+@pytest.mark.slow
 def test_a_clients_storm_is_cut_into_turns(server: ServerThread) -> None:
     """20,000 declares at once: another client's answer comes while they are still being worked on."""
     busy, other = Connection(server), Connection(server)

@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from node.amqp import methods
 from node.amqp.constants import FRAME_BODY, PROTOCOL_HEADER
 from node.broker.commands import PutUser, SetPermission
 from node.config import AuthOptions, CertificateLogin, Config, NetworkOptions, SocketOptions, TlsOptions
-from node.config_values import NETWORK, Address
+from node.config_values import NETWORK
 from node.io.session import UNREAD_REPLIES_MAX_BYTES
 from tests.adversity.attack import flood, many, method
 from tests.conformance.amqp_client import Connection, ConnectionEnded
@@ -55,9 +56,7 @@ def test_socket_options_reach_the_socket() -> None:
     options = SocketOptions(keepalive=True, send_buffer_bytes=16384, receive_buffer_bytes=16384)
     with ServerThread(config(socket=options)) as server:
         client = Connection(server)
-        sock = server.call(
-            lambda: next(iter(server.server._sessions.values()))._transport.get_extra_info("socket")
-        )
+        sock = server.call(lambda: accepted_socket(next(iter(server.server._sessions))))
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         # Linux doubles what it is asked for.
@@ -85,8 +84,6 @@ def alice(authority: Authority) -> Identity:
 @pytest.fixture(scope="module")
 def tls_config(authority: Authority) -> Config:
     """One TLS listener that takes client certificates of the authority; EXTERNAL is on."""
-    from cryptography import x509
-
     own = authority.issue([("CN", "localhost")], [x509.DNSName("localhost")])
     return config(
         tcp_listeners=(),
@@ -101,7 +98,7 @@ class TlsClient(Connection):
     """A client that speaks TLS before it speaks AMQP."""
 
     def __init__(self, server: ServerThread, context: ssl.SSLContext) -> None:
-        super().__init__(Address(server.host, server.port), open=False)
+        super().__init__(server, open=False)
         self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
 
     def log_in(self, mechanism: str, response: bytes | None = None) -> None:
@@ -112,7 +109,7 @@ class TlsClient(Connection):
 
 
 def allow_alice(server: ServerThread) -> None:
-    server.submit(PutUser("alice", b"", "", ()), SetPermission("/", "alice", ".*", ".*", ".*"))
+    server.submit(PutUser("alice", "", "", ()), SetPermission("/", "alice", ".*", ".*", ".*"))
 
 
 def test_plain_over_tls(tls_config: Config, authority: Authority) -> None:
@@ -148,13 +145,11 @@ def test_external_makes_the_certificates_name_the_user(
 def test_external_takes_the_name_that_is_configured(
     tls_config: Config, authority: Authority, source: str
 ) -> None:
-    from cryptography import x509
-
     bob = authority.issue([("O", "Acme"), ("CN", "nobody")], [x509.DNSName("bob.example")])
     user = {"distinguished_name": "CN=nobody,O=Acme", "subject_alternative_name": "bob.example"}[source]
     auth = replace(tls_config.auth, certificate_login=CertificateLogin(source))  # type: ignore[arg-type]
     with ServerThread(replace(tls_config, auth=auth)) as server:
-        server.submit(PutUser(user, b"", "", ()), SetPermission("/", user, ".*", ".*", ".*"))
+        server.submit(PutUser(user, "", "", ()), SetPermission("/", user, ".*", ".*", ".*"))
         client = TlsClient(server, client_context(authority, bob))
         client.log_in("EXTERNAL", b"")
         client.close()
@@ -247,7 +242,7 @@ class BalancedClient(Connection):
     """A client whose balancer sends a header first."""
 
     def __init__(self, server: ServerThread, header: bytes, *, send: Callable[[bytes], list[bytes]]) -> None:
-        super().__init__(Address(server.host, server.port), open=False)
+        super().__init__(server, open=False)
         for piece in send(header + PROTOCOL_HEADER):
             self.send_bytes(piece)
         self.expect(methods.ConnectionStart)
@@ -325,6 +320,7 @@ def test_a_balancer_without_a_good_header_is_refused(behind_balancer: ServerThre
     assert len(behind_balancer.refusals) == 1
 
 
+@pytest.mark.slow
 def test_a_balancer_that_says_nothing_is_refused_at_the_handshake_time_out(
     behind_balancer: ServerThread,
 ) -> None:
@@ -334,6 +330,7 @@ def test_a_balancer_that_says_nothing_is_refused_at_the_handshake_time_out(
     assert behind_balancer.refusals == ["no PROXY header in time"]
 
 
+@pytest.mark.slow
 def test_a_health_check_that_leaves_before_its_header_is_no_error(behind_balancer: ServerThread) -> None:
     """It is gone: nothing is to be refused when the time is up."""
     socket.create_connection((behind_balancer.host, behind_balancer.port), NOISE_S).close()
@@ -385,9 +382,10 @@ def read_again(client: Connection) -> None:
 
 
 def unsent(server: ServerThread) -> list[int]:
-    return server.call(lambda: [unsent_bytes(session) for session in server.server._sessions.values()])
+    return server.call(lambda: [unsent_bytes(session) for session in server.server._sessions])
 
 
+@pytest.mark.slow
 def test_a_slow_consumer_stops_only_its_own_consumers(narrow: ServerThread) -> None:
     """It takes what fits its buffers; the rest goes to the consumer beside it, and what it has comes in order later."""
     slow, quick, publisher = Connection(narrow), Connection(narrow), Connection(narrow)
@@ -425,6 +423,7 @@ def test_a_slow_consumer_stops_only_its_own_consumers(narrow: ServerThread) -> N
         client.close()
 
 
+@pytest.mark.slow
 def test_a_slow_consumer_goes_on_when_it_reads_again(narrow: ServerThread) -> None:
     """Alone on its queue: nothing is lost, nothing out of order, and the queue waits meanwhile."""
     slow = Connection(narrow)
@@ -444,6 +443,7 @@ def test_a_slow_consumer_goes_on_when_it_reads_again(narrow: ServerThread) -> No
     slow.close()
 
 
+@pytest.mark.slow
 def test_a_client_that_never_reads_is_no_longer_read_from(narrow: ServerThread) -> None:
     """What it has coming is bounded; when it reads after all it gets every answer, in order."""
     client = Connection(narrow)
@@ -451,8 +451,7 @@ def test_a_client_that_never_reads_is_no_longer_read_from(narrow: ServerThread) 
     stop_reading(client)
     asked = method(1, methods.QueueDeclare(queue="asked", exclusive=True))
     client.send_bytes(asked)
-    batch = 2000
-    sent = flood(client.socket, asked * batch, seconds=30.0, most=200_000_000)
+    sent = flood(client.socket, asked * 2000, seconds=30.0, most=200_000_000)
     assert sent < 200_000_000, "we went on reading"
     assert max(unsent(narrow)) < 2 * UNREAD_REPLIES_MAX_BYTES
     read_again(client)

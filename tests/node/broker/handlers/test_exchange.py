@@ -100,6 +100,14 @@ def test_delete() -> None:
     assert client.refusal(ExchangeDeclare(exchange="x", passive=True))[0] == 404
 
 
+def test_delete_needs_configure() -> None:
+    """§3.4: of a missing one too."""
+    client = World().client()
+    client.world.submit(SetPermission("/", "guest", "^$", ".*", ".*"))
+    text = "ACCESS_REFUSED - access to exchange 'nope' in vhost '/' refused for user 'guest'"
+    assert client.refusal(ExchangeDelete(exchange="nope")) == (403, text)
+
+
 def test_delete_if_unused() -> None:
     """§3.4: 406 while a binding leaves it."""
     client = client_with_exchange()

@@ -256,6 +256,13 @@ def test_purge_counts_ready_only() -> None:
     assert client.ask(1, QueuePurge(queue="q")) == QueuePurgeOk(0)
 
 
+def test_purge_needs_read() -> None:
+    """§3.11."""
+    client = with_queue(b"1")
+    client.world.submit(SetPermission("/", "guest", ".*", ".*", "^$"))
+    assert client.refusal(QueuePurge(queue="q"))[0] == 403
+
+
 @pytest.mark.parametrize("name", ["nope", "q\r\n"])
 def test_purge_of_a_missing_queue(name: str) -> None:
     """§3.11; §3.1: line breaks are not stripped."""
