@@ -1,28 +1,43 @@
-"""Contents taken apart and put together again."""
+"""Contents taken apart and put together again (amqp-behaviour §0.4, §10)."""
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from node.amqp.field_table import long, longstr
-from node.amqp.frames import body_size
+from node.amqp.frames import split_content
 from node.amqp.properties import Properties
 from node.broker.content import decode_content, encode_content, with_header
-from tests.node.broker.messages import content
 
-FULL = Properties(content_type="text", headers={"a": longstr("b")}, delivery_mode=2, timestamp=7, app_id="x")
-
-
-@pytest.mark.parametrize("frame_max", [0, 20])
-@pytest.mark.parametrize("body", [b"", b"x" * 50])
-def test_there_and_back(body: bytes, frame_max: int) -> None:
-    encoded = encode_content(FULL, body, channel=3, frame_max_bytes=frame_max)
-    assert encoded == content(body, channel=3, frame_max=frame_max, properties=FULL)
-    assert decode_content(encoded) == (FULL, body)
+properties = st.builds(
+    Properties,
+    content_type=st.none() | st.text(max_size=9),
+    delivery_mode=st.none() | st.integers(1, 2),
+    headers=st.none()
+    | st.dictionaries(st.text(max_size=4), st.builds(longstr, st.text(max_size=4)), max_size=3),
+    timestamp=st.none() | st.integers(0, 2**64 - 1),
+)
 
 
-@pytest.mark.parametrize("before", [None, {}, {"n": long(1)}, {"other": long(1)}])
-def test_a_header_is_added_or_replaced(before: dict[str, object] | None) -> None:
-    raw = content(b"body", properties=Properties(headers=before, app_id="x"))  # type: ignore[arg-type]
-    changed = with_header(raw, "n", long(2), 5, 0)
-    properties, body = decode_content(changed)
-    assert properties == Properties(headers={**(before or {}), "n": long(2)}, app_id="x")  # type: ignore[dict-item]
-    assert (body, body_size(changed), changed[1:3]) == (b"body", 4, b"\0\x05")
+@given(properties, st.binary(max_size=300), st.integers(1, 65535), st.sampled_from([0, 64, 4096]))
+def test_what_is_encoded_is_what_is_decoded(
+    value: Properties, body: bytes, channel: int, frame_max_bytes: int
+) -> None:
+    content = encode_content(value, body, channel, frame_max_bytes)
+    assert decode_content(content) == (value, body)
+    assert int.from_bytes(content[1:3]) == channel
+
+
+@given(properties, st.binary(max_size=300))
+def test_a_header_is_set_beside_the_others(value: Properties, body: bytes) -> None:
+    content = encode_content(value, body, 1, 0)
+    changed, same_body = decode_content(with_header(content, "x-delivery-count", long(3), 7, 64))
+    assert changed.headers == {**(value.headers or {}), "x-delivery-count": long(3)}
+    changed.headers = value.headers
+    assert (changed, same_body) == (value, body)
+
+
+def test_a_header_replaces_its_namesake() -> None:
+    content = encode_content(Properties(headers={"n": long(1)}), b"body", 1, 0)
+    changed = with_header(content, "n", long(2), 1, 0)
+    assert decode_content(changed)[0].headers == {"n": long(2)}
+    assert split_content(changed)[1] == b"body"

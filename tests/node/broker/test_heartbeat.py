@@ -1,61 +1,87 @@
-"""Heartbeats in both directions (amqp-behaviour §1.6)."""
+"""amqp-behaviour §1.6, without a connection around it."""
 
 import pytest
 
-from node.amqp.frames import HEARTBEAT, method_frame
-from node.amqp.methods import (
-    BasicQos,
-    BasicQosOk,
-)
-from tests.node.broker.harness import World
+from node.broker.heartbeat import Heartbeat
+from node.broker.timers import Timers
 
 
-def test_we_beat_every_half_interval() -> None:
-    """§1.6: hb=2 → frames at 1 s spacing."""
-    client = World().client(heartbeat=2)
-    beats = []
-    for tenth in range(1, 36):
-        client.feed(HEARTBEAT)
-        client.world.advance(0.1)
-        beats += [tenth / 10 for item in client.received() if item.method is None]
-    assert beats == [1.0, 2.0, 3.0]
+class Line:
+    """What a heartbeat of two seconds did, by the second; time runs in half intervals."""
+
+    def __init__(self, *, excused: bool = False) -> None:
+        self.timers = Timers()
+        self.now = 100.0
+        self.beats: list[float] = []
+        self.lost_at: float | None = None
+        self.heartbeat = Heartbeat(
+            self.timers,
+            beat=lambda: self.beats.append(self.now - 100),
+            excuses=lambda: excused,
+            lost=self._lose,
+        )
+
+    def _lose(self) -> None:
+        self.lost_at = self.now - 100
+
+    def second(self) -> None:
+        self.now += 1
+        self.timers.run(self.now)
 
 
-def test_what_we_say_counts_as_a_beat() -> None:
-    client = World().client(heartbeat=2)
-    client.world.advance(1.5)
-    client.received()
-    client.feed(HEARTBEAT)
-    assert client.ask(1, BasicQos()) == BasicQosOk()
-    client.world.advance(1)
-    assert client.received() == []
-    client.world.advance(1)
-    assert [item.method for item in client.received()] == [None]
+def test_a_beat_each_half_interval_when_nothing_is_said() -> None:
+    """§1.6: a check each heartbeat/2 from the first on; dropped at the second whole interval without octets."""
+    line = Line()
+    line.heartbeat.has_spoken = True  # open-ok went out before the first check, which beats all the same
+    line.heartbeat.start(2, line.now)
+    for _ in range(4):
+        line.second()
+    assert line.beats == [1, 2, 3]
+    assert line.lost_at == 4
+    assert line.timers.next_deadline() is None
 
 
-def test_a_client_that_falls_silent_is_dropped() -> None:
-    """§1.6: two successive checks without octets, total 2–3 intervals, no connection.close."""
-    client = World().client(heartbeat=2)
-    client.world.advance(5.9)
-    assert not client.is_reset
-    client.world.advance(0.2)
-    assert client.is_reset
-    assert all(item.method is None for item in client.received())
-    assert client.world.diary.entries[-2:] == ["heartbeats missed", "closed in good order"]
+def test_no_beat_after_we_said_something() -> None:
+    """§1.6: only if no octets were sent since the last check."""
+    line = Line()
+    line.heartbeat.start(2, line.now)
+    line.second()
+    line.heartbeat.has_heard = line.heartbeat.has_spoken = True
+    line.second()
+    line.second()
+    assert line.beats == [1, 3]
 
 
-@pytest.mark.parametrize("sign_of_life", [HEARTBEAT, method_frame(1, BasicQos()), b"\x08"])
-def test_any_octets_are_a_sign_of_life(sign_of_life: bytes) -> None:
-    client = World().client(heartbeat=2)
-    for _ in range(7):
-        client.world.advance(1.9)
-        client.feed(sign_of_life)
-    assert not client.is_reset
+@pytest.mark.parametrize("heard", [(1, 3, 5), (0, 3, 4, 7)])
+def test_any_octets_in_each_interval_keep_the_connection(heard: tuple[int, ...]) -> None:
+    """§1.6: any octets count; one silent interval is forgiven."""
+    line = Line()
+    line.heartbeat.start(2, line.now)
+    for second in range(8):
+        if second in heard:
+            line.heartbeat.has_heard = True
+        line.second()
+    assert line.lost_at is None
 
 
-def test_no_heartbeats_with_0() -> None:
-    """§1.4: 0 disables both directions."""
-    client = World().client(heartbeat=0)
-    client.world.advance(1000)
-    assert client.received() == []
-    assert not client.is_reset
+def test_silence_of_our_doing_is_excused() -> None:
+    """§1.6: the client isn't watched while we don't read from it; we go on beating."""
+    line = Line(excused=True)
+    line.heartbeat.start(2, line.now)
+    for _ in range(10):
+        line.second()
+    assert line.lost_at is None
+    assert len(line.beats) == 10
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_no_timers_without_an_interval_or_after_the_end(stopped: bool) -> None:
+    """§1.4 row heartbeat: 0 disables both directions."""
+    line = Line()
+    line.heartbeat.start(2 if stopped else 0, line.now)
+    if stopped:
+        line.heartbeat.stop()
+    for _ in range(10):
+        line.second()
+    assert line.beats == []
+    assert line.lost_at is None
