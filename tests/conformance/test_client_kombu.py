@@ -290,6 +290,7 @@ def in_thread() -> Iterator[Callable[[Callable[[], None]], threading.Thread]]:
         assert not each.is_alive()
 
 
+@pytest.mark.slow
 def test_consumer_mixin_survives_a_cut(
     server: Server, connection: Any, queue: Any, in_thread: Callable[[Callable[[], None]], threading.Thread]
 ) -> None:

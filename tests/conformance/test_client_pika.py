@@ -416,11 +416,8 @@ def test_direct_reply_to(connect: Connect, name: Names) -> None:
         lambda _channel, _method, properties, body: answers.update({properties.correlation_id: body}),
         auto_ack=True,
     )
-    other = client.channel()
-    other.queue_declare(name("q"), exclusive=True)
     for question in ("a", "b"):
         properties = pika.BasicProperties(reply_to="amq.rabbitmq.reply-to", correlation_id=question)
-        # A queue that only the server's connection may declare is open for publishes of all.
         asking.basic_publish("", requests, question.encode(), properties)
 
     def both() -> bool:
