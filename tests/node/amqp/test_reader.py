@@ -165,6 +165,9 @@ def test_a_publish_whose_body_is_cut_off_is_taken_up_whole() -> None:
     assert recorder.runs == [1]
     recorder.feed(stream[-2:])
     assert (recorder.runs, recorder.asked) == ([1, 1], [])
+    recorder.feed(publish(body=b"six"))
+    recorder.feed(TX_SELECT)
+    assert len(recorder.events) == 4
 
 
 def test_a_forgotten_content_is_forgotten() -> None:

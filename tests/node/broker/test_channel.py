@@ -184,7 +184,10 @@ def test_prefetch_of_the_channel() -> None:
     client.send(1, BasicQos(prefetch_count=3, global_=True))
     assert deliveries(client)[-1][0] == "a"
     assert client.channel().unacked.count == 3
-    assert client.world.queue("q").backlog.count > 0
+    left = client.world.queue("q").backlog.count
+    client.send(1, BasicAck(3))
+    assert deliveries(client)[-1][0] == "a"
+    assert 0 < client.world.queue("q").backlog.count < left
     client.send(1, BasicQos(prefetch_count=0, global_=True))
     client.received()
     assert client.world.queue("q").backlog.count == 0

@@ -186,9 +186,9 @@ def test_the_next_head_expires_in_time(before: int | None) -> None:
 
 def test_the_next_head_expires_in_time_after_a_delivery() -> None:
     bench = Bench()
-    bench.consumer(FakeOutlet(), prefetch=1)
     bench.publish(b"a")
     bench.publish(b"b", expiration_ms=1000)
+    bench.consumer(FakeOutlet(), prefetch=1)
     bench.queue.pump(0.0)
     bench.advance(1)
     assert bench.host.dead == [(EXPIRED, b"b")]

@@ -51,6 +51,7 @@ def test_bytes_of_bodies_without_frames_and_headers() -> None:
 def test_pieces_have_consecutive_numbers() -> None:
     plain = run_of(b"a", b"b", first_seq=3)
     assert plain.pieces() == [plain]
+    assert len(run_of(b"a", b"b", step=2).pieces()) == 2
     strided = run_of(b"a", b"b", b"c", first_seq=3, step=4)
     assert [(list(piece.seqs), bodies_of(piece)) for piece in strided.pieces()] == [
         ([3], [b"a"]),

@@ -20,7 +20,7 @@ from node.config_values import NETWORK
 from node.io.session import UNREAD_REPLIES_MAX_BYTES
 from tests.adversity.attack import flood, many, method
 from tests.conformance.amqp_client import Connection, ConnectionEnded
-from tests.node.io.server_thread import LOOPBACK, ServerThread, config, unsent_bytes
+from tests.node.io.server_thread import LOOPBACK, ServerThread, accepted_socket, config, unsent_bytes
 from tests.node.io.test_tls import Authority, Identity, client_context
 
 NOISE_S = 8.0

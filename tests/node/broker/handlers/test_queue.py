@@ -197,6 +197,15 @@ def test_another_connections_exclusive_queue(method: Method) -> None:
     assert client.world.client().refusal(method) == (405, LOCKED)
 
 
+def test_unbinding_it() -> None:
+    """§3.7: of a non-existing binding → ok."""
+    client = with_queue(exclusive=True)
+    client.ask(1, QueueBind(queue="q", exchange="amq.direct", routing_key="k"))
+    other = client.world.client()
+    assert other.ask(1, QueueUnbind(queue="q", exchange="amq.direct", routing_key="j")) == QueueUnbindOk()
+    assert other.refusal(QueueUnbind(queue="q", exchange="amq.direct", routing_key="k")) == (405, LOCKED)
+
+
 def test_publishing_to_it_is_allowed() -> None:
     """§3.7."""
     client = with_queue(exclusive=True)
