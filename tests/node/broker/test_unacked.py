@@ -79,6 +79,13 @@ def test_multiple_settles_everything_up_to_its_tag() -> None:
     assert unacked.count == 3
 
 
+def test_multiple_ends_inside_a_run_that_is_partly_settled() -> None:
+    unacked = delivered(6)
+    unacked.settle(2, 2)
+    assert tags(unacked.settle_through(4)) == [1, 3, 4]
+    assert tags(unacked.drain()) == [5, 6]
+
+
 def test_multiple_with_tag_0_settles_all() -> None:
     """§4.10: OK with none."""
     unacked = delivered(2, 2)
@@ -102,7 +109,7 @@ def test_drained_in_order() -> None:
     unacked = delivered(2, 3)
     unacked.settle(4, 4)
     assert tags(unacked.drain()) == [1, 2, 3, 5]
-    assert (unacked.count, unacked.oldest) == (0, None)
+    assert (unacked.count, unacked.oldest, entries(unacked)) == (0, None, 0)
 
 
 def test_restored_between_the_others() -> None:
