@@ -39,7 +39,7 @@ from node.broker.handshake import Handshake
 from node.broker.heartbeat import Heartbeat
 from node.broker.limits import check_user_channels
 from node.broker.peer import Peer
-from node.broker.publishing import Route, Routes
+from node.broker.publishing import Route, Routes, check_not_immediate
 from node.broker.records import QueueRecord, User
 from node.broker.timers import Timer
 
@@ -65,10 +65,9 @@ class Connection:
     """One connection. Implements `node.amqp.reader.Sink`.
 
     number: for the log.   vhost, user_name: empty before the connection is open.
-    stalled: channels with consumers that wait for room in our output.   confirming: channels with confirms to
-        flush.
-    is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for
-        it.
+    stalled: channels with consumers that wait for room in our output.
+    confirming: channels with confirms to flush.
+    is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
     is_finished: there is nothing more to wait for: flush and reset the socket.
     """
 
@@ -269,7 +268,7 @@ class Connection:
         route = self._routes.find(method_frame, self.broker.catalogue.version)
         try:
             if size > self.broker.settings.message_max_bytes:
-                self._refuse_size(channel, size)
+                self._refuse_size(channel, method_frame, size)
             if route is None:
                 self._spend(_MISS_US)
                 route = self._new_route(channel, method_frame)
@@ -280,8 +279,10 @@ class Connection:
         except ProtocolError as error:
             self._failed(error, channel, BasicPublish)
 
-    def _refuse_size(self, channel: int, size: int) -> None:
-        if self.state is ConnectionState.OPEN and not self.ignores(channel):
+    def _refuse_size(self, channel: int, method_frame: bytes, size: int) -> None:
+        publish = self._admit(channel, method_frame[7:-1])
+        if isinstance(publish, BasicPublish):
+            check_not_immediate(publish)
             limit = self.broker.settings.message_max_bytes
             raise ProtocolError(
                 ReplyCode.PRECONDITION_FAILED,

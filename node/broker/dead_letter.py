@@ -1,9 +1,8 @@
 """Dead-lettering: what a message becomes when it leaves its queue for the dead-letter exchange.
 
 The copy is a new message: same body, properties kept but for `expiration`, and an `x-death` header that tells
-    where it died, why and
-how often. A message that would come round to a queue by itself, without any client having rejected it, is
-dropped there.
+where it died, why and how often. A message that would come round to a queue by itself, without any client
+having rejected it, is dropped there.
 Source: amqp-behaviour §5.5.
 """
 

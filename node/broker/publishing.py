@@ -123,8 +123,7 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
     Raises: ProtocolError, of connection scope for `immediate`, else of channel scope.
     """
     vhost, name, key = channel.connection.vhost, publish.exchange, publish.routing_key
-    if publish.immediate:  # 1
-        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
+    check_not_immediate(publish)
     target = targets.get(name)
     if target is None:
         target = targets[name] = _open_target(channel, name)
@@ -136,6 +135,12 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
     if target.needs_headers:
         return Route(channel, publish, (), looks_at_each=True)
     return Route(channel, publish, channel.broker.route(vhost, name, (key,), None), looks_at_each=False)
+
+
+def check_not_immediate(publish: BasicPublish) -> None:
+    """Step 1, which ends the connection."""
+    if publish.immediate:
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
 
 
 def _open_target(channel: "Channel", name: str) -> Target:

@@ -68,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_node(config: "Config") -> int:
     import asyncio
+    import signal
 
     import uvloop
 
@@ -84,6 +85,9 @@ def _run_node(config: "Config") -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(config))
         code = EX_OK
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # The node has stopped: a signal that comes now must not change how that ends.
+            signal.signal(number, signal.SIG_IGN)
     except ConfigError as error:
         logger.critical("%s", error)
         code = _fail(EX_CONFIG, *error.problems)
