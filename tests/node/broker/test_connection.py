@@ -170,6 +170,13 @@ def test_a_users_channels_are_limited() -> None:
     assert connection_error(client) == (530, text, (0, 0))
 
 
+def test_immediate_is_refused_before_the_size() -> None:
+    """§4.1: step 1 comes before step 2."""
+    client = World(BrokerSettings(message_max_bytes=100)).client()
+    client.send(1, BasicPublish(immediate=True), b"x" * 101)
+    assert connection_error(client) == (540, "NOT_IMPLEMENTED - immediate=true", (60, 40))
+
+
 def test_a_message_that_is_too_big() -> None:
     """§4.1 step 2: 406 once the whole body has arrived."""
     client = World(BrokerSettings(message_max_bytes=100)).client()
