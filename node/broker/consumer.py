@@ -170,7 +170,7 @@ class Consumers:
             level = self._levels[self._priorities[0]]
             if len(level) == 1:
                 self._serve_one(level[0], backlog, now, expired_by)
-            elif len({consumer.channel for consumer in level}) < len(level):
+            elif backlog.count < len(level) or _share_a_channel(level):
                 self._serve_next(level, backlog, now)
             else:
                 self._deal(level, backlog, now)
@@ -188,7 +188,10 @@ class Consumers:
             consumer.channel.deliver(consumer, run, now)
 
     def _serve_next(self, level: deque[Consumer], backlog: "Backlog | PriorityBacklog", now: float) -> None:
-        """Give one message to the first of several consumers, some of one channel: there the order shows."""
+        """Give one message to the first of several consumers.
+
+        On one channel the order of deliveries shows; and few messages need no look at each of many consumers.
+        """
         consumer = level[0]
         if not _limit(consumer, backlog):
             self._block(consumer)
@@ -213,6 +216,10 @@ class Consumers:
     def _block(self, consumer: Consumer) -> None:
         self._leave(consumer)
         consumer.channel.block(consumer)
+
+
+def _share_a_channel(level: deque[Consumer]) -> bool:
+    return len({consumer.channel for consumer in level}) < len(level)
 
 
 def _limit(consumer: Consumer, backlog: "Backlog | PriorityBacklog") -> int:
