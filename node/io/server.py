@@ -56,6 +56,8 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
+        self.turn = 0
+        """The number of the present turn."""
         self._is_turn_coming = False
         self._resting: list[Session] = []
         broker.wake = self._wake
@@ -143,6 +145,7 @@ class Server:
             self.loop.call_soon(self._run_turn)
 
     def _run_turn(self) -> None:
+        self.turn += 1
         self._is_turn_coming = True  # what the turn itself brings up is done by it, or comes next
         dirty: deque[Connection] = deque()
         try:

@@ -23,8 +23,8 @@ WRITE_BUFFER_MAX_BYTES: Final = 1024 * 1024
 UNREAD_REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
 """Unsent bytes above which we stop reading too: a client that asks on and on and never reads the answers."""
 
-LARGE_READ_BYTES: Final = 128 * 1024
-"""A read of this size or more isn't followed by another before the others had their turn."""
+READ_MAX_BYTES: Final = 1024 * 1024
+"""What is read from one socket in a turn: the loop would go on while there is more, and the others would wait."""
 
 LAST_WORDS_S: Final = 1.0
 """How long a socket that we close may take to accept what is still unsent."""
@@ -42,6 +42,8 @@ class Session(asyncio.Protocol):
         self._is_choked = False
         self._is_resting = False
         self._is_reading = True
+        self._turn = 0  # in which _read_bytes were read
+        self._read_bytes = 0
         self.connection: Connection | None = None
         """None until a PROXY header has told who the peer is."""
 
@@ -85,10 +87,18 @@ class Session(asyncio.Protocol):
         assert self.connection is not None
         if data:
             self.connection.receive_data(data, self._server.clock())
-            if len(data) >= LARGE_READ_BYTES:
-                self._is_resting = True
-                self._server.rest(self)
+            self._count_read(len(data))
             self.follow_reading()
+
+    def _count_read(self, size: int) -> None:
+        """Rest until the next turn once enough was read in this one."""
+        if self._turn != self._server.turn:
+            self._turn = self._server.turn
+            self._read_bytes = 0
+        self._read_bytes += size
+        if self._read_bytes >= READ_MAX_BYTES and not self._is_resting:
+            self._is_resting = True
+            self._server.rest(self)
 
     def pause_writing(self) -> None:
         """The peer is slower than we are."""
