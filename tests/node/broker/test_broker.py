@@ -3,6 +3,7 @@
 import pytest
 
 from node.amqp.field_table import Table, array, boolean, long, longstr
+from node.amqp.frames import content_frames, method_frame
 from node.amqp.methods import (
     BasicAck,
     BasicCancel,
@@ -10,6 +11,7 @@ from node.amqp.methods import (
     BasicDeliver,
     BasicGet,
     BasicNack,
+    BasicPublish,
     BasicReject,
     ConfirmSelect,
     ExchangeDeclare,
@@ -18,8 +20,8 @@ from node.amqp.methods import (
     QueueDeclareOk,
     QueueDelete,
 )
-from node.amqp.properties import Properties
-from node.broker.broker import Broker, text_properties
+from node.amqp.properties import Properties, content_header
+from node.broker.broker import DEAD_LETTERS_MAX, Broker, text_properties
 from node.broker.commands import (
     ClearPolicy,
     Command,
@@ -70,6 +72,46 @@ def deaths(properties: Properties) -> list[tuple[object, object, object]]:
 
 
 # --- turns ------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_in_one_queue_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of a turn that one of our own faults broke off is done in the next."""
+    world = World()
+    broken, sound = declared(world, "broken"), declared(world, "sound")
+    for client, queue in ((broken, "broken"), (sound, "sound")):
+        client.ask(1, BasicConsume(queue=queue, no_ack=True))
+
+    def fail(now: float) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(world.queue("broken"), "pump", fail)
+    for client, queue in ((broken, "broken"), (sound, "sound")):
+        client.feed(
+            method_frame(1, BasicPublish(routing_key=queue))
+            + content_frames(1, content_header(0, Properties()), b"", 0)
+        )
+    with pytest.raises(ZeroDivisionError):
+        world.settle()
+    world.settle()
+    (item,) = sound.received()
+    assert isinstance(item.method, BasicDeliver)
+
+
+def test_many_deaths_take_several_turns() -> None:
+    """A nack of everything with a dead-letter exchange: a bounded number a turn, all of them in the end, in order."""
+    world, client = dead_letter_pair()
+    count = 2 * DEAD_LETTERS_MAX + 1
+    client.publish(1, "q", *(b"%d" % number for number in range(count)))
+    client.send(1, BasicConsume(queue="q"))
+    assert len(client.received()) == 1 + count
+    client.feed(method_frame(1, BasicNack(0, multiple=True, requeue=False)))
+    lengths = []
+    while world.broker.has_work:
+        world.broker.turn(world.now)
+        lengths.append(world.queue("dead").backlog.count)
+    assert lengths == [DEAD_LETTERS_MAX, 2 * DEAD_LETTERS_MAX, count]
+    assert [taken(client, "dead")[1] for _ in range(count)] == [b"%d" % number for number in range(count)]
+    check_invariants(world)
 
 
 def test_the_shell_is_woken_once_a_turn() -> None:
