@@ -26,7 +26,7 @@ from node.amqp.constants import (
     FRAME_OVERHEAD_BYTES,
     ReplyCode,
 )
-from node.amqp.erlang import octets
+from node.amqp.erlang import octets, tagged_tuple
 from node.amqp.errors import ProtocolError
 from node.amqp.frames import FRAME_HEADER_STRUCT, frame
 from node.amqp.properties import Traits, read_traits
@@ -208,18 +208,14 @@ class FrameReader:
                     continue
             if self.frame_max_bytes and size > self.frame_max_bytes:
                 limit = self.frame_max_bytes - FRAME_OVERHEAD_BYTES
-                raise ProtocolError(
-                    ReplyCode.FRAME_ERROR, f"{octets(kind, b'')}: {{frame_too_large,{size},{limit}}}"
-                )
+                raise _unreadable(octets(kind, b""), "frame_too_large", size, limit)
             after = pos + size + FRAME_OVERHEAD_BYTES
             if after > end:
                 self._keep(data, pos, after - pos)
                 return
             if data[after - 1] != FRAME_END:
-                marker = f"{{invalid_frame_end_marker,{data[after - 1]}}}"
-                raise ProtocolError(
-                    ReplyCode.FRAME_ERROR, f"{octets(kind, data[pos + 7 : after - 1])}: {marker}"
-                )
+                text = octets(kind, data[pos + 7 : after - 1])
+                raise _unreadable(text, "invalid_frame_end_marker", data[after - 1])
             try:
                 self._frame(kind, channel, data, pos, after)
             except ProtocolError as fault:
@@ -405,6 +401,12 @@ class FrameReader:
                 ReplyCode.RESOURCE_ERROR,
                 f"unfinished messages of this connection exceed {self.assembled_max_bytes} bytes",
             )
+
+
+def _unreadable(frame_text: str, problem: str, *numbers: int) -> ProtocolError:
+    """The error after which frames can no longer be told apart."""
+    start = f"{frame_text}: "
+    return ProtocolError(ReplyCode.FRAME_ERROR, start + tagged_tuple(problem, *numbers, after=start))
 
 
 def _unexpected(expected: str, got: str | None = None) -> ProtocolError:

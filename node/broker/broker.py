@@ -12,12 +12,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from functools import singledispatchmethod
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from node.amqp.field_table import Field, Table, boolean, longstr, table
 from node.broker import events
 from node.broker.catalogue import Catalogue
-from node.broker.commands import Command, DeleteQueue
+from node.broker.commands import DeleteQueue
 from node.broker.dead_letter import Death, dead_copy, dead_envelope, is_cycle
 from node.broker.names import not_found
 from node.broker.observer import Observer
@@ -242,10 +242,6 @@ class Broker:
 
     def _delete(self, record: QueueRecord) -> None:
         self.log.submit(DeleteQueue(record.vhost, record.name, uid=record.uid))
-
-    def submit(self, command: Command[Any]) -> None:
-        """Have the catalogue changed, with nobody waiting for it."""
-        self.log.submit(command)
 
     # --- what follows from the catalogue ---
 

@@ -40,7 +40,7 @@ from node.broker.heartbeat import Heartbeat
 from node.broker.limits import check_user_channels
 from node.broker.peer import Peer
 from node.broker.publishing import Route, Routes, check_not_immediate
-from node.broker.records import QueueRecord, User
+from node.broker.records import User
 from node.broker.timers import Timer
 
 if TYPE_CHECKING:
@@ -95,7 +95,6 @@ class Connection:
         self.is_writable = True
         self.is_flooded = False
         self.is_finished = False
-        self.opened_at = now
         self._on_change = on_change
         self._reader = FrameReader(
             self,
@@ -395,9 +394,9 @@ class Connection:
             case Step.CLOSE:
                 assert channel is not None
                 self._drop_channel(channel)
-                self.send(_frame(number, ChannelCloseOk()))
+                self.send(method_frame(number, ChannelCloseOk()))
             case Step.ANSWER_CLOSE:
-                self.send(_frame(number, ChannelCloseOk()))
+                self.send(method_frame(number, ChannelCloseOk()))
             case Step.FORGET:
                 del self.channels[number]
             case Step.IGNORE:
@@ -419,7 +418,7 @@ class Connection:
             )
             check_user_channels(account.limits, account.name, count)
         self.channels[number] = Channel(number, self)
-        self.send(_frame(number, ChannelOpenOk()))
+        self.send(method_frame(number, ChannelOpenOk()))
 
     def _handle(self, channel: Channel, method: Method) -> None:
         handler = HANDLERS.get(type(method))
@@ -474,11 +473,7 @@ class Connection:
         self._routes.clear()
         self._reader.forget(channel.number)
         channel.close()
-        self.send(
-            _frame(
-                channel.number, ChannelClose(error.code, error.reply_text, error.class_id, error.method_id)
-            )
-        )
+        channel.send(ChannelClose(error.code, error.reply_text, error.class_id, error.method_id))
 
     def _fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
         """The connection ends with an error: by a close handshake once it is open, in silence before."""
@@ -515,7 +510,7 @@ class Connection:
         """Close with 320, for a reason of ours (§1.8). Before the connection is open: just end it."""
         if self.state is ConnectionState.OPEN:
             self._fail(ProtocolError(ReplyCode.CONNECTION_FORCED, reason))
-        elif self.state.is_handshake:
+        elif self.state.is_handshake or self.state is ConnectionState.AWAIT_OPEN:
             self.finish()
 
     def check_consumer_timeouts(self, now: float) -> None:
@@ -593,13 +588,6 @@ class Connection:
         self.confirming.clear()
         self.broker.delete_exclusive_queues(self)
 
-    def owns(self, queue: QueueRecord) -> bool:
-        """Whether the queue is exclusive to this connection."""
-        return queue.exclusive_owner == self.id
-
-
-_frame = method_frame
-"""`method_frame` under a name that the parameter of `on_publish` doesn't hide."""
 
 _LISTENING: Final = frozenset(
     {

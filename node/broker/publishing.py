@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
-from node.amqp.erlang import string_literal
+from node.amqp.erlang import string_literal, tagged_tuple
 from node.amqp.errors import ProtocolError
 from node.amqp.methods import BasicPublish
 from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
@@ -203,17 +203,18 @@ def _check_claims(channel: "Channel", traits: Traits) -> int | None:
 def _expiration_ms(text: str) -> int:
     """Read an expiration as Erlang's `string:to_integer` does, with RabbitMQ's bounds."""
     number = _INTEGER.match(text)
+    start = f"invalid expiration '{text}': "
     if number is None:
         problem = "no_integer"
     elif number.end() < len(text):
-        problem = f"{{leftover_string,{string_literal(text[number.end() :])}}}"
+        problem = tagged_tuple("leftover_string", string_literal(text[number.end() :]), after=start)
     elif (value := int(number[0])) < 0:
-        problem = f"{{value_negative,{value}}}"
+        problem = tagged_tuple("value_negative", value, after=start)
     elif value > EXPIRATION_MAX_MS:
-        problem = f"{{value_too_large,{value}}}"
+        problem = tagged_tuple("value_too_large", value, after=start)
     else:
         return value
-    raise ProtocolError(ReplyCode.PRECONDITION_FAILED, f"invalid expiration '{text}': {problem}")
+    raise ProtocolError(ReplyCode.PRECONDITION_FAILED, start + problem)
 
 
 def rewritten(channel: "Channel", content: bytes, traits: Traits) -> bytes:

@@ -146,7 +146,7 @@ class World:
 
     def submit(self, command: Command[object]) -> None:
         """Change the catalogue as an operator would."""
-        self.broker.submit(command)
+        self.broker.log.submit(command)
 
     def queue(self, name: str) -> Queue:
         """The live queue of that name in `/`."""

@@ -163,7 +163,7 @@ def test_server_properties() -> None:
     broker = Broker(settings, entropy=bytes)
     assert broker.server_properties()["cluster_name"] == longstr("n@h")
     assert broker.server_properties()["product"] == longstr("RabbitMQ")
-    broker.submit(SetGlobalParameter("cluster_name", "mine"))
+    broker.log.submit(SetGlobalParameter("cluster_name", "mine"))
     assert broker.server_properties()["cluster_name"] == longstr("mine")
 
 

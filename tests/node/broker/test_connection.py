@@ -26,6 +26,7 @@ from node.amqp.methods import (
     ConnectionCloseOk,
     ConnectionOpen,
     ConnectionStartOk,
+    ConnectionTuneOk,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
     ExchangeDeclare,
@@ -34,6 +35,7 @@ from node.amqp.methods import (
     QueueDeclareOk,
     TxSelect,
 )
+from node.amqp.properties import Properties
 from node.broker.commands import Command, DeleteUser, DeleteVhost, SetParameter, SetUserLimits
 from node.broker.connection import REPLIES_MAX_BYTES, WORK_MAX_US
 from node.broker.publishing import ROUTES_MAX
@@ -168,6 +170,32 @@ def test_a_users_channels_are_limited() -> None:
     client.send(1, ChannelOpen())
     text = "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum allowed user limit of (1)"
     assert connection_error(client) == (530, text, (0, 0))
+
+
+def test_a_forced_close_reaches_a_connection_that_is_not_open_yet() -> None:
+    """§1.8 row user deleted: one that has logged in and not opened its vhost goes too, without a word."""
+    world = World()
+    client = world.connect()
+    client.feed(PROTOCOL_HEADER)
+    client.send(0, ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"))
+    client.send(0, ConnectionTuneOk(2047, 131072, 0))
+    client.received()
+    assert client.connection.state is ConnectionState.AWAIT_OPEN
+    world.broker.close_connections("user 'guest' is deleted")
+    world.settle()
+    assert client.is_reset
+
+
+def test_long_terms_are_broken_as_erlang_breaks_them() -> None:
+    """§4.1 step 9, live: a number that would pass column 80 stands on a line of its own."""
+    client = World().client()
+    number = "9" * 30
+    client.publish(1, "q", b"", properties=Properties(expiration=number))
+    (close,) = client.methods()
+    assert isinstance(close, ChannelClose)
+    start = f"PRECONDITION_FAILED - invalid expiration '{number}': {{value_too_large,\n"
+    assert close.reply_text.startswith(start)
+    assert close.reply_text.endswith(f" {number}}}")
 
 
 def test_immediate_is_refused_before_the_size() -> None:
