@@ -14,21 +14,23 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 LAYERS: Final = {
     "node.amqp": (),
     "node.broker": ("node.amqp",),
+    "node.store": ("node.amqp", "node.broker"),
     "node.config": (),
     "node.log": ("node.amqp", "node.config"),
-    "node.io": ("node.amqp", "node.broker", "node.config", "node.log"),
-    "node.app": ("node.amqp", "node.broker", "node.config", "node.io", "node.log"),
-    "node.cli": ("node.amqp", "node.broker", "node.config", "node.io", "node.log", "node.app"),
+    "node.io": ("node.amqp", "node.broker", "node.store", "node.config", "node.log"),
+    "node.app": ("node.amqp", "node.broker", "node.store", "node.config", "node.io", "node.log"),
+    "node.cli": ("node.amqp", "node.broker", "node.store", "node.config", "node.io", "node.log", "node.app"),
 }
 """What each part of the node may import besides itself and `node.version`.
 
 `node.config` are the files config*.py, `node.log` log.py and log_phrases.py; `node.__main__` belongs to the CLI.
 """
 
-PURE: Final = ("node.amqp", "node.broker", "node.config")
+PURE: Final = ("node.amqp", "node.broker", "node.store", "node.config")
 
 PURE_MODULES: Final = frozenset(
     {
+        "array",
         "base64",
         "binascii",
         "bisect",
@@ -43,12 +45,14 @@ PURE_MODULES: Final = frozenset(
         "hmac",
         "ipaddress",
         "itertools",
+        "json",
         "math",
         "operator",
         "re",
         "struct",
         "typing",
         "warnings",
+        "zlib",
     }
 )
 """What a pure part may use of the standard library: nothing that waits, tells the time or rolls dice."""

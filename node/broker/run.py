@@ -6,7 +6,7 @@ messages cost per run. A run is cut by slicing when its messages' ways part.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.amqp.frames import body_size
 from node.amqp.reader import MIXED_SIZES
@@ -78,9 +78,20 @@ class Run:
     size: of each body in bytes, or `MIXED_SIZES`.
     expiry: when they expire, in seconds on the broker's clock, or `NEVER`.
     deliveries: how often they came back from a client; with 0 they are not `redelivered`.
+    store_id: of the first content in the message store, the others being numbered like `seqs`; 0: not there.
+    is_indexed: whether the queue's index on disk knows the messages and must be told when they are gone.
     """
 
-    __slots__ = ("contents", "deliveries", "envelope", "expiry", "seqs", "size")
+    __slots__ = (
+        "contents",
+        "deliveries",
+        "envelope",
+        "expiry",
+        "is_indexed",
+        "seqs",
+        "size",
+        "store_id",
+    )
 
     def __init__(
         self,
@@ -90,6 +101,8 @@ class Run:
         size: int,
         expiry: float = NEVER,
         deliveries: int = 0,
+        store_id: int = 0,
+        is_indexed: bool = False,
     ) -> None:
         self.envelope = envelope
         self.seqs = seqs
@@ -97,14 +110,25 @@ class Run:
         self.size = size
         self.expiry = expiry
         self.deliveries = deliveries
+        self.store_id = store_id
+        self.is_indexed = is_indexed
 
     def __len__(self) -> int:
         return len(self.contents)
 
     def __getitem__(self, part: slice) -> "Run":
         """The messages at some indexes, as a run of its own."""
+        seqs = self.seqs[part]
+        store_id = self.store_id + seqs.start - self.seqs.start if self.store_id else 0
         return Run(
-            self.envelope, self.seqs[part], self.contents[part], self.size, self.expiry, self.deliveries
+            self.envelope,
+            seqs,
+            self.contents[part],
+            self.size,
+            self.expiry,
+            self.deliveries,
+            store_id,
+            self.is_indexed,
         )
 
     @property
@@ -121,6 +145,68 @@ class Run:
     def singles(self) -> "list[Run]":
         """The run as runs of one message."""
         return [self[index : index + 1] for index in range(len(self))]
+
+
+class Place(NamedTuple):
+    """Where embedded contents stand: in a record of a segment, behind so many others that it holds.
+
+    offset, length: of the whole record in the segment's file, in bytes.
+    """
+
+    segment: int
+    offset: int
+    length: int
+    skipped: int
+
+
+class Absent:
+    """A run whose contents are on disk while all else is in memory (beta, gamma). It is always indexed.
+
+    seqs: of step 1.   place: of embedded contents; None: they are in the message store, from `store_id` on, and
+    all of one `size`. The others are as in `Run`.
+    """
+
+    __slots__ = ("body_bytes", "deliveries", "envelope", "expiry", "place", "seqs", "size", "store_id")
+
+    def __init__(
+        self,
+        envelope: Envelope,
+        seqs: range,
+        size: int,
+        body_bytes: int,
+        expiry: float,
+        deliveries: int,
+        store_id: int,
+        place: Place | None,
+    ) -> None:
+        self.envelope = envelope
+        self.seqs = seqs
+        self.size = size
+        self.body_bytes = body_bytes
+        self.expiry = expiry
+        self.deliveries = deliveries
+        self.store_id = store_id
+        self.place = place
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    def __getitem__(self, part: slice) -> "Absent":
+        """Consecutive messages of one body size, as an absent run of their own."""
+        assert self.size != MIXED_SIZES, "what stands in the message store has one size"
+        seqs = self.seqs[part]
+        skipped = seqs.start - self.seqs.start
+        place = self.place
+        return Absent(
+            self.envelope,
+            seqs,
+            self.size,
+            self.size * len(seqs),
+            self.expiry,
+            self.deliveries,
+            self.store_id + skipped if self.store_id else 0,
+            place._replace(skipped=place.skipped + skipped) if place is not None else None,
+        )
 
 
 def bytes_of(contents: Sequence[bytes], size: int) -> int:
