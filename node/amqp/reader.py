@@ -87,6 +87,9 @@ class Sink(Protocol):
     def on_acks(self, channel: int, first: int, last: int) -> None:
         """`basic.ack` without `multiple` for each delivery tag from first to last, both included."""
 
+    def on_content_frame(self) -> None:
+        """The frame that was just taken was a content header or body; told only while `watches_contents`."""
+
     def on_heartbeat(self) -> None:
         """A heartbeat frame."""
 
@@ -121,6 +124,8 @@ class FrameReader:
         """All unfinished contents of the connection together: room for one of full size beside small ones."""
         self.paused = False
         """Set by the sink: stop after the present frame and keep the rest until `resume`."""
+        self.watches_contents = False
+        """Whether the sink wants to know of every single content frame; see `watch_contents`."""
         self._pieces: list[
             bytes
         ] = []  # of an unfinished frame, so that many small reads of a big one stay linear
@@ -161,6 +166,14 @@ class FrameReader:
         self.paused = False
         self._walk(self._take_pieces(), 0)
 
+    def watch_contents(self) -> None:
+        """Take publishes frame by frame from now on, and tell the sink of each content frame, until the sink
+        sets `watches_contents` to False. Frames of an unfinished publish that came before don't count.
+        """
+        if self._pieces and not self.paused:
+            self._walk(self._take_pieces(), 0, takes_runs=False)
+        self.watches_contents = True
+
     def _take_pieces(self) -> bytes:
         data = b"".join(self._pieces)
         self._pieces.clear()
@@ -188,8 +201,9 @@ class FrameReader:
         self._buffered = len(data) - pos
         self._wanted = wanted
 
-    def _walk(self, data: bytes, pos: int) -> None:
+    def _walk(self, data: bytes, pos: int, *, takes_runs: bool = True) -> None:
         end = len(data)
+        takes_runs = takes_runs and not self.watches_contents
         while end - pos >= FRAME_OVERHEAD_BYTES - 1:
             if self.paused:
                 break
@@ -197,10 +211,11 @@ class FrameReader:
             if kind == FRAME_METHOD and channel not in self._assemblies:
                 after = pos
                 if data.startswith(_BASIC_PUBLISH, pos + 7):
-                    after = self._publishes(data, pos, end)
-                    if self._awaited:
-                        self._keep(data, after, self._awaited)
-                        return
+                    if takes_runs:
+                        after = self._publishes(data, pos, end)
+                        if self._awaited:
+                            self._keep(data, after, self._awaited)
+                            return
                 elif size == _ACK_PAYLOAD_BYTES and data.startswith(_BASIC_ACK, pos + 7):
                     after = self._acks(data, pos, end, channel)
                 if after != pos:
@@ -371,6 +386,8 @@ class FrameReader:
             self.forget(channel)
             content = b"".join(assembly.frames)
             self._sink.on_publish(channel, assembly.method_frame, assembly.traits, [content], assembly.size)
+        if self.watches_contents:
+            self._sink.on_content_frame()
 
     def _content_header(self, assembly: _Assembly, kind: int, channel: int, payload: bytes) -> None:
         if kind != FRAME_HEADER:

@@ -1,12 +1,12 @@
-"""The ready messages of a queue, in the order in which they are to go out.
+"""Ready messages in memory, in the order in which they are to go out.
 
 A `Backlog` holds runs by rising number. Messages come in at the tail and leave at the head; what is requeued
-goes back to its old place. `PriorityBacklog` is one backlog a priority level, highest first, behind the same
-methods.
-Source: amqp-behaviour §4.8, §4.11, §5.6.
+goes back to its old place. Memory is not all there is: see `node.broker.paged_backlog`.
+Source: amqp-behaviour §4.8, §4.11.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from node.amqp.reader import MIXED_SIZES
@@ -17,7 +17,7 @@ RUN_MAX: Final = 4096
 
 
 class Backlog:
-    """Ready messages of one priority."""
+    """Runs of ready messages. `count` messages, `body_bytes` of bodies."""
 
     __slots__ = ("_at", "_runs", "body_bytes", "count")
 
@@ -28,9 +28,16 @@ class Backlog:
         self._at = 0  # messages of the first run that have left already
 
     def append(
-        self, envelope: Envelope, first_seq: int, contents: list[bytes], size: int, expiry: float = NEVER
+        self,
+        envelope: Envelope,
+        first_seq: int,
+        contents: list[bytes],
+        size: int,
+        expiry: float = NEVER,
+        store_id: int = 0,
+        is_indexed: bool = False,
     ) -> None:
-        """Add new messages at the tail. The list is copied, its bytes are shared."""
+        """Add new messages at the tail; see `Run`. The list is copied, its bytes are shared."""
         added = len(contents)
         self.count += added
         self.body_bytes += size * added if size != MIXED_SIZES else bytes_of(contents, size)
@@ -42,13 +49,62 @@ class Backlog:
                 and tail.expiry == expiry
                 and not tail.deliveries
                 and len(tail.contents) < RUN_MAX
+                and (tail.store_id + len(tail.contents) == store_id if store_id else not tail.store_id)
+                and tail.is_indexed is is_indexed
             ):
                 tail.contents += contents
                 tail.seqs = range(tail.seqs.start, first_seq + added)
                 if tail.size != size:
                     tail.size = MIXED_SIZES
                 return
-        self._runs.append(Run(envelope, range(first_seq, first_seq + added), contents.copy(), size, expiry))
+        seqs = range(first_seq, first_seq + added)
+        self._runs.append(Run(envelope, seqs, contents.copy(), size, expiry, 0, store_id, is_indexed))
+
+    def add(self, run: Run) -> None:
+        """Add a run whose numbers are above all others."""
+        self.count += len(run)
+        self.body_bytes += run.body_bytes
+        self._runs.append(run)
+
+    @property
+    def at_hand(self) -> int:
+        """How many can be taken now: see `PagedBacklog`."""
+        return self.count
+
+    @property
+    def mean_bytes(self) -> int:
+        """The mean of the bodies, of which there must be some."""
+        return self.body_bytes // self.count
+
+    def take_tail(self, above: int, keep_bytes: int) -> Run | None:
+        """Remove and return messages at the tail that share a run, or None.
+
+        above: only such with higher numbers.   keep_bytes: of bodies, which stay, about.
+        """
+        if len(self._runs) == 1:
+            self._drop_taken()
+        if not self._runs:
+            return None
+        run = self._runs[-1]
+        run_bytes = run.body_bytes
+        room = keep_bytes - (self.body_bytes - run_bytes)
+        kept = max(0, above + 1 - run.seqs[0])
+        if room > 0:
+            kept = max(kept, room * len(run) // max(run_bytes, 1) + 1)
+        if kept >= len(run):
+            return None
+        self._runs.pop()
+        if kept:
+            self._runs.append(run[:kept])
+            run = run[kept:]
+        self.count -= len(run)
+        self.body_bytes -= run.body_bytes
+        return run
+
+    def __iter__(self) -> Iterator[Run]:
+        """The runs, in order."""
+        self._drop_taken()
+        return iter(self._runs)
 
     def take(self, limit: int) -> Run:
         """Remove and return up to `limit` (at least 1) messages from the head; fewer where they don't share a run."""
@@ -108,61 +164,7 @@ class Backlog:
         """When the message at the head expires; `NEVER` if there is none."""
         return self._runs[0].expiry if self._runs else NEVER
 
-    def clear(self) -> int:
-        """Drop all messages; how many there were."""
-        count = self.count
+    def clear(self) -> None:
+        """Drop all messages."""
         self._runs.clear()
         self._at = self.count = self.body_bytes = 0
-        return count
-
-
-class PriorityBacklog:
-    """Ready messages of a queue with `x-max-priority`: the highest level first, each in its own order."""
-
-    __slots__ = ("_levels", "_max_priority", "_ordered")
-
-    def __init__(self, max_priority: int) -> None:
-        self._max_priority = max_priority
-        self._levels: dict[int, Backlog] = {}
-        self._ordered: list[Backlog] = []  # the levels that were ever used, highest first
-
-    @property
-    def count(self) -> int:
-        """Messages of all levels."""
-        return sum(level.count for level in self._ordered)
-
-    @property
-    def body_bytes(self) -> int:
-        """Bytes of all bodies."""
-        return sum(level.body_bytes for level in self._ordered)
-
-    def _level(self, envelope: Envelope) -> Backlog:
-        priority = min(envelope.priority, self._max_priority)
-        level = self._levels.get(priority)
-        if level is None:
-            level = self._levels[priority] = Backlog()
-            self._ordered = [self._levels[known] for known in sorted(self._levels, reverse=True)]
-        return level
-
-    def append(
-        self, envelope: Envelope, first_seq: int, contents: list[bytes], size: int, expiry: float = NEVER
-    ) -> None:
-        """See `Backlog.append`."""
-        self._level(envelope).append(envelope, first_seq, contents, size, expiry)
-
-    def take(self, limit: int) -> Run:
-        """See `Backlog.take`."""
-        return next(level for level in self._ordered if level.count).take(limit)
-
-    def put_back(self, run: Run) -> None:
-        """See `Backlog.put_back`."""
-        self._level(run.envelope).put_back(run)
-
-    @property
-    def head_expiry(self) -> float:
-        """See `Backlog.head_expiry`: the head is that of the highest level with messages (§5.2, live)."""
-        return next((level.head_expiry for level in self._ordered if level.count), NEVER)
-
-    def clear(self) -> int:
-        """See `Backlog.clear`."""
-        return sum(level.clear() for level in self._ordered)

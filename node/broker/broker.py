@@ -11,23 +11,27 @@ no I/O: a shell calls it with the time and writes what the connections have to s
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from functools import singledispatchmethod
-from itertools import count
+from itertools import count, groupby, islice
 from typing import TYPE_CHECKING, Final
 
 from node.amqp.field_table import Field, Table, boolean, longstr, table
+from node.amqp.reader import MIXED_SIZES
 from node.broker import events
+from node.broker.alarms import Alarms
 from node.broker.catalogue import Catalogue
 from node.broker.commands import DeleteQueue
 from node.broker.dead_letter import Death, dead_copy, dead_envelope, is_cycle
 from node.broker.names import not_found
 from node.broker.observer import Observer
+from node.broker.paging import Pager
 from node.broker.policy import QueueSettings, alternate_exchange, queue_settings
 from node.broker.queue import REJECTED, Queue
 from node.broker.records import Exchange, QueueRecord
 from node.broker.replicated_log import LocalLog, ReplicatedLog
 from node.broker.reply_to import ReplyConsumers
-from node.broker.run import Run
+from node.broker.run import Envelope, Run
 from node.broker.settings import BrokerSettings
+from node.broker.storage import NO_STORE_ID, MemoryStorage, Storage, Waiter
 from node.broker.timers import Timers
 from node.broker.vhost import LiveVhost
 
@@ -49,12 +53,16 @@ _CAPABILITIES = (
 DEAD_LETTERS_MAX: Final = 500
 """Messages that are dead-lettered in one turn: at some 20 us each, what a turn may cost in all."""
 
+FLOW_ENDS_MAX: Final = 50
+"""Publishers that go on in one turn after they had to wait: each may cost as much as its share of a turn."""
+
 
 class Broker:
     """What a node knows and decides.
 
     entropy: gives that many random bytes.   epoch_s: add it to the broker's clock for the time of day.
-    wake: called when the first work for the end of the turn comes up.
+    storage: keeps messages on disk.   pager: says when queues move messages there to free memory.
+    wake: called when work for the end of the turn comes up.
     """
 
     def __init__(
@@ -64,11 +72,20 @@ class Broker:
         entropy: Callable[[int], bytes],
         epoch_s: float = 0.0,
         observer: Observer | None = None,
+        storage: Storage | None = None,
+        pager: Pager | None = None,
     ) -> None:
         self.settings = settings
+        self.storage: Storage = storage or MemoryStorage()
+        self.pager = pager
         self.entropy = entropy
         self.epoch_s = epoch_s
         self.observer = observer or Observer()
+        self.alarms = Alarms(
+            self.observer, on_first=self._warn_publishers, on_last=self._let_publishers_go_on
+        )
+        self.in_flow: dict[Connection, None] = {}
+        """Publishers that aren't read from until the storage isn't congested, who waited longest first."""
         self.now = 0.0
         self.timers = Timers()
         self.catalogue = Catalogue()
@@ -81,7 +98,8 @@ class Broker:
         self.wake: Callable[[], None] = lambda: None
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[Connection, None] = {}
-        self._dead: deque[tuple[Death, Run]] = deque()
+        self._dead: deque[tuple[Death, Run, Queue]] = deque()
+        self._is_unsafe = False  # somebody waits for what was kept in this turn
         self._connection_numbers = count(1)
         self._exclusive: dict[str, dict[str, QueueRecord]] = {}  # by owner and uid
 
@@ -89,24 +107,33 @@ class Broker:
 
     def touch(self, queue: Queue) -> None:
         """See `QueueHost.touch`."""
-        if not self.has_work:
-            self.wake()
         self._touched[queue] = None
+        self.wake()
 
     def has_output(self, connection: "Connection") -> None:
         """The connection wants to be flushed at the end of the turn."""
-        if not self.has_work:
-            self.wake()
         self._dirty[connection] = None
+        self.wake()
 
     @property
     def has_work(self) -> bool:
         """Whether a turn has something to do."""
-        return bool(self._touched or self._dirty or self._dead)
+        return bool(
+            self._touched
+            or self._dirty
+            or self._dead
+            or self._is_unsafe
+            or (self.in_flow and not self.storage.is_congested)
+            or (self.pager is not None and self.pager.has_work)
+        )
 
     def turn(self, now: float) -> "Collection[Connection]":
-        """Deliver from every touched queue; the connections to flush, which then are no longer on the list."""
+        """Deliver from every touched queue, and hand over to the disk what is due.
+
+        Returns: the connections to flush, which then are no longer on the list.
+        """
         self.now = now
+        self._end_flow(FLOW_ENDS_MAX)
         self._bury(DEAD_LETTERS_MAX)
         queues = deque(self._touched)
         self._touched.clear()
@@ -116,12 +143,17 @@ class Broker:
         finally:
             for queue in queues:  # after a fault of ours in one of them
                 self.touch(queue)
+        if self.pager is not None and self.pager.has_work:
+            self.pager.turn()
+        self._is_unsafe = False
+        self.storage.turn(now)
         dirty, self._dirty = self._dirty, {}
         return dirty
 
     def tick(self, now: float) -> None:
         """Run what is due."""
         self.now = now
+        self.storage.epoch_s = self.epoch_s
         self.timers.run(now)
 
     def start(self, now: float) -> None:
@@ -163,6 +195,28 @@ class Broker:
         for connection in [each for each in self.connections.values() if chosen(each)]:
             connection.force_close(reason)
 
+    def relieved(self) -> None:
+        """The storage isn't congested any more: publishers go on in the coming turns."""
+        if self.in_flow:
+            self.wake()
+
+    def _end_flow(self, limit: int) -> None:
+        """Let up to `limit` publishers go on, until there is too much again."""
+        for connection in list(islice(self.in_flow, limit)):
+            if self.storage.is_congested:
+                break
+            del self.in_flow[connection]
+            connection.flow_ended()
+
+    def _warn_publishers(self) -> None:
+        for connection in self.connections.values():
+            connection.alarm_began()
+
+    def _let_publishers_go_on(self) -> None:
+        for connection in self.connections.values():
+            connection.alarm_ended()
+        self.relieved()
+
     def delete_exclusive_queues(self, connection: "Connection") -> None:
         """Delete the queues that belonged to a connection which ends (§3.13)."""
         for record in list(self._exclusive.get(connection.id, {}).values()):
@@ -188,10 +242,61 @@ class Broker:
         live = self.vhosts[vhost]
         return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
 
+    def enqueue(
+        self, envelope: Envelope, contents: list[bytes], size: int, queues: Collection[Queue]
+    ) -> set[int] | None:
+        """Put messages into queues.   size: as in `Run`.
+
+        Returns: the indexes of those that any of them refused, None if there are none.
+        """
+        if not queues:
+            return None
+        large = self.storage.embed_max_bytes
+        store_id = NO_STORE_ID
+        if size == MIXED_SIZES and max(map(len, contents)) >= large:
+            pieces = [list(piece) for _, piece in groupby(contents, lambda content: len(content) >= large)]
+            if len(pieces) > 1:
+                return self._enqueue_pieces(envelope, pieces, size, queues)
+        if len(contents[0]) >= large:
+            is_kept = envelope.persistent and any(queue.is_durable for queue in queues)
+            store_id = self.storage.place(contents, persistent=is_kept)
+        refused: set[int] | None = None
+        for queue in queues:
+            indexes = queue.publish(envelope, contents, size, self.now, store_id)
+            if indexes:
+                refused = (refused or set()).union(indexes)
+        return refused
+
+    def _enqueue_pieces(
+        self, envelope: Envelope, pieces: list[list[bytes]], size: int, queues: Collection[Queue]
+    ) -> set[int] | None:
+        """Put messages into queues of which some go to the message store and some don't."""
+        refused: set[int] = set()
+        first = 0
+        for piece in pieces:
+            refused.update(first + index for index in self.enqueue(envelope, piece, size, queues) or ())
+            first += len(piece)
+        return refused or None
+
+    def await_safety(self, waiter: Waiter, first: int, last: int) -> None:
+        """Have the waiter settled when what queues have kept until now is on disk."""
+        self._is_unsafe = True
+        self.wake()
+        self.storage.await_safety(waiter, first, last)
+
+    def sample_memory(self, used_bytes: int) -> None:
+        """The node uses so much memory now: page out what is too much."""
+        if self.pager is not None:
+            queues = (queue for live in self.vhosts.values() for queue in live.queues.values())
+            self.pager.sample(used_bytes, queues)
+            if self.pager.has_work:
+                self.wake()
+
     def dead_letter(self, queue: Queue, run: Run, reason: str, now: float) -> None:
         """See `QueueHost.dead_letter`. It happens in the next turns, so that no number of deaths holds up one."""
         exchange = queue.settings.dead_letter_exchange
         if exchange is None or self.catalogue.exchange(queue.record.vhost, exchange) is None:
+            queue.forget(run)
             return
         death = Death(
             queue.record.vhost,
@@ -201,20 +306,20 @@ class Broker:
             queue.settings.dead_letter_routing_key,
             int(now + self.epoch_s),
         )
-        if not self.has_work:
-            self.wake()
-        self._dead.append((death, run))
+        self.wake()
+        self._dead.append((death, run, queue))
 
     def _bury(self, limit: int) -> None:
         """Publish up to `limit` dead messages to where they go, in the order in which they died."""
         while self._dead and limit > 0:
-            death, run = self._dead.popleft()
+            death, run, queue = self._dead.popleft()
             if len(run) > limit:
-                self._dead.appendleft((death, run[limit:]))
+                self._dead.appendleft((death, run[limit:], queue))
                 run = run[:limit]
             limit -= len(run)
             if death.vhost in self.vhosts:
                 self._publish_dead(death, run)
+            queue.forget(run)  # only now: it is on disk here until it is there
 
     def _publish_dead(self, death: Death, run: Run) -> None:
         envelope = dead_envelope(death, run.envelope)
@@ -225,7 +330,7 @@ class Broker:
                 if death.reason != REJECTED and is_cycle(target.record.name, headers):
                     self.observer.message_cycled(target, keys)
                 else:
-                    target.publish(envelope, [copy], run.size, self.now)
+                    self.enqueue(envelope, [copy], run.size, (target,))
 
     # --- queues ---
 
@@ -284,7 +389,8 @@ class Broker:
     def _(self, change: events.QueueCreated) -> None:
         record = change.queue
         live = self.vhosts[record.vhost]
-        live.queues[record.name] = Queue(record, self._queue_settings(record), self, self.now)
+        storage = self.storage.open(record)
+        live.queues[record.name] = Queue(record, self._queue_settings(record), self, storage, self.now)
         live.router.add_queue(record.name)
         if record.type == "quorum":
             self.observer.quorum_requested(record)

@@ -5,7 +5,7 @@ publishing a run along a cached route, delivering a run, settling ranges of deli
 Source: amqp-behaviour §2, §4.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from node.broker.publishing import Route, make_envelope, rewritten
 from node.broker.records import QueueRecord, ResourceKind
 from node.broker.reply_to import ReplyConsumer
 from node.broker.run import Envelope, Run
-from node.broker.transaction import Transaction
+from node.broker.transaction import Transaction, is_any_durable
 from node.broker.unacked import Delivery, Unacked, unknown_delivery_tag
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Channel:
         envelope: Envelope,
         contents: list[bytes],
         size: int,
-        queues: "Iterable[Queue]",
+        queues: "Collection[Queue]",
         is_returned: bool,
     ) -> None:
         if self.transaction is not None:
@@ -155,29 +155,31 @@ class Channel:
             return
         if is_returned:
             self.return_unroutable(envelope, contents)
-        refused = self.enqueue(envelope, contents, size, queues)
+        refused = self.broker.enqueue(envelope, contents, size, queues)
         if self.confirms is None:
             return
         self.connection.confirming[self] = None
-        if not refused:
-            self.confirms.confirm_at_once(len(contents))
+        is_kept = envelope.persistent and is_any_durable(queues)
+        count = len(contents)
+        if not refused and not is_kept:
+            self.confirms.confirm_at_once(count)
             return
-        first = self.confirms.expect(len(contents))
-        for index in range(len(contents)):
-            settle = self.confirms.reject if index in refused else self.confirms.confirm
-            settle(first + index, first + index)
+        first = self.confirms.expect(count)
+        for index in sorted(refused or ()):
+            self.confirms.reject(first + index, first + index)
+        if is_kept:
+            self.broker.await_safety(self, first, first + count - 1)
+        else:
+            self.confirms.confirm(first, first + count - 1)
 
-    def enqueue(
-        self, envelope: Envelope, contents: list[bytes], size: int, queues: "Iterable[Queue]"
-    ) -> set[int] | None:
-        """Put messages into queues; the indexes of those that any of them refused."""
-        refused: set[int] | None = None
-        now = self.broker.now
-        for queue in queues:
-            indexes = queue.publish(envelope, contents, size, now)
-            if indexes:
-                refused = (refused or set()).union(indexes)
-        return refused
+    def settle(self, first: int, last: int, is_safe: bool) -> None:
+        """See `Waiter.settle`: publishes with these numbers are on disk."""
+        if self.confirms is None or self.state is not ChannelState.OPEN:
+            return
+        settle = self.confirms.confirm if is_safe else self.confirms.reject
+        settle(first, last)
+        self.connection.confirming[self] = None
+        self.broker.has_output(self.connection)
 
     def return_unroutable(self, envelope: Envelope, contents: Iterable[bytes]) -> None:
         """Give mandatory messages back (§4.2)."""
@@ -242,7 +244,10 @@ class Channel:
             parts[2::4] = [tail] * count
             parts[3::4] = contents
             self.connection.send_parts(parts, sum(map(len, contents)))
-        if not consumer.no_ack:
+        if consumer.no_ack:
+            if run.is_indexed:
+                consumer.queue.forget(run)
+        else:
             consumer.unacked += count
             self._limited_count += count
             consumer.queue.delivered(run)

@@ -25,8 +25,10 @@ from node.amqp.methods import (
     ChannelClose,
     ChannelCloseOk,
     ChannelOpenOk,
+    ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
+    ConnectionUnblocked,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
     Method,
@@ -34,6 +36,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Traits
 from node.amqp.reader import FrameReader
 from node.broker.channel import Channel
+from node.broker.commands import Command
 from node.broker.handlers import HANDLERS, Steps
 from node.broker.handshake import Handshake
 from node.broker.heartbeat import Heartbeat
@@ -180,6 +183,7 @@ class Connection:
 
     def take_output(self) -> bytes:
         """What is to be written to the socket now."""
+        self._flush_confirms()  # of what the disk has settled
         data = b"".join(self._out)
         self._out.clear()
         self._out_bytes = 0
@@ -432,20 +436,24 @@ class Connection:
             self._reader.paused = self._reader.paused or self._waits_for_log
 
     def _advance(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
-        """Run a handler up to its next command, and on from there once that is applied."""
+        """Run a handler up to where it waits, and on from there once that is done."""
         self._waits_for_log = False
         if channel.state is not ChannelState.OPEN:
             steps.close()
             return
         try:
-            command = steps.send(result)
+            awaited = steps.send(result)
         except StopIteration:
             return
         except ProtocolError as error:
             self._failed(error, channel.number, method)
             return
         self._waits_for_log = True
-        self.broker.log.submit(command, partial(self._applied, channel, method, steps))
+        on_done = partial(self._applied, channel, method, steps)
+        if isinstance(awaited, Command):
+            self.broker.log.submit(awaited, on_done)
+        else:
+            awaited(on_done)
 
     def _applied(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
         was_paused = self._reader.paused

@@ -14,7 +14,6 @@ from node.amqp.field_table import Table
 from node.broker.run import NEVER, Run
 
 if TYPE_CHECKING:
-    from node.broker.backlog import Backlog, PriorityBacklog
     from node.broker.queue import Queue
 
 UNLIMITED: Final = 1 << 62
@@ -22,6 +21,25 @@ UNLIMITED: Final = 1 << 62
 
 _FRAME_BYTES: Final = 96
 """What a small message costs on the wire beside its body, for reckoning how many fit a socket's budget."""
+
+
+class Ready(Protocol):
+    """Ready messages, as far as consumers see them: a `PagedBacklog` or a `PriorityBacklog`."""
+
+    @property
+    def at_hand(self) -> int:
+        """How many can be taken now."""
+
+    @property
+    def mean_bytes(self) -> int:
+        """The mean of the bodies at hand."""
+
+    @property
+    def head_expiry(self) -> float:
+        """When the message at the head expires."""
+
+    def take(self, limit: int) -> Run:
+        """Remove and return up to `limit` messages from the head."""
 
 
 class Outlet(Protocol):
@@ -152,7 +170,7 @@ class Consumers:
 
     def dispatch(
         self,
-        backlog: "Backlog | PriorityBacklog",
+        backlog: Ready,
         now: float,
         drop_expired: Callable[[float], None] | None = None,
     ) -> None:
@@ -162,7 +180,7 @@ class Consumers:
             expires.
         """
         expired_by = now if drop_expired is not None else -NEVER
-        while self._priorities and backlog.count:
+        while self._priorities and backlog.at_hand:
             if backlog.head_expiry <= expired_by:
                 assert drop_expired is not None
                 drop_expired(now)
@@ -170,24 +188,22 @@ class Consumers:
             level = self._levels[self._priorities[0]]
             if len(level) == 1:
                 self._serve_one(level[0], backlog, now, expired_by)
-            elif backlog.count < len(level) or _share_a_channel(level):
+            elif backlog.at_hand < len(level) or _share_a_channel(level):
                 self._serve_next(level, backlog, now)
             else:
                 self._deal(level, backlog, now)
 
-    def _serve_one(
-        self, consumer: Consumer, backlog: "Backlog | PriorityBacklog", now: float, expired_by: float
-    ) -> None:
+    def _serve_one(self, consumer: Consumer, backlog: Ready, now: float, expired_by: float) -> None:
         """Give the only consumer of a level all that it can take."""
         limit = _limit(consumer, backlog)
         if not limit:
             self._block(consumer)
-        while limit and backlog.count and backlog.head_expiry > expired_by:
+        while limit and backlog.at_hand and backlog.head_expiry > expired_by:
             run = backlog.take(limit)
             limit -= len(run.contents)
             consumer.channel.deliver(consumer, run, now)
 
-    def _serve_next(self, level: deque[Consumer], backlog: "Backlog | PriorityBacklog", now: float) -> None:
+    def _serve_next(self, level: deque[Consumer], backlog: Ready, now: float) -> None:
         """Give one message to the first of several consumers.
 
         On one channel the order of deliveries shows; and few messages need no look at each of many consumers.
@@ -199,7 +215,7 @@ class Consumers:
         consumer.channel.deliver(consumer, backlog.take(1), now)
         level.rotate(-1)
 
-    def _deal(self, level: deque[Consumer], backlog: "Backlog | PriorityBacklog", now: float) -> None:
+    def _deal(self, level: deque[Consumer], backlog: Ready, now: float) -> None:
         """Give as many messages to each of several channels' consumers as all of them can take, by stride."""
         limits = [_limit(consumer, backlog) for consumer in level]
         if not all(limits):
@@ -222,10 +238,10 @@ def _share_a_channel(level: deque[Consumer]) -> bool:
     return len({consumer.channel for consumer in level}) < len(level)
 
 
-def _limit(consumer: Consumer, backlog: "Backlog | PriorityBacklog") -> int:
+def _limit(consumer: Consumer, backlog: Ready) -> int:
     """How many messages a consumer can take now; 0 when it must be left out."""
     channel = consumer.channel
     credit, room = channel.credit(consumer), channel.room_bytes()
     if credit <= 0 or room <= 0:
         return 0
-    return min(credit, room // (backlog.body_bytes // backlog.count + _FRAME_BYTES) + 1)
+    return min(credit, room // (backlog.mean_bytes + _FRAME_BYTES) + 1)

@@ -6,13 +6,17 @@ What the queue can't do by itself (dead-lettering, being deleted, waking up) it 
 Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 """
 
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
 
-from node.broker.backlog import RUN_MAX, Backlog, PriorityBacklog
+from node.broker.backlog import RUN_MAX
 from node.broker.consumer import Consumer, Consumers
+from node.broker.paged_backlog import PagedBacklog
 from node.broker.policy import QueueSettings
+from node.broker.priority_backlog import PriorityBacklog
 from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope, Run
+from node.broker.storage import NO_STORE_ID, Page, QueueStorage
 from node.broker.timers import Timer, Timers
 
 EXPIRED: Final = "expired"
@@ -25,25 +29,42 @@ class QueueHost(Protocol):
     """What a queue needs of the broker around it."""
 
     timers: Timers
+    now: float
 
     def touch(self, queue: "Queue") -> None:
         """There may be something to deliver: call `pump` at the end of the turn."""
 
     def dead_letter(self, queue: "Queue", run: Run, reason: str, now: float) -> None:
-        """Publish messages that left the queue to its dead-letter exchange, if it has one."""
+        """Publish messages that left the queue to its dead-letter exchange, if it has one; then `forget` them."""
 
     def queue_unused(self, queue: "Queue", now: float) -> None:
         """Delete the queue: its last consumer left an auto-delete queue, or its time without use is over."""
 
 
 class Queue:
-    """One live queue. `record` is what the catalogue says of it, `settings` what arguments and policies come to."""
+    """One live queue.
 
-    def __init__(self, record: QueueRecord, settings: QueueSettings, host: QueueHost, now: float) -> None:
+    record: what the catalogue says of it.   settings: what arguments and policies come to.
+    storage: its disk side.
+    """
+
+    def __init__(
+        self,
+        record: QueueRecord,
+        settings: QueueSettings,
+        host: QueueHost,
+        storage: QueueStorage,
+        now: float,
+    ) -> None:
         self.record = record
         self.settings = settings
-        self.backlog: Backlog | PriorityBacklog = (
-            Backlog() if settings.max_priority is None else PriorityBacklog(settings.max_priority)
+        self.storage = storage
+        self.is_durable = record.durable and record.exclusive_owner is None
+        """Whether persistent messages in it survive the node."""
+        self.backlog: PagedBacklog | PriorityBacklog = (
+            PagedBacklog(storage, self._loaded)
+            if settings.max_priority is None
+            else PriorityBacklog(storage, self._loaded, settings.max_priority)
         )
         self.consumers = Consumers(single_active=settings.single_active_consumer)
         self.unacked_count = 0
@@ -52,10 +73,12 @@ class Queue:
         self.count_at_deletion = 0
         """Ready messages that went with the queue."""
         self._host = host
-        self._next_seq = 1
+        self.next_seq = 1
         self._had_consumer = False
         self.is_plain = True
         """No rule looks at messages as they come in."""
+        self._is_lazy = False
+        self._heads_awaited: list[Callable[[Any], None]] = []
         self._head_timer: Timer | None = None
         self._unused_timer: Timer | None = None
         self.apply_settings(settings, now)
@@ -66,27 +89,49 @@ class Queue:
         self.is_plain = (
             settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
         )
+        self._is_lazy = settings.queue_mode == "lazy" and self.storage.can_page
         self._drop_excess(now)
         self._arm_head_timer()
         self.used(now)
+        if self._is_lazy:
+            self._host.touch(self)
+
+    def restore(self, next_seq: int, pages: Iterable[Page], now: float) -> None:
+        """Take over what a recovery found on disk."""
+        self.next_seq = next_seq
+        self.backlog.restore(pages)
+        self._drop_excess(now)
+        self._host.touch(self)
 
     # --- messages in ---
 
-    def publish(self, envelope: Envelope, contents: list[bytes], size: int, now: float) -> list[int]:
+    def publish(
+        self, envelope: Envelope, contents: list[bytes], size: int, now: float, store_id: int = NO_STORE_ID
+    ) -> list[int]:
         """Enqueue new messages.
 
-        size: as in `Run`.   Returns: the indexes of those that were refused for a length limit.
+        size, store_id: as in `Run`.   Returns: the indexes of those that were refused for a length limit.
         """
         if self.is_plain and envelope.expiration_ms is None and not self.is_deleted:
-            self.backlog.append(envelope, self._next_seq, contents, size)
-            self._next_seq += len(contents)
-            if self.consumers.all:
+            self._append(envelope, contents, size, NEVER, store_id)
+            if self.consumers.all or self._is_lazy:
                 self._host.touch(self)
             return []
-        return self._publish_by_rules(envelope, contents, size, now)
+        return self._publish_by_rules(envelope, contents, size, now, store_id)
+
+    def _append(
+        self, envelope: Envelope, contents: list[bytes], size: int, expiry: float, store_id: int
+    ) -> None:
+        first_seq = self.next_seq
+        self.next_seq = first_seq + len(contents)
+        if envelope.persistent and self.is_durable:
+            self.storage.keep(envelope, first_seq, contents, size, expiry, store_id)
+            self.backlog.append(envelope, first_seq, contents, size, expiry, store_id, True)
+        else:
+            self.backlog.append(envelope, first_seq, contents, size, expiry, store_id)
 
     def _publish_by_rules(
-        self, envelope: Envelope, contents: list[bytes], size: int, now: float
+        self, envelope: Envelope, contents: list[bytes], size: int, now: float, store_id: int
     ) -> list[int]:
         """The order of §5.1: refuse, hand to a waiting consumer, enqueue, drop for length, drop what expired."""
         if self.is_deleted:
@@ -95,14 +140,15 @@ class Queue:
         settings = self.settings
         expiry = self._expiry(envelope, now)
         if settings.overflow == "drop-head":
-            self._enqueue(envelope, contents, size, expiry, now)
+            self._enqueue(envelope, contents, size, expiry, now, store_id)
             return []
         refused: list[int] = []
         for index in range(len(contents)):
             # One by one: each may go to a consumer at once and leave the room to the next.
             message = Run(envelope, range(1), contents[index : index + 1], size)
             if not self._is_full_for(message):
-                self._enqueue(envelope, message.contents, size, expiry, now)
+                own_id = store_id + index if store_id else NO_STORE_ID
+                self._enqueue(envelope, message.contents, size, expiry, now, own_id)
                 continue
             refused.append(index)
             if settings.overflow == "reject-publish-dlx":
@@ -110,10 +156,15 @@ class Queue:
         return refused
 
     def _enqueue(
-        self, envelope: Envelope, contents: list[bytes], size: int, expiry: float, now: float
+        self,
+        envelope: Envelope,
+        contents: list[bytes],
+        size: int,
+        expiry: float,
+        now: float,
+        store_id: int,
     ) -> None:
-        self.backlog.append(envelope, self._next_seq, contents, size, expiry)
-        self._next_seq += len(contents)
+        self._append(envelope, contents, size, expiry, store_id)
         self.consumers.dispatch(self.backlog, now)
         self._drop_excess(now)
         self.drop_expired(now)
@@ -135,15 +186,40 @@ class Queue:
 
     def pump(self, now: float) -> None:
         """Deliver what can be delivered."""
-        if not self.is_deleted:
-            self.consumers.dispatch(self.backlog, now, self.drop_expired)
-            self._arm_head_timer()
+        if self.is_deleted:
+            return
+        backlog = self.backlog
+        if backlog.is_short:
+            backlog.refill()
+        self.consumers.dispatch(backlog, now, self.drop_expired)
+        if backlog.is_short:
+            backlog.refill()
+            if backlog.at_hand:  # it was in memory
+                self._host.touch(self)
+        self._arm_head_timer()
+        if self._is_lazy:
+            backlog.page_new()
+
+    def _loaded(self) -> None:
+        """Messages came from disk to the head."""
+        self._drop_excess(self._host.now)
+        self._host.touch(self)
+        awaited, self._heads_awaited = self._heads_awaited, []
+        for on_loaded in awaited:
+            on_loaded(None)
+
+    def await_head(self, on_loaded: Callable[[Any], None]) -> None:
+        """Call back when the message at the head, which is on disk, has come from there."""
+        self._heads_awaited.append(on_loaded)
+        self.backlog.refill()
 
     def get(self, now: float) -> Run | None:
         """Take the message at the head for `basic.get`."""
         self.used(now)
         self.drop_expired(now)
-        run = self.backlog.take(1) if self.backlog.count else None
+        run = self.backlog.take(1) if self.backlog.at_hand else None
+        if self.backlog.is_short:
+            self._host.touch(self)
         self._arm_head_timer()
         return run
 
@@ -154,12 +230,22 @@ class Queue:
 
     def ack(self, run: Run) -> None:
         """A client has settled messages: they are done with."""
+        self._returned(run)
+        if run.is_indexed:
+            self.forget(run)
+
+    def _returned(self, run: Run) -> None:
         self.unacked_count -= len(run.contents)
         self.unacked_bytes -= run.body_bytes
 
+    def forget(self, run: Run) -> None:
+        """Messages that left the queue are done with: they need not survive any longer."""
+        if run.is_indexed and not self.is_deleted:
+            self.storage.forget(run.seqs, run.store_id)
+
     def reject(self, run: Run, now: float) -> None:
         """A client doesn't want messages and doesn't want them requeued: dead-letter them."""
-        self.ack(run)
+        self._returned(run)
         if not self.is_deleted:
             self._host.dead_letter(self, run, REJECTED, now)
 
@@ -171,7 +257,7 @@ class Queue:
         limit = self.settings.delivery_limit
         exceeded: list[Run] = []
         for run in runs:
-            self.ack(run)
+            self._returned(run)
             run.deliveries += 1
             if limit is not None and run.deliveries > limit:
                 exceeded.append(run)
@@ -187,7 +273,9 @@ class Queue:
 
     def purge(self) -> int:
         """Drop all ready messages; how many there were."""
-        return self.backlog.clear()
+        count = self.backlog.clear()
+        self._loaded()
+        return count
 
     # --- what is dropped ---
 
@@ -197,10 +285,10 @@ class Queue:
         if settings.overflow != "drop-head":
             return
         if settings.max_length is not None:
-            while backlog.count > settings.max_length:
+            while backlog.count > settings.max_length and backlog.at_hand:
                 self._host.dead_letter(self, backlog.take(backlog.count - settings.max_length), MAXLEN, now)
         if settings.max_length_bytes is not None:
-            while backlog.body_bytes > settings.max_length_bytes:
+            while backlog.body_bytes > settings.max_length_bytes and backlog.at_hand:
                 self._host.dead_letter(self, backlog.take(1), MAXLEN, now)
 
     def drop_expired(self, now: float) -> None:
@@ -262,7 +350,10 @@ class Queue:
     def close(self) -> None:
         """The queue was deleted: drop everything, dead-letter nothing (§3.11), cancel the consumers."""
         self.is_deleted = True
-        self.count_at_deletion = self.backlog.clear()
+        self.count_at_deletion = self.backlog.count
+        self.backlog.abandon()
+        self.storage.drop()
+        self._loaded()
         for timer in (self._head_timer, self._unused_timer):
             if timer is not None:
                 timer.cancel()

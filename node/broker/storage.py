@@ -45,6 +45,9 @@ class Waiter(Protocol):
 class QueueStorage(Protocol):
     """The disk side of one queue. Sequence numbers are the queue's, and rise."""
 
+    can_page: bool
+    """Whether `page_out` may be called: there is a disk."""
+
     segment_entries: int
     """How many consecutive numbers share a segment: number n is in segment n // segment_entries."""
 
@@ -78,8 +81,8 @@ class QueueStorage(Protocol):
         above: callers page from both ends of what is in memory.
         """
 
-    def scan(self, segment: int, done: Callable[[list[Absent]], None]) -> None:
-        """Find the messages of a segment that are not forgotten, in order; `done` comes later.
+    def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
+        """Find the messages of a segment from first to last that are not forgotten, in order; `done` comes later.
 
         What waits for its checkpoint is not in the segment yet: page_out what is to be found there.
         """
@@ -135,6 +138,7 @@ class MemoryStorage:
     epoch_s = 0.0
     embed_max_bytes = 1 << 62
     segment_entries = 16384
+    can_page = False
     is_congested = False
 
     def open(self, record: QueueRecord) -> QueueStorage:
@@ -170,7 +174,7 @@ class MemoryStorage:
         """See `QueueStorage.page_out`: memory is all there is."""
         raise AssertionError("nothing pages out without a disk")
 
-    def scan(self, segment: int, done: Callable[[list[Absent]], None]) -> None:
+    def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
         """See `QueueStorage.scan`."""
         done([])
 

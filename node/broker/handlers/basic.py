@@ -24,7 +24,7 @@ from node.amqp.methods import (
 from node.broker.arguments import parse_consume_arguments
 from node.broker.channel import Channel
 from node.broker.consumer import Consumer
-from node.broker.handlers.steps import Handlers
+from node.broker.handlers.steps import Handlers, Steps
 from node.broker.names import (
     GENERATED_CONSUMER_TAG_PREFIX,
     GENERATED_RANDOM_BYTES,
@@ -114,13 +114,15 @@ def cancel(channel: Channel, method: BasicCancel) -> None:
         channel.reply_consumer = None
 
 
-def get(channel: Channel, method: BasicGet) -> None:
+def get(channel: Channel, method: BasicGet) -> Steps:
     """basic.get (§4.5): it minds neither prefetch nor exclusive consumers."""
     name = channel.named_queue(method.queue)
     if is_reply_name(name):
         raise not_found("queue", name, channel.connection.vhost)
     channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
+    while queue.backlog.count and not queue.backlog.at_hand:
+        yield queue.await_head
     run = queue.get(channel.broker.now)
     if run is None:
         channel.send(BasicGetEmpty())
@@ -131,7 +133,9 @@ def get(channel: Channel, method: BasicGet) -> None:
         BasicGetOk(tag, run.deliveries > 0, envelope.exchange, envelope.routing_key, queue.backlog.count)
     )
     channel.connection.send(channel.fit(run, queue)[0])
-    if not method.no_ack:
+    if method.no_ack:
+        queue.forget(run)
+    else:
         queue.delivered(run)
         channel.unacked.add(Delivery(tag, run, queue, None, channel.broker.now))
 

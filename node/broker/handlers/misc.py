@@ -20,7 +20,7 @@ from node.amqp.methods import (
 )
 from node.broker.channel import Channel
 from node.broker.confirms import Confirms
-from node.broker.handlers.steps import Handlers
+from node.broker.handlers.steps import Handlers, Safety, Steps
 from node.broker.transaction import Transaction
 
 
@@ -53,9 +53,11 @@ def tx_select(channel: Channel, method: TxSelect) -> None:
     channel.send(TxSelectOk())
 
 
-def tx_commit(channel: Channel, method: TxCommit) -> None:
-    """tx.commit."""
-    _open_transaction(channel).commit(channel)
+def tx_commit(channel: Channel, method: TxCommit) -> Steps:
+    """tx.commit; its answer waits for the disk as confirms do (§7.5)."""
+    is_kept = _open_transaction(channel).commit(channel)
+    if is_kept and not (yield Safety(channel)):
+        raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are not on disk")
     channel.send(TxCommitOk())
 
 

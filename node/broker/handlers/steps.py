@@ -1,4 +1,6 @@
-"""How a handler waits for the replicated log: by yielding a command and getting its result."""
+"""How a handler waits: by yielding a command for the replicated log, or something else that calls back, and
+getting the result.
+"""
 
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -9,7 +11,10 @@ from node.broker.commands import Command, Refused
 if TYPE_CHECKING:
     from node.broker.channel import Channel
 
-Steps: TypeAlias = Generator[Command[Any], Any, None]
+Wait: TypeAlias = Callable[[Callable[[Any], None]], None]
+"""Begins something and calls back once with its result, at once or later."""
+
+Steps: TypeAlias = Generator[Command[Any] | Wait, Any, None]
 
 Handler: TypeAlias = "Callable[[Channel, Any], Steps | None]"
 Handlers: TypeAlias = dict[type[Method], Handler]
@@ -23,3 +28,21 @@ def submit(command: Command[ResultT]) -> Generator[Command[Any], Any, ResultT]:
     if isinstance(result, Refused):
         raise result.error
     return result
+
+
+class Safety:
+    """`is_safe = yield Safety(channel)`: waits until all that queues have kept is on disk, or never will be."""
+
+    def __init__(self, channel: "Channel") -> None:
+        self._channel = channel
+        self._on_settled: Callable[[Any], None] | None = None
+
+    def __call__(self, on_settled: Callable[[Any], None]) -> None:
+        """Begin to wait."""
+        self._on_settled = on_settled
+        self._channel.broker.await_safety(self, 0, 0)
+
+    def settle(self, first: int, last: int, is_safe: bool) -> None:
+        """See `Waiter.settle`."""
+        assert self._on_settled is not None
+        self._on_settled(is_safe)

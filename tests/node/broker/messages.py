@@ -7,9 +7,11 @@ from node.amqp.properties import Properties, content_header
 from node.amqp.reader import MIXED_SIZES
 from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.policy import QueueSettings
+from node.broker.priority_backlog import PriorityBacklog
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope, Run
+from node.broker.storage import MemoryStorage
 from node.broker.timers import Timers
 
 
@@ -61,6 +63,8 @@ class FakeHost:
 
     def dead_letter(self, queue: Queue, run: Run, reason: str, now: float) -> None:
         self.dead += [(reason, body) for body in bodies_of(run)]
+
+    now = 0.0
 
     def queue_unused(self, queue: Queue, now: float) -> None:
         self.unused.append(queue)
@@ -114,4 +118,9 @@ def make_queue(
 ) -> Queue:
     """A queue on its own."""
     record = QueueRecord("/", "q", "uid", auto_delete=auto_delete)
-    return Queue(record, settings or QueueSettings(), host or FakeHost(), now)
+    return Queue(record, settings or QueueSettings(), host or FakeHost(), MemoryStorage(), now)
+
+
+def priority_backlog(max_priority: int) -> PriorityBacklog:
+    """Ready messages by priority, in memory."""
+    return PriorityBacklog(MemoryStorage(), lambda: None, max_priority)

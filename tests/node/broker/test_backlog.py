@@ -1,12 +1,11 @@
 """The ready messages of a queue, against the simplest model there is: a sorted list."""
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from node.amqp.reader import MIXED_SIZES
-from node.broker.backlog import RUN_MAX, Backlog, PriorityBacklog
+from node.broker.backlog import RUN_MAX, Backlog
 from node.broker.run import NEVER, Run
 from tests.node.broker.messages import bodies_of, content, envelope, run_of
 
@@ -19,7 +18,7 @@ def filled(*bodies: bytes, first_seq: int = 1) -> Backlog:
     return backlog
 
 
-def drained(backlog: Backlog | PriorityBacklog) -> list[bytes]:
+def drained(backlog: Backlog) -> list[bytes]:
     bodies = []
     while backlog.count:
         bodies += bodies_of(backlog.take(100))
@@ -108,54 +107,24 @@ def test_put_back_into_the_middle_of_a_run() -> None:
     assert drained(backlog) == [b"1", b"3", b"4", b"5", b"6", b"7", b"8"]
 
 
-def test_clear_says_how_many_there_were() -> None:
+def test_clear_drops_all() -> None:
     backlog = filled(b"a", b"bb", b"c")
     backlog.take(1)
-    assert backlog.clear() == 2
+    backlog.clear()
     assert (backlog.count, backlog.body_bytes, backlog.head_expiry) == (0, 0, NEVER)
     backlog.append(envelope(), 9, [content(b"z")], 1)
     assert drained(backlog) == [b"z"]
 
 
-@pytest.mark.parametrize("backlog", [Backlog(), PriorityBacklog(3)])
-def test_the_head_expiry_is_that_of_the_head(backlog: Backlog | PriorityBacklog) -> None:
+def test_the_head_expiry_is_that_of_the_head() -> None:
     """§5.2: an expired message behind an unexpired one stays."""
+    backlog = Backlog()
     assert backlog.head_expiry == NEVER
     backlog.append(envelope(), 1, [content(b"a")], 1, expiry=9.0)
     backlog.append(envelope(), 2, [content(b"b")], 1, expiry=5.0)
     assert backlog.head_expiry == 9.0
     backlog.take(1)
     assert backlog.head_expiry == 5.0
-
-
-# --- priorities -------------------------------------------------------------------------------------------
-
-
-def test_highest_priority_first_and_in_order_within() -> None:
-    """§5.6: FIFO in a level, above the maximum is the maximum."""
-    backlog = PriorityBacklog(5)
-    for seq, priority in enumerate([0, 5, 1, 9, 1, 0]):
-        backlog.append(envelope(priority=priority), seq, [content(b"%d" % seq)], 1)
-    assert (backlog.count, backlog.body_bytes) == (6, 6)
-    assert drained(backlog) == [b"1", b"3", b"2", b"4", b"0", b"5"]
-
-
-def test_what_is_put_back_returns_to_its_level() -> None:
-    backlog = PriorityBacklog(5)
-    for seq, priority in enumerate([1, 5, 5, 1]):
-        backlog.append(envelope(priority=priority), seq, [content(b"%d" % seq)], 1)
-    first = backlog.take(1)
-    backlog.put_back(first)
-    assert drained(backlog) == [b"1", b"2", b"0", b"3"]
-
-
-def test_purge_spans_all_levels() -> None:
-    """§5.6."""
-    backlog = PriorityBacklog(5)
-    backlog.append(envelope(priority=1), 1, [content(b"a"), content(b"b")], 1)
-    backlog.append(envelope(priority=2), 3, [content(b"c")], 1)
-    assert backlog.clear() == 3
-    assert backlog.count == backlog.body_bytes == 0
 
 
 # --- against the model ------------------------------------------------------------------------------------
@@ -231,7 +200,7 @@ class BacklogMachine(RuleBasedStateMachine):
 
     @rule()
     def clear(self) -> None:
-        assert self.backlog.clear() == len(self.ready)
+        self.backlog.clear()
         self.ready.clear()
 
     @invariant()

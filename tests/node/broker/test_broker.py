@@ -114,7 +114,7 @@ def test_many_deaths_take_several_turns() -> None:
     check_invariants(world)
 
 
-def test_the_shell_is_woken_once_a_turn() -> None:
+def test_the_shell_is_woken_when_there_is_work() -> None:
     world = World()
     clients = [world.client(), declared(world, "q")]
     clients[1].send(1, BasicConsume(queue="q", no_ack=True))
@@ -124,11 +124,12 @@ def test_the_shell_is_woken_once_a_turn() -> None:
     for client in clients:
         client.publish(1, "q", b"1", b"2")
         client.send(1, ConfirmSelect())
-    assert woken == [1]
+    assert woken
     world.settle()
     assert not world.broker.has_work
+    woken.clear()
     clients[0].publish(1, "q", b"3")
-    assert woken == [1, 1]
+    assert woken
 
 
 def test_a_turn_says_whom_to_flush() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.broker.backlog import Backlog, PriorityBacklog
-from node.broker.consumer import Consumer, Consumers
-from tests.node.broker.messages import FakeOutlet, content, envelope, make_queue
+from node.broker.backlog import Backlog
+from node.broker.consumer import Consumer, Consumers, Ready
+from tests.node.broker.messages import FakeOutlet, content, envelope, make_queue, priority_backlog
 
 QUEUE = make_queue()
 
@@ -298,7 +298,7 @@ def test_as_if_message_by_message(
         deque(each for each in _made(given_members, theirs) if each.priority == priority)
         for priority in (1, 0)
     ]
-    backlogs = [PriorityBacklog(1) if has_priorities else Backlog() for _ in range(2)]
+    backlogs = [priority_backlog(1) if has_priorities else Backlog() for _ in range(2)]
     seq = 1
     for priorities in given_batches:
         for priority in priorities:
@@ -324,7 +324,7 @@ def _made(given_members: list[Member], outlets: list[FakeOutlet]) -> list[Consum
     ]
 
 
-def _message_by_message(levels: list[deque[Consumer]], backlog: Backlog | PriorityBacklog) -> None:
+def _message_by_message(levels: list[deque[Consumer]], backlog: Ready) -> None:
     """§4.8 to the letter: the first of the highest level that can take a message gets it and goes to the back."""
     while backlog.count:
         level = next((level for level in levels if level), None)

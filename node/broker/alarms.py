@@ -1,0 +1,65 @@
+"""What this node is so short of that nobody may publish: memory, disk.
+
+    resources ─► set, clear ─► reason: what connection.blocked says       on_first, on_last: block, unblock
+Source: amqp-behaviour §1.11, §7.1.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from node.broker.observer import Observer
+
+Resource = Literal["memory", "disk"]
+
+
+class Alarms:
+    """The alarms that are on.
+
+    on_first: there was none before.   on_last: there is none any more. Both are called once the observer knows.
+    """
+
+    def __init__(
+        self,
+        observer: Observer,
+        *,
+        on_first: Callable[[], None] = lambda: None,
+        on_last: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._observer = observer
+        self._on_first = on_first
+        self._on_last = on_last
+        self._short_of: set[Resource] = set()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is any."""
+        return bool(self._short_of)
+
+    @property
+    def short_of(self) -> list[Resource]:
+        """The resources whose alarm is on, in alphabetical order."""
+        return sorted(self._short_of)
+
+    @property
+    def reason(self) -> str:
+        """Why publishers are blocked, as clients are told; empty if they aren't."""
+        return f"low on {' & '.join(self.short_of)}" if self._short_of else ""
+
+    def set(self, resource: Resource) -> None:
+        """There is too little of it. Nothing changes if that was known."""
+        if resource in self._short_of:
+            return
+        is_first = not self._short_of
+        self._short_of.add(resource)
+        self._observer.alarm_set(resource)
+        if is_first:
+            self._on_first()
+
+    def clear(self, resource: Resource) -> None:
+        """There is enough of it again. Nothing changes if there was all the time."""
+        if resource not in self._short_of:
+            return
+        self._short_of.remove(resource)
+        self._observer.alarm_cleared(resource, is_last=not self._short_of)
+        if not self._short_of:
+            self._on_last()

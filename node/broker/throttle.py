@@ -1,0 +1,95 @@
+"""Why a publisher isn't read from for now: an alarm is on, or the disk doesn't keep up.
+
+    an alarm is on ─► a content frame ─► blocked ─► the last alarm is cleared ─┐
+    a publish ─► the storage is congested ─► in flow ◄─────────────────────────┘
+                                               └► the broker lets it go on, in turn with the others
+
+Nothing at all is read from a publisher that is held, so that whatever it sent is taken in order later. What it
+consumes, and our heartbeats, go out to it all the time.
+Source: amqp-behaviour §7.1, §7.2.
+"""
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from node.amqp.methods import ConnectionBlocked, ConnectionUnblocked
+
+if TYPE_CHECKING:
+    from node.broker.connection import Connection
+
+FLOW_SHOWN_S: Final = 5.0
+"""How long flow is shown after it ended: it comes and goes too quickly to be seen otherwise."""
+
+FlowState = Literal["running", "flow", "blocking", "blocked"]
+
+
+class Throttle:
+    """Holds and releases one open connection.
+
+    is_blocked: by an alarm; the client was told, if it wants to know.
+    """
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self._broker = connection.broker
+        self._is_warned = False  # an alarm is on: the next content frame blocks
+        self._flow_ended_s: float | None = None
+        self.is_blocked = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing may be read now."""
+        return self.is_blocked or self._connection in self._broker.in_flow
+
+    @property
+    def state(self) -> FlowState:
+        """What management shows: blocking is a connection that would be blocked if it published."""
+        if self._is_warned:
+            return "blocked" if self.is_blocked else "blocking"
+        ended_s = self._flow_ended_s
+        if self._connection in self._broker.in_flow:
+            return "flow"
+        return "flow" if ended_s is not None and self._broker.now - ended_s < FLOW_SHOWN_S else "running"
+
+    # --- alarms ---
+
+    def alarm_began(self) -> None:
+        """There is an alarm now: who publishes is blocked."""
+        self._connection.reader.watch_contents()
+        self._is_warned = True
+
+    def content_came(self) -> None:
+        """The client published, or began to, while there is an alarm or just was one."""
+        if not self._is_warned:
+            return
+        self.is_blocked = self._connection.reader.paused = True
+        if self._connection.has_capability("connection.blocked"):
+            self._connection.send_method(ConnectionBlocked(self._broker.alarms.reason))
+
+    def alarm_ended(self) -> None:
+        """There is no alarm any more. Those who were blocked queue up to go on."""
+        self._is_warned = self._connection.reader.watches_contents = False
+        if not self.is_blocked:
+            return
+        self.is_blocked = False
+        self._broker.in_flow[self._connection] = None
+        if self._connection.has_capability("connection.blocked"):
+            self._connection.send_method(ConnectionUnblocked())
+
+    # --- flow ---
+
+    def hold(self) -> None:
+        """The disk has more to write than it should: nothing more from this client for now."""
+        self._connection.reader.paused = True
+        self._broker.in_flow[self._connection] = None
+
+    def flow_ended(self) -> None:
+        """The broker lets the connection go on."""
+        self._flow_ended_s = self._broker.now
+        self._connection.read_on()
+
+    # --- the end ---
+
+    def release(self) -> None:
+        """The connection closes: hold it no more, so that the client's answer is heard."""
+        self.is_blocked = False
+        self._broker.in_flow.pop(self._connection, None)

@@ -1,0 +1,405 @@
+"""The disk: jobs of steps, executed by a thread of its own, answered on the loop.
+
+    loop:    submit ─► jobs ─┐                                    ┌─► done, failed, on_stalled, on_resumed
+    thread:                  └─► next job, step by step ─► answers┘     (one wake for all that are there)
+
+Jobs are executed in the order of their submission. When there is no room (disk full, or no descriptor left to
+open a file) the thread *stalls*: the job stays where it is and is tried again every second. Jobs that only read
+or remove go ahead meanwhile, unless they touch what a waiting job needs; that is how room comes back. Any other
+error of a job that writes *breaks* the disk: that job fails, and every later one that writes.
+Source: node/store/disk.py.
+"""
+
+import asyncio
+import errno
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from node.io.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    is_full,
+    is_locked,
+    lacks_descriptors,
+    open_data_directory,
+    open_for_reading,
+)
+from node.store.disk import READING, Append, MakeDir, Read, Rename, Step, Sync, SyncDir
+
+__all__ = ["DataDirectoryError", "FileDisk", "ReadOnlyDisk"]
+
+RETRY_S: Final = 1.0
+"""How long a job without room waits before the next try."""
+
+
+class _Job:
+    """Steps, how far they are, and who waits.
+
+    position: of the next step.   bytes_left: of the appends that were not executed yet.
+    """
+
+    __slots__ = ("bytes_left", "done", "failed", "position", "results", "steps", "writes")
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        done: Callable[[list[Any]], None],
+        failed: Callable[[OSError], None],
+        size: int,
+    ) -> None:
+        self.steps = steps
+        self.done = done
+        self.failed = failed
+        self.position = 0
+        self.results: list[Any] = []
+        self.bytes_left = size
+        self.writes = not all(isinstance(step, READING) for step in steps)
+
+
+class FileDisk:
+    """A `node.store.disk.Disk` on the files of a data directory.
+
+    Synchronous (`run`, `names`, `size`) from the beginning; `submit` after `start`. All methods are for one
+    thread, that of the loop.   retry_s: see `RETRY_S`.
+    """
+
+    def __init__(self, directory: DataDirectory, *, retry_s: float = RETRY_S) -> None:
+        self._directory = directory
+        self._retry_s = retry_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._on_stalled: Callable[[str], None] = lambda reason: None
+        self._on_resumed: Callable[[], None] = lambda: None
+        # Each counter is written by one thread only, so that nobody takes a lock to read their difference.
+        self._submitted_jobs = 0
+        self._submitted_bytes = 0
+        self._finished_jobs = 0
+        self._finished_bytes = 0
+        # Under `_changed`: what the two threads share.
+        self._changed = threading.Condition()
+        self._jobs: deque[_Job] = deque()
+        self._gives_up = False
+        self._is_closing = False
+        # From the thread to the loop; both ends of a deque are safe without a lock.
+        self._answers: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._is_woken = False
+        # The thread's own.
+        self._held: deque[_Job] = deque()
+        self._obstacles = _Obstacles()
+        self._is_stalled = False
+        self._lack = OSError(errno.ENOSPC, "")
+        self._broken: OSError | None = None
+
+    @classmethod
+    def open(cls, data_dir: str) -> "FileDisk":
+        """The disk of a node; takes the lock of its data directory. Raises: DataDirectoryError."""
+        return cls(open_data_directory(data_dir))
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_stalled: Callable[[str], None],
+        on_resumed: Callable[[], None],
+    ) -> None:
+        """Begin to take jobs.
+
+        on_stalled: told why, once, when a job finds no room.   on_resumed: all that had to wait is written.
+        """
+        assert self._thread is None, "it is started once"
+        self._loop = loop
+        self._on_stalled, self._on_resumed = on_stalled, on_resumed
+        self._thread = threading.Thread(target=self._work, name="disk", daemon=True)
+        self._thread.start()
+
+    @property
+    def pending_bytes(self) -> int:
+        """See `Disk.pending_bytes`."""
+        return self._submitted_bytes - self._finished_bytes
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether an error of writing has ended all writing until the next start."""
+        return self._broken is not None
+
+    def submit(
+        self,
+        steps: Sequence[Step],
+        done: Callable[[list[Any]], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        """See `Disk.submit`. The steps and their parts are not to be changed before the answer."""
+        assert self._thread is not None, "the disk takes jobs between start and close"
+        size = 0
+        for step in steps:
+            if type(step) is Append:
+                size += sum(map(len, step.parts))
+        job = _Job(steps, done, failed, size)
+        self._submitted_jobs += 1
+        self._submitted_bytes += size
+        with self._changed:
+            self._jobs.append(job)
+            self._changed.notify()
+
+    def run(self, steps: Sequence[Step]) -> list[Any]:
+        """See `Disk.run`."""
+        assert self._submitted_jobs == self._finished_jobs, "the thread has the files"
+        if self._broken is not None and not all(isinstance(step, READING) for step in steps):
+            raise self._broken
+        results = []
+        for step in steps:
+            result = self._directory.execute(step)
+            if type(step) is Read:
+                results.append(result)
+        return results
+
+    def names(self, directory: str) -> list[str]:
+        """See `Disk.names`."""
+        return self._directory.names(directory)
+
+    def size(self, path: str) -> int:
+        """See `Disk.size`."""
+        return self._directory.size(path)
+
+    async def drain(self) -> None:
+        """Wait until all jobs are answered, and those that their answers bring up. For the end of a node.
+
+        From now on nothing waits for room: what finds none breaks the disk.
+        """
+        assert self._loop is not None
+        self._give_up(is_closing=False)
+        while True:
+            last = self._loop.create_future()
+            self.submit(
+                [], lambda results, last=last: last.done() or last.set_result(None), lambda error: None
+            )
+            number = self._submitted_jobs
+            await last
+            if self._submitted_jobs == number:
+                return
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """End the thread after the jobs that it has, answer them, close the files and give the lock back.
+
+        timeout_s: how long the disk may take; None: for ever.   Returns: False if it took longer; then the
+        files stay open until the process ends.
+        """
+        if self._thread is not None:
+            self._give_up(is_closing=True)
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                return False
+            self._thread = None
+        try:
+            self._deliver()
+        finally:
+            self._directory.close()
+        return True
+
+    def _give_up(self, *, is_closing: bool) -> None:
+        with self._changed:
+            self._gives_up = True
+            self._is_closing = is_closing
+            self._changed.notify()
+
+    # --- answers ---
+
+    def _deliver(self) -> None:
+        """Call whoever waits for what the thread has finished; on the loop."""
+        self._is_woken = False  # first: what comes after the last look below wakes us again
+        try:
+            while self._answers:
+                call, arguments = self._answers.popleft()
+                call(*arguments)
+        finally:
+            # After a fault of theirs, which the loop reports, the others still get their answers.
+            if self._answers and self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon(self._deliver)
+
+    def _tell(self, call: Callable[..., Any], *arguments: Any) -> None:
+        """Have something called on the loop; by the thread."""
+        assert self._loop is not None
+        self._answers.append((call, arguments))
+        if not self._is_woken:
+            self._is_woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                # The loop was closed before us, so nobody waits any more. The jobs are executed all the same.
+                return
+
+    # --- the thread ---
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            while not self._attempt(job):
+                self._stall(job)
+
+    def _next(self) -> _Job | None:
+        """The next job, be it one that waited for room; None at the end."""
+        if self._held:
+            return self._held.popleft()
+        if self._is_stalled:
+            self._is_stalled = False
+            self._obstacles = _Obstacles()
+            self._tell(self._on_resumed)
+        with self._changed:
+            while not self._jobs:
+                if self._is_closing:
+                    return None
+                self._changed.wait()
+            return self._jobs.popleft()
+
+    def _next_before(self, deadline: float) -> _Job | None:
+        """The next job that comes before the deadline (of the monotonic clock), while another waits for room."""
+        with self._changed:
+            while not self._gives_up:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    break
+                if self._jobs:
+                    return self._jobs.popleft()
+                self._changed.wait(left_s)
+        return None
+
+    def _attempt(self, job: _Job) -> bool:
+        """Go on with a job. Returns: False if there was no room (see `_lack`), else it is answered."""
+        if self._broken is not None and job.writes:
+            self._fail(job, self._broken)
+            return True
+        steps = job.steps
+        try:
+            for position in range(job.position, len(steps)):
+                step = steps[position]
+                job.position = position
+                result = self._directory.execute(step)
+                if type(step) is Read:
+                    job.results.append(result)
+                elif type(step) is Append:
+                    job.bytes_left -= result
+                    self._finished_bytes += result
+        except OSError as error:
+            if _may_wait(error, steps[job.position]) and not self._gives_up:
+                self._lack = error
+                return False
+            self._fail(job, error)
+        except Exception as fault:  # noqa: BLE001 - as the loop does: a fault in one job must not end the thread
+            assert self._loop is not None
+            context = {"message": "A fault in a job of the disk", "exception": fault}
+            self._tell(self._loop.call_exception_handler, context)
+            self._fail(job, OSError(errno.EIO, f"a fault of ours: {fault!r}"))
+        else:
+            self._answer(job, job.done, job.results)
+        return True
+
+    def _fail(self, job: _Job, error: OSError) -> None:
+        if job.writes and self._broken is None:
+            self._broken = error
+        self._finished_bytes += job.bytes_left
+        self._answer(job, job.failed, error)
+
+    def _answer(self, job: _Job, call: Callable[[Any], None], argument: Any) -> None:
+        job.steps = ()  # the parts are not needed until the loop has time
+        self._finished_jobs += 1
+        self._tell(call, argument)
+
+    def _stall(self, job: _Job) -> None:
+        """Wait for the next try of a job that found no room; meanwhile let go ahead what may."""
+        if not self._is_stalled:
+            self._is_stalled = True
+            self._obstacles.add(job.steps)
+            self._tell(self._on_stalled, self._lack.strerror or str(self._lack))
+        deadline = time.monotonic() + self._retry_s
+        while (other := self._next_before(deadline)) is not None:
+            if other.writes or self._obstacles.meet(other.steps) or not self._attempt(other):
+                self._held.append(other)
+                self._obstacles.add(other.steps)
+
+
+def _may_wait(error: OSError, step: Step) -> bool:
+    """Whether the step has done nothing, and may succeed once there is room.
+
+    A sync that failed for want of room has lost pages, so another try would prove nothing.
+    """
+    if is_full(error):
+        return not isinstance(step, Sync | SyncDir)
+    return lacks_descriptors(error)
+
+
+class _Obstacles:
+    """What waiting jobs touch: jobs that touch it too must stay behind them."""
+
+    def __init__(self) -> None:
+        self._paths: set[str] = set()
+        """Theirs, and all directories above: who removes one of these would remove theirs."""
+        self._moved: set[str] = set()
+        """What gets another name, with all that is in it."""
+
+    def add(self, steps: Sequence[Step]) -> None:
+        """Another job waits."""
+        for step in steps:
+            for path in _paths(step):
+                self._paths.add(path)
+                self._paths.update(_above(path))
+                if isinstance(step, Rename):
+                    self._moved.add(path)
+
+    def meet(self, steps: Sequence[Step]) -> bool:
+        """Whether a job that reads and removes touches one of them."""
+        for step in steps:
+            for path in _paths(step):
+                if path in self._paths or not self._moved.isdisjoint(_above(path)):
+                    return True
+        return False
+
+
+def _paths(step: Step) -> tuple[str, ...]:
+    return (step.old, step.new) if isinstance(step, Rename) else (step.path,)
+
+
+def _above(path: str) -> Iterator[str]:
+    """The directories that a path is in, without the data directory."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+class ReadOnlyDisk:
+    """A `node.store.disk.Disk` that only reads, at once, and takes no lock: for tools.
+
+    is_locked: whether a node runs on the data directory, so that what is read may change meanwhile.
+    """
+
+    pending_bytes = 0
+
+    def __init__(self, data_dir: str) -> None:
+        """Raises: DataDirectoryError."""
+        self._directory = open_for_reading(data_dir)
+        self.is_locked = is_locked(data_dir)
+
+    def submit(
+        self,
+        steps: Sequence[Step],
+        done: Callable[[list[Any]], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        """See `Disk.submit`: there is no loop to answer on."""
+        raise AssertionError("a tool runs its jobs at once")
+
+    def run(self, steps: Sequence[Step]) -> list[Any]:
+        """See `Disk.run`. Raises: OSError (EROFS) for every step but Read."""
+        return [self._directory.execute(step) for step in steps]
+
+    def names(self, directory: str) -> list[str]:
+        """See `Disk.names`."""
+        return self._directory.names(directory)
+
+    def size(self, path: str) -> int:
+        """See `Disk.size`."""
+        return self._directory.size(path)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._directory.close()

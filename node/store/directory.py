@@ -1,0 +1,140 @@
+"""Whose data directory this is.
+
+`store.json` says which node's data lies here and in what format; it is written once, before anything else, and
+whoever opens the directory reads it first. That no second process has it open is the lock's business
+(`node.io`).
+Source: architecture §2.2.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from node.store.disk import TO_THE_END, Append, Disk, MakeDir, Read, Remove, Rename, Sync, SyncDir
+from node.store.records import NewerFormat
+
+FORMAT: Final = 1
+"""Of the directory as a whole: which files there are, and what they mean together."""
+
+STORE_FILE: Final = "store.json"
+_NEW_STORE_FILE: Final = "store.json.new"
+
+JOURNAL: Final = "journal"
+QUEUES: Final = "queues"
+MESSAGES: Final = "messages"
+TRANSIENT: Final = "transient"
+CORRUPT: Final = "corrupt"
+
+_DIRECTORIES: Final = (JOURNAL, QUEUES, MESSAGES)
+"""Those that a store always has."""
+
+_OURS: Final = frozenset(
+    {JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, "metadata.log", "metadata.snapshot"}
+)
+"""What may not be here without a `store.json`."""
+
+_HARMLESS: Final = frozenset({"lock", "log", "logs", "lost+found", _NEW_STORE_FILE})
+_HARMLESS_ENDINGS: Final = (".log", ".conf")
+"""What an operator may have put here before the first start, or a start that got no further has left."""
+
+_NAMES_SHOWN_MAX: Final = 5
+
+
+class StoreError(Exception):
+    """The data directory cannot be used. The text is for the operator."""
+
+
+class DirectoryOfAnotherNode(StoreError):
+    """The data belong to a node of another name."""
+
+
+class NotAStore(StoreError):
+    """There is something in the directory, but no store, or what says that it is one is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What `store.json` says.   node: the node's full name."""
+
+    format: int
+    node: str
+
+
+def read_identity(disk: Disk) -> Identity | None:
+    """Whose data directory it is; None if it is a new one.
+
+    Raises NotAStore, NewerFormat, OSError.
+    """
+    names = disk.names("")
+    if STORE_FILE in names:
+        return _parse(bytes(disk.run([Read(STORE_FILE, 0, TO_THE_END)])[0]))
+    ours = [name for name in names if name in _OURS]
+    if ours:
+        raise NotAStore(
+            f"{STORE_FILE} is missing, but {_listed(ours)} {'is' if len(ours) == 1 else 'are'} there: "
+            "restore the file from a backup, or use another data directory"
+        )
+    foreign = [name for name in names if not _is_harmless(name)]
+    if foreign:
+        raise NotAStore(
+            f"the data directory holds something else than a store ({_listed(foreign)}): "
+            "use a new or an empty one"
+        )
+    return None
+
+
+def claim(disk: Disk, node: str) -> None:
+    """See to it that the directory is this node's store; a new one becomes it.
+
+    Raises DirectoryOfAnotherNode, NotAStore, NewerFormat, OSError.
+    """
+    identity = read_identity(disk)
+    if identity is None:
+        _create(disk, node)
+    elif identity.node != node:
+        raise DirectoryOfAnotherNode(
+            f"the data directory belongs to node {identity.node}, and this is {node}: "
+            "start it under its old name (--name), or use another data directory"
+        )
+    # Each time, as a crash may have come between the file and the directories.
+    disk.run([*map(MakeDir, _DIRECTORIES), SyncDir("")])
+
+
+def _create(disk: Disk, node: str) -> None:
+    """Say whose it is, before anything else of ours is there."""
+    text = json.dumps({"format": FORMAT, "node": node}) + "\n"
+    disk.run(
+        [
+            Remove(_NEW_STORE_FILE),
+            Append(_NEW_STORE_FILE, [text.encode()]),
+            Sync(_NEW_STORE_FILE),
+            Rename(_NEW_STORE_FILE, STORE_FILE),
+            SyncDir(""),
+        ]
+    )
+
+
+def _parse(data: bytes) -> Identity:
+    try:
+        found: Any = json.loads(data)
+    except ValueError as error:  # bad UTF-8 is one too
+        raise NotAStore(f"{STORE_FILE} is damaged: {error}") from None
+    if not isinstance(found, dict) or type(found.get("format")) is not int:
+        raise NotAStore(f"{STORE_FILE} is damaged: it doesn't say its format")
+    if found["format"] > FORMAT:
+        raise NewerFormat(
+            f"{STORE_FILE}: the data directory has format {found['format']}, written by a later version; "
+            f"this one knows up to {FORMAT}"
+        )
+    if found["format"] < 1 or not isinstance(found.get("node"), str):
+        raise NotAStore(f"{STORE_FILE} is damaged: it doesn't say whose it is")
+    return Identity(found["format"], found["node"])
+
+
+def _is_harmless(name: str) -> bool:
+    return name in _HARMLESS or name.startswith(".") or name.endswith(_HARMLESS_ENDINGS)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN_MAX])
+    return shown if len(names) <= _NAMES_SHOWN_MAX else f"{shown}, …"

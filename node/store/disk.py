@@ -1,0 +1,133 @@
+"""What the store asks of a disk: steps, and whoever executes them.
+
+A *job* is a list of steps. Jobs are executed strictly in order, one step after the other, by a thread of their
+own (`node.io.disk`) or by a simulation that can crash. The store never touches a file itself.
+
+    submit([Append, Append, Sync], done, failed) ─► … the disk … ─► done(results), on the loop
+
+Paths are strings relative to the data directory, with "/" between their parts.
+
+**When the disk fails.** A disk that is full (ENOSPC, EDQUOT) when something is written stalls: the job stays at
+the head and is tried again until there is room. Meanwhile jobs of nothing but Read, Remove and RemoveTree go
+ahead, unless they touch a path (or a directory above it) that a waiting job writes. Any other OSError of a
+writing step breaks the disk: that job fails, and every later one that writes. A page that could not be synced
+may be gone from the system's cache, so trying again would prove nothing. An OSError of a Read fails its own job
+only, if that job writes nothing.
+Source: architecture §2.1, fsyncgate (what Linux does after a failed fsync).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+TO_THE_END: Final = -1
+"""As the size of a `Read`: all that there is from its offset on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Write the parts at the end of a file, which is created if there is none; its directory must be there.
+
+    When the disk is full, nothing of them remains in the file.
+    """
+
+    path: str
+    parts: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """What was appended to the file outlives a power loss. That its name does takes a `SyncDir`."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncDir:
+    """Names that were created, renamed or removed in the directory outlive a power loss."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDir:
+    """Create the directory and those above it; fine if it is there."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Give a file or a directory another name. A file that has the new name is replaced; its directory must exist."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove a file; fine if there is none."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTree:
+    """Remove a directory with all that is in it; fine if there is none."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Bytes of a file: fewer than `size` where the file ends. A missing file is an OSError.
+
+    size: in bytes, or `TO_THE_END`.
+    then: makes the step's result of the bytes, on the disk's thread: a pure function, to keep work off the
+        loop. Without it the bytes are the result. What it raises is a fault of the program.
+    """
+
+    path: str
+    offset: int
+    size: int
+    then: Callable[[bytes], Any] | None = None
+
+
+Step: TypeAlias = Append | Sync | SyncDir | MakeDir | Rename | Remove | RemoveTree | Read
+
+READING: Final = (Read, Remove, RemoveTree)
+"""Steps that need no room on the disk: jobs of nothing else pass a stalled one."""
+
+
+class Disk(Protocol):
+    """Executes steps."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of `Append` steps that were submitted and are not executed yet."""
+
+    def submit(
+        self,
+        steps: Sequence[Step],
+        done: Callable[[list[Any]], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        """Have a job executed after all that were submitted before it.
+
+        Exactly one of the two is called, later, on the loop, in the order of submission (but for what passes a
+        stalled job).   done: gets the results of the `Read` steps, in order.
+        """
+
+    def run(self, steps: Sequence[Step]) -> list[Any]:
+        """Execute a job at once; the results of its `Read` steps.
+
+        Only while nothing is submitted: at a node's start and stop. Raises OSError, for a full disk too.
+        """
+
+    def names(self, directory: str) -> list[str]:
+        """What is in a directory, sorted; nothing if there is none. For the start, synchronous. The data
+        directory itself is "".
+        """
+
+    def size(self, path: str) -> int:
+        """Bytes of a file. For the start, synchronous. Raises FileNotFoundError."""

@@ -1,0 +1,153 @@
+"""The journal: what happened to persistent messages in durable queues, all queues in one file.
+
+    journal/N.journal = header, then records
+    record            = queue:16 bytes of its uid, operation         see node.broker.operations
+                      | sixteen zeros                                CLEAN: the node was stopped, nothing follows
+
+Files are numbered upwards and only the last one is written. What the older ones know goes to the queues' segments
+by and by (a checkpoint, see `node.store.checkpoint`); then they are removed, the oldest first. Replaying the files
+that are left over what the segments know gives every queue as it was: operations are idempotent.
+Source: architecture §2.2; amqp-behaviour §7.5.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from node.broker.operations import Operation, encode
+from node.store.disk import Append, MakeDir, Remove, Step, Sync, SyncDir
+from node.store.records import HEADER_BYTES, JOURNAL_HEADER, record
+
+DIRECTORY: Final = "journal"
+_SUFFIX: Final = ".journal"
+
+UID_BYTES: Final = 16
+CLEAN: Final = bytes(UID_BYTES)
+"""The payload of the last record after a clean stop."""
+
+_PART_BYTES: Final = 1024 * 1024
+"""Small parts are joined up to this size: a call of the system for each message would cost more than the copy."""
+
+
+def file_path(number: int) -> str:
+    """Where a journal file is."""
+    return f"{DIRECTORY}/{number}{_SUFFIX}"
+
+
+def file_numbers(names: Iterable[str]) -> list[int]:
+    """The numbers of the journal files among the names in their directory, rising."""
+    stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def split(payload: bytes) -> tuple[str, bytes]:
+    """A record's payload (other than `CLEAN`) as the uid of its queue and the operation, for
+    `operations.decode`.
+
+    A payload that is too short has an empty operation, which is none.
+    """
+    return payload[:UID_BYTES].hex(), payload[UID_BYTES:]
+
+
+class Journal:
+    """The file that is written, and the older ones that are still needed. Operations gather until a batch takes
+    them.
+
+    gathered_bytes: what a batch would write now.   written_bytes, operations: all in all, for figures.
+    """
+
+    def __init__(self, file_bytes: int) -> None:
+        self.gathered_bytes = 0
+        self.written_bytes = 0
+        self.operations = 0
+        self.older: list[int] = []
+        """Files that a checkpoint makes superfluous, rising."""
+        self._file_bytes = file_bytes
+        self._number = 0
+        self._size_bytes = 0
+        self._is_new = False  # the next batch creates the file
+        self._operations_in_file = 0
+        self._parts: list[bytes] = []
+
+    def begin(self, names: Iterable[str]) -> list[Step]:
+        """Begin a file behind all that are in the directory already: steps to be run before anything is added.
+
+        names: what is in the directory. Whoever begins has replayed what is in those files.
+        """
+        self._number = max(file_numbers(names), default=0) + 1
+        self._size_bytes = HEADER_BYTES
+        path = file_path(self._number)
+        return [MakeDir(DIRECTORY), SyncDir(""), Append(path, [JOURNAL_HEADER]), Sync(path), SyncDir(DIRECTORY)]
+
+    # --- what gathers ---
+
+    def add(self, uid: bytes, operation: Operation) -> None:
+        """Have an operation of a queue written with the next batch.   uid: of `UID_BYTES`."""
+        self._add(record([uid, *encode(operation)]))
+        self.operations += 1
+        self._operations_in_file += 1
+
+    def add_clean(self) -> None:
+        """Have the mark of a clean stop written: the last thing ever."""
+        self._add(record([CLEAN]))
+
+    def _add(self, parts: list[bytes]) -> None:
+        self._parts += parts
+        self.gathered_bytes += sum(map(len, parts))
+
+    def take_steps(self) -> list[Step]:
+        """Write and sync what has gathered; nothing if nothing has."""
+        if not self._parts:
+            return []
+        parts, self._parts = _joined(self._parts), []
+        count_bytes, self.gathered_bytes = self.gathered_bytes, 0
+        path = file_path(self._number)
+        names: list[Step] = []
+        if self._is_new:
+            self._is_new = False
+            parts.insert(0, JOURNAL_HEADER)
+            count_bytes += HEADER_BYTES
+            names = [SyncDir(DIRECTORY)]
+        self._size_bytes += count_bytes
+        self.written_bytes += count_bytes
+        return [Append(path, parts), Sync(path), *names]
+
+    # --- files ---
+
+    def is_full(self, operations_max: int) -> bool:
+        """Whether the file has its size, or knows of so many operations."""
+        return self._size_bytes >= self._file_bytes or self._operations_in_file >= operations_max
+
+    def rotate(self) -> None:
+        """What was not taken yet goes to a new file."""
+        self.older.append(self._number)
+        self._number += 1
+        self._size_bytes = 0
+        self._operations_in_file = 0
+        self._is_new = True
+
+    def remove_steps(self, numbers: list[int]) -> list[Step]:
+        """Remove older files whose checkpoint is done.   numbers: the first ones of `older`."""
+        assert numbers == self.older[: len(numbers)], "the oldest go first"
+        del self.older[: len(numbers)]
+        steps: list[Step] = []
+        for number in numbers:
+            # One after the other also for a power loss: what a file says is gone must not come back by an
+            # older one.
+            steps += [Remove(file_path(number)), SyncDir(DIRECTORY)]
+        return steps
+
+
+def _joined(parts: list[bytes]) -> list[bytes]:
+    """The same bytes in few parts."""
+    few: list[bytes] = []
+    small: list[bytes] = []
+    small_bytes = 0
+    for part in parts:
+        small.append(part)
+        small_bytes += len(part)
+        if small_bytes >= _PART_BYTES:
+            few.append(b"".join(small))
+            small, small_bytes = [], 0
+    if small:
+        few.append(b"".join(small))
+    return few

@@ -1,0 +1,204 @@
+"""How every file of the store is built: a header, then records.
+
+    file   = header record*
+    header = magic:4 version:long                       "FLFJ" 0 0 0 1
+    record = length:long crc:long payload               crc32 of length and payload; the payload is never empty
+
+A file is only ever appended to. What a crash leaves is a file whose end is *torn*: it stops inside a record, or
+there are zeros where blocks were allocated and never written. A bad record with good ones behind it is no crash
+but a *corrupt* disk; the good ones are found again, and what lies between is reported.
+Source: architecture §2.2.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+HEADER_BYTES: Final = 8
+JOURNAL_HEADER: Final = b"FLFJ\0\0\0\1"
+SEGMENT_HEADER: Final = b"FLFS\0\0\0\1"
+MESSAGES_HEADER: Final = b"FLFM\0\0\0\1"
+METADATA_HEADER: Final = b"FLFC\0\0\0\1"
+
+_MAGIC_BYTES: Final = 4
+
+RECORD_HEAD_BYTES: Final = 8
+"""What stands before the payload of a record."""
+
+_HEAD: Final = Struct(">II")
+_LENGTH: Final = Struct(">I")
+_LENGTH_BYTES: Final = 4
+
+_GUESSES_MAX_BYTES: Final = 2 * 1024 * 1024 * 1024
+"""When the search for a good record in a damaged file is given up, in bytes whose crc was taken: after some seconds."""
+
+_WILD_GUESSES_BYTES: Final = 256 * 1024 * 1024
+"""What of that may go to places behind which no further record seems to stand."""
+
+
+class NewerFormat(Exception):
+    """A file was written by a later version of the node, in a format that this one doesn't know."""
+
+
+class EndState(Enum):
+    """How the records of a file ended."""
+
+    CLEAN = "clean"
+    """With its last byte."""
+    TORN = "torn"
+    """Inside a record, or in zeros: nothing good comes behind."""
+    CORRUPT = "corrupt"
+    """There were bad stretches with good records behind them; the end may be torn besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How the records of a file ended.
+
+    offset: behind the last good record; what follows in the file, if anything, is torn.
+    bad: offset and length of each bad stretch before it.
+    """
+
+    offset: int
+    state: EndState
+    bad: tuple[tuple[int, int], ...] = ()
+
+
+def check_header(data: bytes, header: bytes) -> bool:
+    """Whether a file begins with this header. Raises NewerFormat if it is of its kind and of a later version."""
+    found = data[:HEADER_BYTES]
+    if found == header:
+        return True
+    if len(found) == HEADER_BYTES and found[:_MAGIC_BYTES] == header[:_MAGIC_BYTES] and found > header:
+        raise NewerFormat(
+            f"format {int.from_bytes(found[_MAGIC_BYTES:])} of {found[:_MAGIC_BYTES].decode()}, "
+            f"known up to {int.from_bytes(header[_MAGIC_BYTES:])}"
+        )
+    return False
+
+
+def record(parts: Sequence[bytes]) -> list[bytes]:
+    """A payload, given in parts, as the parts of a record."""
+    # Joined, as taking the crc part by part would cost a call for each message.
+    payload = parts[0] if len(parts) == 1 else b"".join(parts)
+    assert payload, "an empty record would look like zeros that were never written"
+    length = len(payload)
+    return [_HEAD.pack(length, crc32(payload, crc32(_LENGTH.pack(length)))), payload]
+
+
+def payload_at(data: bytes, offset: int = 0) -> bytes | None:
+    """The payload of the record at an offset; None if no good one is there."""
+    if offset + RECORD_HEAD_BYTES >= len(data):
+        return None
+    length, crc = _HEAD.unpack_from(data, offset)
+    at = offset + RECORD_HEAD_BYTES
+    if not 0 < length <= len(data) - at:
+        return None
+    payload = data[at : at + length]
+    seed = crc32(data[offset : offset + _LENGTH_BYTES])
+    return payload if crc32(payload, seed) == crc else None
+
+
+class Records:
+    """The good records of a file: iterate over offset (of the whole record) and payload of each, once.
+
+    end: how they ended, known when the iteration is over.
+    """
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self._data = data
+        self._start = start
+        self.end: End | None = None
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        data, at = self._data, min(self._start, len(self._data))
+        bad: list[tuple[int, int]] = []
+        while at < len(data):
+            payload = payload_at(data, at)
+            if payload is None:
+                found = _next_good(data, at)
+                if found is None:
+                    break
+                bad.append((at, found - at))
+                at = found
+                continue
+            yield at, payload
+            at += RECORD_HEAD_BYTES + len(payload)
+        if bad:
+            state = EndState.CORRUPT
+        else:
+            state = EndState.CLEAN if at == len(data) else EndState.TORN
+        self.end = End(at, state, tuple(bad))
+
+
+def read_records(data: bytes, start: int = HEADER_BYTES) -> Records:
+    """The records of a file that is in memory, from an offset on."""
+    return Records(data, start)
+
+
+def _next_good(data: bytes, bad_at: int) -> int | None:
+    """The offset of the next good record behind a bad one; None if the rest of the file is torn.
+
+    What a client publishes may look like records. So where the bad record's length can be believed, nothing
+    inside it is taken for one; and where the file ends inside it, which is what a crash leaves, what looks like
+    records must reach to the very last byte.
+    """
+    size = len(data)
+    if size - bad_at <= RECORD_HEAD_BYTES or data.count(0, bad_at) == size - bad_at:
+        return None
+    beyond = bad_at + RECORD_HEAD_BYTES + _length(data, bad_at)
+    if beyond == size:
+        return None
+    if payload_at(data, beyond) is not None:
+        return beyond
+    found = _search(data, bad_at + 1)
+    if found is not None and beyond > size and not _ends_clean(data, found):
+        return None
+    return found
+
+
+def _search(data: bytes, start: int) -> int | None:
+    """The offset of the first good record from an offset on, wherever it is."""
+    size, guessed_bytes = len(data), 0
+    for match in _lengths_up_to(size - start).finditer(data, start, size - _LENGTH_BYTES):
+        at = match.start()
+        beyond = at + RECORD_HEAD_BYTES + _length(data, at)
+        if beyond > size:
+            continue
+        is_likely = beyond == size or (beyond + RECORD_HEAD_BYTES < size and _fits(data, beyond))
+        if not is_likely and guessed_bytes > _WILD_GUESSES_BYTES:
+            continue
+        if payload_at(data, at) is not None:
+            return at
+        guessed_bytes += beyond - at
+        if guessed_bytes > _GUESSES_MAX_BYTES:
+            return None
+    return None
+
+
+def _ends_clean(data: bytes, at: int) -> bool:
+    """Whether from a good record on all are good, to the file's last byte."""
+    while (payload := payload_at(data, at)) is not None:
+        at += RECORD_HEAD_BYTES + len(payload)
+    return at == len(data)
+
+
+def _length(data: bytes, at: int) -> int:
+    length: int = _LENGTH.unpack_from(data, at)[0]
+    return length
+
+
+def _fits(data: bytes, at: int) -> bool:
+    """Whether the length that stands here is one of a record within the file."""
+    return 0 < _length(data, at) <= len(data) - at - RECORD_HEAD_BYTES
+
+
+def _lengths_up_to(length: int) -> re.Pattern[bytes]:
+    """Matches where the length of a record of at most so many bytes may stand; zeros are none."""
+    high, middle = length >> 24, length >> 16 if length < 1 << 24 else 0xFF
+    first, second = re.escape(bytes([high])), re.escape(bytes([middle]))
+    return re.compile(rb"(?=(?!\0\0\0\0)[\0-" + first + rb"][\0-" + second + rb"])", re.DOTALL)

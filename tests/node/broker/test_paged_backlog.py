@@ -1,0 +1,302 @@
+"""The five sub-queues against a sorted list, over a storage whose answers come when the test lets them."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from node.broker.paged_backlog import PagedBacklog
+from node.broker.run import Absent, Envelope, Place, Run
+from node.broker.storage import MemoryStorage
+from tests.node.broker.messages import bodies_of, content, envelope
+
+
+class FakeQueueStorage(MemoryStorage):
+    """Segments in memory: what is in them, and questions that wait for `answer`."""
+
+    can_page = True
+    segment_entries = 8
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Run] = {}
+        """Single messages by number: indexed ones that aren't forgotten."""
+        self.questions: deque[Callable[[], None]] = deque()
+
+    def keep(
+        self,
+        envelope: Envelope,
+        first_seq: int,
+        contents: list[bytes],
+        size: int,
+        expiry: float,
+        store_id: int,
+    ) -> None:
+        seqs = range(first_seq, first_seq + len(contents))
+        self._put(Run(envelope, seqs, contents, size, expiry, 0, store_id, True))
+
+    def _put(self, run: Run) -> None:
+        for single in run.singles():
+            assert single.seqs[0] not in self.entries
+            self.entries[single.seqs[0]] = single
+
+    def forget(self, seqs: range, store_id: int) -> None:
+        for seq in seqs:
+            del self.entries[seq]
+
+    def page_out(self, runs: Sequence[Run | Absent]) -> None:
+        assert runs
+        for run in runs:
+            if isinstance(run, Run) and not run.is_indexed:
+                run.is_indexed = True
+                self._put(run)
+            assert all(seq in self.entries for seq in run.seqs)
+
+    def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
+        def answer() -> None:
+            done(
+                [
+                    Absent(
+                        run.envelope,
+                        run.seqs,
+                        run.size,
+                        run.body_bytes,
+                        run.expiry,
+                        run.deliveries,
+                        run.store_id,
+                        None if run.store_id else Place(segment, 0, 0, 0),
+                    )
+                    for seq, run in sorted(self.entries.items())
+                    if first_seq <= seq <= last_seq and seq // self.segment_entries == segment
+                ]
+            )
+
+        self.questions.append(answer)
+
+    def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
+        asked = list(absent)
+        self.questions.append(lambda: done([self._loaded(each) for each in asked]))
+
+    def _loaded(self, absent: Absent) -> Run | None:
+        if absent.seqs[0] not in self.entries:
+            return None
+        contents = [self.entries[seq].contents[0] for seq in absent.seqs]
+        return Run(
+            absent.envelope,
+            absent.seqs,
+            contents,
+            absent.size,
+            absent.expiry,
+            absent.deliveries,
+            absent.store_id,
+            True,
+        )
+
+    def clear(self, first_seq: int, last_seq: int) -> None:
+        for seq in [seq for seq in self.entries if first_seq <= seq <= last_seq]:
+            del self.entries[seq]
+
+    def answer(self) -> None:
+        self.questions.popleft()()
+
+    def answer_all(self) -> None:
+        while self.questions:
+            self.answer()
+
+
+def drained(backlog: PagedBacklog, storage: FakeQueueStorage) -> list[bytes]:
+    """All bodies, in the order in which they come."""
+    bodies: list[bytes] = []
+    while backlog.count:
+        backlog.refill()
+        storage.answer_all()
+        bodies += bodies_of(backlog.take(3))
+    return bodies
+
+
+def filled(storage: FakeQueueStorage, count: int, *, store_id: int = 0) -> PagedBacklog:
+    """Numbered messages from 1 on; persistent ones if they are in the message store."""
+    backlog = PagedBacklog(storage, lambda: None)
+    shared = envelope()
+    contents = [content(b"%03d" % seq) for seq in range(1, count + 1)]
+    if store_id:
+        storage.keep(shared, 1, contents, 3, 9.0, store_id)
+    backlog.append(shared, 1, contents, 3, 9.0, store_id, bool(store_id))
+    return backlog
+
+
+def test_without_pressure_there_is_only_q4() -> None:
+    """§7.3: alphas at the head."""
+    storage = FakeQueueStorage()
+    assert filled(storage, 20).lengths() == {"q1": 0, "q2": 0, "delta": 0, "q3": 0, "q4": 20}
+    assert storage.entries == {}
+
+
+def test_the_tail_becomes_delta_and_what_comes_then_is_q1() -> None:
+    """§7.3: delta stands between the head and what is newest."""
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=15)
+    backlog.append(envelope(), 21, [content(b"new")], 3)
+    assert backlog.lengths() == {"q1": 1, "q2": 0, "delta": 14, "q3": 0, "q4": 6}
+    assert (backlog.count, backlog.body_bytes) == (21, 63)
+    assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 21)] + [b"new"]
+
+
+def test_scanned_pages_are_q3_until_their_contents_are_here() -> None:
+    """§7.3: beta and gamma on the way back."""
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    backlog.refill()
+    storage.answer()
+    assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 13, "q3": 7, "q4": 0}
+    storage.answer()
+    assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 13, "q3": 0, "q4": 7}
+
+
+def test_contents_of_the_message_store_leave_through_q2() -> None:
+    """§7.3: what stands on disk already only lets go of its contents."""
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    shared = envelope()
+    contents = [content(b"abc"), content(b"def")]
+    storage.keep(shared, 21, contents, 3, 9.0, 7)
+    backlog.append(shared, 21, contents, 3, 9.0, 7, True)
+    backlog.page_out(1 << 40)
+    assert backlog.lengths()["q2"] == 2
+    backlog.append(shared, 23, [content(b"ghi")], 3)
+    backlog.page_out(1 << 40)
+    assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 23, "q3": 0, "q4": 0}
+    assert drained(backlog, storage)[-3:] == [b"abc", b"def", b"ghi"]
+
+
+def test_what_was_taken_is_not_paged_when_it_comes_back() -> None:
+    """§4.11: numbers on disk are above all that were ever taken, so that a requeue finds its place in memory."""
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    first, second = backlog.take(3), backlog.take(3)
+    backlog.put_back(first)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 14, "q3": 0, "q4": 3}
+    backlog.put_back(second)
+    assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 21)]
+
+
+def test_messages_that_the_disk_lost_no_longer_count() -> None:
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    del storage.entries[9], storage.entries[10]
+    assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 21) if seq not in (9, 10)]
+    assert (backlog.count, backlog.body_bytes) == (0, 0)
+
+
+def test_a_late_answer_to_a_purged_queue_changes_nothing() -> None:
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    backlog.refill()
+    assert backlog.clear() == 20
+    assert storage.entries == {}
+    backlog.append(envelope(), 21, [content(b"new")], 3)
+    storage.answer_all()
+    assert drained(backlog, storage) == [b"new"]
+
+
+class PagedBacklogMachine(RuleBasedStateMachine):
+    """The model: the numbers of the ready messages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storage = FakeQueueStorage()
+        self.backlog = PagedBacklog(self.storage, lambda: None)
+        self.envelopes = [envelope("a"), envelope("b")]
+        self.next_seq = 1
+        self.next_id = 1000
+        self.ready: list[int] = []
+        self.bodies: dict[int, bytes] = {}
+        self.out: list[Run] = []
+
+    @rule(
+        lengths=st.lists(st.integers(0, 3), min_size=1, max_size=12),
+        which=st.integers(0, 1),
+        kind=st.sampled_from(["transient", "persistent", "stored"]),
+    )
+    def append(self, lengths: list[int], which: int, kind: str) -> None:
+        if kind == "stored":
+            lengths = [lengths[0]] * len(lengths)
+        bodies = [bytes([self.next_seq % 256]) * length for length in lengths]
+        contents = [content(body) for body in bodies]
+        size = lengths[0] if len(set(lengths)) == 1 else -1
+        store_id = self.next_id if kind == "stored" else 0
+        self.next_id += len(lengths)
+        if kind != "transient":
+            self.storage.keep(self.envelopes[which], self.next_seq, contents, size, 9.0, store_id)
+        self.backlog.append(
+            self.envelopes[which], self.next_seq, contents, size, 9.0, store_id, kind != "transient"
+        )
+        for body in bodies:
+            self.bodies[self.next_seq] = body
+            self.ready.append(self.next_seq)
+            self.next_seq += 1
+
+    @precondition(lambda self: self.backlog.at_hand)
+    @rule(limit=st.integers(1, 10))
+    def take(self, limit: int) -> None:
+        run = self.backlog.take(limit)
+        assert list(run.seqs) == self.ready[: len(run)]
+        assert bodies_of(run) == [self.bodies[seq] for seq in run.seqs]
+        del self.ready[: len(run)]
+        self.out.append(run)
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def put_back(self, data: st.DataObject) -> None:
+        run = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
+        self.backlog.put_back(run)
+        self.ready = sorted([*self.ready, *run.seqs])
+
+    @precondition(lambda self: self.out)
+    @rule()
+    def settle(self) -> None:
+        run = self.out.pop()
+        if run.is_indexed:
+            self.storage.forget(run.seqs, run.store_id)
+
+    @rule(limit=st.sampled_from([1, 300, 1 << 30]), keep=st.sampled_from([0, 5]))
+    def page_out(self, limit: int, keep: int) -> None:
+        self.backlog.page_out(limit, keep)
+
+    @rule()
+    def page_new(self) -> None:
+        self.backlog.page_new()
+
+    @rule()
+    def refill(self) -> None:
+        self.backlog.refill()
+
+    @precondition(lambda self: self.storage.questions)
+    @rule()
+    def answer(self) -> None:
+        self.storage.answer()
+
+    @rule()
+    def clear(self) -> None:
+        assert self.backlog.clear() == len(self.ready)
+        self.ready.clear()
+
+    @invariant()
+    def figures_agree(self) -> None:
+        assert self.backlog.count == len(self.ready) == sum(self.backlog.lengths().values())
+        assert self.backlog.body_bytes == sum(len(self.bodies[seq]) for seq in self.ready)
+
+    def teardown(self) -> None:
+        expected = [self.bodies[seq] for seq in self.ready]
+        assert drained(self.backlog, self.storage) == expected
+
+
+TestPagedBacklogAgainstAList = PagedBacklogMachine.TestCase
+TestPagedBacklogAgainstAList.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
