@@ -206,15 +206,15 @@ class Broker:
             if self.storage.is_congested:
                 break
             del self.in_flow[connection]
-            connection.flow_ended()
+            connection.throttle.flow_ended()
 
     def _warn_publishers(self) -> None:
         for connection in self.connections.values():
-            connection.alarm_began()
+            connection.throttle.alarm_began()
 
     def _let_publishers_go_on(self) -> None:
         for connection in self.connections.values():
-            connection.alarm_ended()
+            connection.throttle.alarm_ended()
         self.relieved()
 
     def delete_exclusive_queues(self, connection: "Connection") -> None:

@@ -25,10 +25,8 @@ from node.amqp.methods import (
     ChannelClose,
     ChannelCloseOk,
     ChannelOpenOk,
-    ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
-    ConnectionUnblocked,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
     Method,
@@ -44,6 +42,7 @@ from node.broker.limits import check_user_channels
 from node.broker.peer import Peer
 from node.broker.publishing import Route, Routes, check_not_immediate
 from node.broker.records import User
+from node.broker.throttle import Throttle
 from node.broker.timers import Timer
 
 if TYPE_CHECKING:
@@ -70,6 +69,7 @@ class Connection:
     number: for the log.   vhost, user_name: empty before the connection is open.
     stalled: channels with consumers that wait for room in our output.
     confirming: channels with confirms to flush.
+    throttle: what keeps us from reading when the client publishes too much.
     is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
     is_finished: there is nothing more to wait for: flush and reset the socket.
     """
@@ -104,6 +104,7 @@ class Connection:
             frame_max_bytes=broker.settings.initial_frame_max_bytes,
             content_max_bytes=broker.settings.message_max_bytes,
         )
+        self.throttle = Throttle(self, self._reader)
         self._handshake: Handshake | None = Handshake(self)
         self._routes = Routes()
         self._out: list[bytes] = []
@@ -209,7 +210,7 @@ class Connection:
         spent, self._work_us = self._work_us, 0
         if self._is_choked or spent > WORK_MAX_US:
             self._is_choked = False
-            self._resume()
+            self.read_on()
 
     def _spend(self, cost_us: int) -> None:
         """Count work against the turn; beyond the limit, read on only in the next."""
@@ -218,10 +219,10 @@ class Connection:
             self._reader.paused = True
             self.broker.has_output(self)
 
-    def _resume(self) -> None:
+    def read_on(self) -> None:
         """Read on, unless something else still keeps us from it."""
         is_stopped = self._waits_for_log or self._is_choked or self._is_deaf or self._work_us > WORK_MAX_US
-        if is_stopped or self.state not in _LISTENING:
+        if is_stopped or self.throttle.holds or self.state not in _LISTENING:
             return
         try:
             self._reader.resume()
@@ -279,6 +280,8 @@ class Connection:
                     return
             self._spend(_RUN_US * (1 + len(route.queues)) + route.message_us * len(contents))
             route.channel.publish(route, traits, contents, size)
+            if self.broker.storage.is_congested:
+                self.throttle.hold()
         except ProtocolError as error:
             self._failed(error, channel, BasicPublish)
 
@@ -341,6 +344,10 @@ class Connection:
                 self._channel_method(channel, method)
         except ProtocolError as error:
             self._failed(error, channel, type(method) if method is not None else None)
+
+    def on_content_frame(self) -> None:
+        """See `Sink.on_content_frame`."""
+        self.throttle.content_came()
 
     def on_heartbeat(self) -> None:
         """See `Sink.on_heartbeat`: that bytes came is all that counts."""
@@ -459,7 +466,7 @@ class Connection:
         was_paused = self._reader.paused
         self._advance(channel, method, steps, result)
         if was_paused:
-            self._resume()
+            self.read_on()
 
     # --- faults ---
 
@@ -517,7 +524,10 @@ class Connection:
     def force_close(self, reason: str) -> None:
         """Close with 320, for a reason of ours (§1.8). Before the connection is open: just end it."""
         if self.state is ConnectionState.OPEN:
+            was_held = self.throttle.holds
             self._fail(ProtocolError(ReplyCode.CONNECTION_FORCED, reason))
+            if was_held:
+                self.read_on()
         elif self.state.is_handshake or self.state is ConnectionState.AWAIT_OPEN:
             self.finish()
 
@@ -594,6 +604,7 @@ class Connection:
         self._routes.clear()
         self.stalled.clear()
         self.confirming.clear()
+        self.throttle.release()
         self.broker.delete_exclusive_queues(self)
 
 

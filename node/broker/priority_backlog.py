@@ -62,6 +62,13 @@ class PriorityBacklog:
                 totals[name] += count
         return totals
 
+    def priority_lengths(self) -> dict[int, int]:
+        """Messages of each level."""
+        return {
+            priority: self._levels[priority].count if priority in self._levels else 0
+            for priority in range(self._max_priority + 1)
+        }
+
     def _level(self, priority: int) -> PagedBacklog:
         priority = self._cap(priority)
         level = self._levels.get(priority)

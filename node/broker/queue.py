@@ -69,6 +69,8 @@ class Queue:
         self.consumers = Consumers(single_active=settings.single_active_consumer)
         self.unacked_count = 0
         self.unacked_bytes = 0
+        self.delivered_count = self.settled_count = 0
+        """Deliveries that were to be settled, and those that were, since the queue is live."""
         self.is_deleted = False
         self.count_at_deletion = 0
         """Ready messages that went with the queue."""
@@ -227,6 +229,7 @@ class Queue:
         """Messages went to a client that will settle them."""
         self.unacked_count += len(run)
         self.unacked_bytes += run.body_bytes
+        self.delivered_count += len(run)
 
     def ack(self, run: Run) -> None:
         """A client has settled messages: they are done with."""
@@ -235,6 +238,7 @@ class Queue:
             self.forget(run)
 
     def _returned(self, run: Run) -> None:
+        self.settled_count += len(run.contents)
         self.unacked_count -= len(run.contents)
         self.unacked_bytes -= run.body_bytes
 

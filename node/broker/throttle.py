@@ -11,7 +11,9 @@ Source: amqp-behaviour §7.1, §7.2.
 
 from typing import TYPE_CHECKING, Final, Literal
 
+from node.amqp.connection_state import ConnectionState
 from node.amqp.methods import ConnectionBlocked, ConnectionUnblocked
+from node.amqp.reader import FrameReader
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
@@ -28,12 +30,14 @@ class Throttle:
     is_blocked: by an alarm; the client was told, if it wants to know.
     """
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "Connection", reader: FrameReader) -> None:
         self._connection = connection
         self._broker = connection.broker
-        self._is_warned = False  # an alarm is on: the next content frame blocks
+        self._reader = reader  # watches contents while an alarm is on
         self._flow_ended_s: float | None = None
         self.is_blocked = False
+        if self._broker.alarms.is_on:
+            self.alarm_began()
 
     @property
     def holds(self) -> bool:
@@ -43,7 +47,7 @@ class Throttle:
     @property
     def state(self) -> FlowState:
         """What management shows: blocking is a connection that would be blocked if it published."""
-        if self._is_warned:
+        if self._reader.watches_contents:
             return "blocked" if self.is_blocked else "blocking"
         ended_s = self._flow_ended_s
         if self._connection in self._broker.in_flow:
@@ -54,20 +58,19 @@ class Throttle:
 
     def alarm_began(self) -> None:
         """There is an alarm now: who publishes is blocked."""
-        self._connection.reader.watch_contents()
-        self._is_warned = True
+        self._reader.watch_contents()
 
     def content_came(self) -> None:
-        """The client published, or began to, while there is an alarm or just was one."""
-        if not self._is_warned:
+        """The client publishes while there is an alarm."""
+        if self._connection.state is not ConnectionState.OPEN:
             return
-        self.is_blocked = self._connection.reader.paused = True
+        self.is_blocked = self._reader.paused = True
         if self._connection.has_capability("connection.blocked"):
             self._connection.send_method(ConnectionBlocked(self._broker.alarms.reason))
 
     def alarm_ended(self) -> None:
         """There is no alarm any more. Those who were blocked queue up to go on."""
-        self._is_warned = self._connection.reader.watches_contents = False
+        self._reader.watches_contents = False
         if not self.is_blocked:
             return
         self.is_blocked = False
@@ -79,7 +82,7 @@ class Throttle:
 
     def hold(self) -> None:
         """The disk has more to write than it should: nothing more from this client for now."""
-        self._connection.reader.paused = True
+        self._reader.paused = True
         self._broker.in_flow[self._connection] = None
 
     def flow_ended(self) -> None:

@@ -5,7 +5,7 @@
 
 Jobs are executed in the order of their submission. When there is no room (disk full, or no descriptor left to
 open a file) the thread *stalls*: the job stays where it is and is tried again every second. Jobs that only read
-or remove go ahead meanwhile, unless they touch what a waiting job needs; that is how room comes back. Any other
+or remove go ahead meanwhile, unless they touch what a waiting job needs: that is how room comes back. Any other
 error of a job that writes *breaks* the disk: that job fails, and every later one that writes.
 Source: node/store/disk.py.
 """
@@ -27,7 +27,7 @@ from node.io.data_directory import (
     open_data_directory,
     open_for_reading,
 )
-from node.store.disk import READING, Append, MakeDir, Read, Rename, Step, Sync, SyncDir
+from node.store.disk import READING, Append, Read, Remove, RemoveTree, Rename, Step, Sync, SyncDir
 
 __all__ = ["DataDirectoryError", "FileDisk", "ReadOnlyDisk"]
 
@@ -171,15 +171,16 @@ class FileDisk:
         """
         assert self._loop is not None
         self._give_up(is_closing=False)
-        while True:
+        is_quiet = False
+        while not is_quiet:
             last = self._loop.create_future()
+            # It may be cancelled while we wait; a job of no steps cannot fail.
             self.submit(
-                [], lambda results, last=last: last.done() or last.set_result(None), lambda error: None
-            )
+                [], lambda results, last=last: last.done() or last.set_result(None), last.set_exception
+            )  # type: ignore[misc]
             number = self._submitted_jobs
             await last
-            if self._submitted_jobs == number:
-                return
+            is_quiet = self._submitted_jobs == number
 
     def close(self, timeout_s: float | None = None) -> bool:
         """End the thread after the jobs that it has, answer them, close the files and give the lock back.
@@ -245,7 +246,8 @@ class FileDisk:
         if self._is_stalled:
             self._is_stalled = False
             self._obstacles = _Obstacles()
-            self._tell(self._on_resumed)
+            if self._broken is None:
+                self._tell(self._on_resumed)
         with self._changed:
             while not self._jobs:
                 if self._is_closing:
@@ -314,7 +316,7 @@ class FileDisk:
             self._tell(self._on_stalled, self._lack.strerror or str(self._lack))
         deadline = time.monotonic() + self._retry_s
         while (other := self._next_before(deadline)) is not None:
-            if other.writes or self._obstacles.meet(other.steps) or not self._attempt(other):
+            if other.writes or self._obstacles.meet(other.steps, self._directory) or not self._attempt(other):
                 self._held.append(other)
                 self._obstacles.add(other.steps)
 
@@ -330,34 +332,50 @@ def _may_wait(error: OSError, step: Step) -> bool:
 
 
 class _Obstacles:
-    """What waiting jobs touch: jobs that touch it too must stay behind them."""
+    """What waiting jobs touch, so that jobs which touch it too stay behind them."""
 
     def __init__(self) -> None:
-        self._paths: set[str] = set()
-        """Theirs, and all directories above: who removes one of these would remove theirs."""
-        self._moved: set[str] = set()
-        """What gets another name, with all that is in it."""
+        self._needed: set[str] = set()
+        """Who removes one of these would spoil a waiting job; so would who removes a directory above."""
+        self._appended: set[str] = set()
+        self._gone: set[str] = set()
+        """What will be removed or get another name, with all that is in it."""
 
     def add(self, steps: Sequence[Step]) -> None:
         """Another job waits."""
         for step in steps:
-            for path in _paths(step):
-                self._paths.add(path)
-                self._paths.update(_above(path))
-                if isinstance(step, Rename):
-                    self._moved.add(path)
+            paths = (step.old, step.new) if isinstance(step, Rename) else (step.path,)
+            if isinstance(step, Rename | Remove | RemoveTree):
+                self._gone.update(paths)
+            elif isinstance(step, Append):
+                self._appended.update(paths)
+            if not isinstance(step, Remove | RemoveTree):
+                for path in paths:
+                    self._needed.add(path)
+                    self._needed.update(_above(path))
 
-    def meet(self, steps: Sequence[Step]) -> bool:
-        """Whether a job that reads and removes touches one of them."""
-        for step in steps:
-            for path in _paths(step):
-                if path in self._paths or not self._moved.isdisjoint(_above(path)):
-                    return True
+    def meet(self, steps: Sequence[Step], directory: DataDirectory) -> bool:
+        """Whether a job that reads and removes must wait too."""
+        return any(self._meet_one(step, directory) for step in steps)
+
+    def _meet_one(self, step: Step, directory: DataDirectory) -> bool:
+        assert not isinstance(step, Rename)
+        if not self._gone.isdisjoint(_above(step.path)):
+            return True
+        if not isinstance(step, Read):
+            return step.path in self._needed
+        if step.path in self._gone:
+            return True
+        # Files only grow: what is in one already will not be another after the append.
+        return step.path in self._appended and not _is_there(step, directory)
+
+
+def _is_there(read: Read, directory: DataDirectory) -> bool:
+    """Whether a file has all the bytes that a read asks for."""
+    try:
+        return 0 <= read.size <= directory.size(read.path) - read.offset
+    except FileNotFoundError:
         return False
-
-
-def _paths(step: Step) -> tuple[str, ...]:
-    return (step.old, step.new) if isinstance(step, Rename) else (step.path,)
 
 
 def _above(path: str) -> Iterator[str]:
