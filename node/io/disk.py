@@ -171,16 +171,13 @@ class FileDisk:
         """
         assert self._loop is not None
         self._give_up(is_closing=False)
-        is_quiet = False
-        while not is_quiet:
-            last = self._loop.create_future()
-            # It may be cancelled while we wait; a job of no steps cannot fail.
-            self.submit(
-                [], lambda results, last=last: last.done() or last.set_result(None), last.set_exception
-            )  # type: ignore[misc]
+        reached = asyncio.Event()
+        number = -1
+        while self._submitted_jobs != number:
+            reached.clear()
+            self.submit([], lambda results: reached.set(), lambda error: None)
             number = self._submitted_jobs
-            await last
-            is_quiet = self._submitted_jobs == number
+            await reached.wait()
 
     def close(self, timeout_s: float | None = None) -> bool:
         """End the thread after the jobs that it has, answer them, close the files and give the lock back.

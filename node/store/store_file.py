@@ -131,7 +131,9 @@ class StoreFile:
         if any(left >= right for left, right in zip(ids, ids[1:], strict=False)):
             last = {store_id: index for index, store_id in enumerate(ids)}
             order = [last[store_id] for store_id in sorted(last)]
-            ids, offsets, sizes, refs = ([column[at] for at in order] for column in (ids, offsets, sizes, refs))
+            ids, offsets, sizes, refs = (
+                [column[at] for at in order] for column in (ids, offsets, sizes, refs)
+            )
         self._ids = array("Q", ids)
         self._offsets = array("I", offsets)
         self._sizes = array("I", sizes)
@@ -255,7 +257,7 @@ def scan(path: str, data: bytes, report: Report) -> tuple[StoreFile, bool]:
     assert end is not None
     for offset, length in end.bad:
         report(path, offset, f"{length} bytes are no record")
-    file.fill(ids, offsets, sizes, array("I", bytes(4 * len(ids))))
+    file.fill(ids, offsets, sizes, array("I", [0]) * len(ids))
     return file, is_whole and end.state is EndState.CLEAN
 
 
@@ -267,7 +269,9 @@ def _contents(
     before, after: how many None to add for contents that are in no file.
     """
     contents: list[bytes | None] = [None] * before
-    for store_id, (offset, size) in enumerate(zip(accumulate(sizes, initial=0), sizes, strict=False), first_id):
+    for store_id, (offset, size) in enumerate(
+        zip(accumulate(sizes, initial=0), sizes, strict=False), first_id
+    ):
         payload = payload_at(data, offset)
         is_good = (
             payload is not None

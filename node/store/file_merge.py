@@ -1,0 +1,140 @@
+"""Copies what is alive in some files of a message store to one new file.
+
+While it is at work the old files serve all reads. Jobs take turns: one reads, the next one writes what was read.
+
+    Read Read … ─► Append Sync ─► Read … ─► Append Sync ─► Rename SyncDir ─► done(the new file)
+
+The new file is `.tmp` until all of it is safe, so a crash leaves either no new file or one that holds as much as
+the old ones. Records are copied as they are: one that is damaged stays damaged, and its crc still tells.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+from node.store.disk import Append, Disk, Read, Rename, Step, Sync, SyncDir
+from node.store.records import HEADER_BYTES, MESSAGES_HEADER
+from node.store.store_file import StoreFile
+
+TMP_SUFFIX: Final = ".tmp"
+
+_JOB_MAX_BYTES: Final = 1024 * 1024
+"""What one job reads or writes, and so what a merge holds in memory: little enough that commits get in between."""
+
+_JOB_MAX_RECORDS: Final = 1024
+"""So that planning a job takes the loop less than a millisecond or two, however small the contents are."""
+
+
+class FileMerge:
+    """One merge. It ends by `done` or by `failed`, once.
+
+    done: gets the new file, or None if by now nobody refers to anything in the old ones. To be taken over
+        within the call, as references are counted in the old files until then.
+    failed: the disk failed. The old files are as they were.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[StoreFile],
+        path: str,
+        disk: Disk,
+        *,
+        is_synced: bool,
+        done: Callable[[StoreFile | None], None],
+        failed: Callable[[], None],
+    ) -> None:
+        self.sources = sources
+        self.path = path
+        self._disk = disk
+        self._is_synced = is_synced
+        self._done = done
+        self._failed = failed
+        self._copied: list[tuple[StoreFile, int]] = []
+        self._sizes = array("I")
+        self._parts: list[bytes] = [MESSAGES_HEADER]
+        self._jobs = self._plan()
+
+    @property
+    def tmp_path(self) -> str:
+        """The name of the new file while it isn't complete."""
+        return self.path + TMP_SUFFIX
+
+    def start(self) -> None:
+        """Submit the first job."""
+        for source in self.sources:
+            source.is_leaving = True
+        self._read_on(())
+
+    def _read_on(self, _results: Sequence[Any]) -> None:
+        reads = next(self._jobs, None)
+        if reads is not None:
+            self._submit(reads, lambda results: self._write(reads, results))
+        elif self._copied:
+            steps: list[Step] = [Rename(self.tmp_path, self.path)]
+            if self._is_synced:
+                steps.append(SyncDir(self.path.rpartition("/")[0]))
+            self._submit(steps, lambda _results: self._done(self._merged()))
+        else:
+            self._done(None)
+
+    def _write(self, reads: Sequence[Read], parts: list[bytes]) -> None:
+        if any(len(part) != read.size for read, part in zip(reads, parts, strict=True)):
+            self._failed()  # somebody cut a file off; its last contents are lost, the others must not shift
+            return
+        steps: list[Step] = [Append(self.tmp_path, [*self._parts, *parts])]
+        self._parts = []
+        if self._is_synced:
+            # With each part, so that no commit waits for the sync of a whole file.
+            steps.append(Sync(self.tmp_path))
+        self._submit(steps, self._read_on)
+
+    def _submit(self, steps: Sequence[Step], done: Callable[[list[Any]], None]) -> None:
+        self._disk.submit(steps, done, lambda _error: self._failed())
+
+    def _plan(self) -> Iterator[list[Read]]:
+        """The reads of one job after the other. Each is planned when its turn comes: what nobody refers to by
+        then is not copied.
+        """
+        reads: list[Read] = []
+        room_bytes, records = _JOB_MAX_BYTES, 0
+        for source in self.sources:
+            for position in source.live_positions():
+                if not source.refs_at(position):
+                    continue
+                _store_id, offset, size = source.record_at(position)
+                self._copied.append((source, position))
+                self._sizes.append(size)
+                records += 1
+                while size:
+                    part_bytes = min(size, room_bytes)
+                    _add(reads, source.path, offset, part_bytes)
+                    offset += part_bytes
+                    size -= part_bytes
+                    room_bytes -= part_bytes
+                    if not room_bytes or records == _JOB_MAX_RECORDS:
+                        yield reads
+                        reads = []
+                        room_bytes, records = _JOB_MAX_BYTES, 0
+        if reads:
+            yield reads
+
+    def _merged(self) -> StoreFile:
+        """The new file, with the references as they are now; without what lost its last one meanwhile."""
+        file = StoreFile(self.path, written_in=-1)
+        *offsets, file.size_bytes = accumulate(self._sizes, initial=HEADER_BYTES)
+        columns = [
+            (source.record_at(position)[0], offset, size, refs)
+            for (source, position), offset, size in zip(self._copied, offsets, self._sizes, strict=True)
+            if (refs := source.refs_at(position))
+        ]
+        file.fill(*zip(*columns, strict=True) if columns else ((), (), (), ()))
+        return file
+
+
+def _add(reads: list[Read], path: str, offset: int, size: int) -> None:
+    """Read on where the last read ends, or begin another."""
+    if reads and reads[-1].path == path and reads[-1].offset + reads[-1].size == offset:
+        reads[-1] = Read(path, reads[-1].offset, reads[-1].size + size)
+    else:
+        reads.append(Read(path, offset, size))
