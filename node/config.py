@@ -141,6 +141,50 @@ class AmqpOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryOptions:
+    """How much memory the node takes before it pages and before it stops reading from publishers."""
+
+    watermark_relative: float = 0.4
+    """Of the memory that there is; not above 1.0."""
+    watermark_absolute_bytes: int | None = None
+    """None: `watermark_relative` holds."""
+    paging_ratio: float = 0.5
+    """Of the watermark: above it messages go to disk."""
+    monitor_interval_s: float = 2.5
+    total_override_bytes: int | None = None
+    """What counts as the memory that there is; None: what the system says."""
+    calculation_strategy: str = "rss"
+    """Named in reports only: what counts is the resident set, whatever stands here."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskOptions:
+    """How much of the data directory's file system stays free."""
+
+    free_limit_bytes: int = 50_000_000
+    free_limit_relative: float | None = None
+    """Of the memory that there is; None: `free_limit_bytes` holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """How messages are kept on disk."""
+
+    embed_max_bytes: int = 4096
+    """Contents of at least this size go to the message store, smaller ones into the indexes of their queues."""
+    segment_entries: int = 16384
+    """Messages of a queue that share a file of its index. Not to be changed in a data directory that is in use."""
+    journal_file_bytes: int = 64 << 20
+    """A journal file of this size is followed by a new one."""
+    store_file_bytes: int = 16 << 20
+    """A file of the message store of this size is followed by a new one."""
+    commit_interval_s: float = 0.025
+    """What nobody waits for is written after this time at the latest."""
+    shutdown_timeout_s: float = 600.0
+    """How long the disk may take at the end of the node."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogFormat:
     """How one output writes its lines."""
 
@@ -209,6 +253,9 @@ class Config:
     auth: AuthOptions = AuthOptions()
     seed: Seed = Seed()
     amqp: AmqpOptions = AmqpOptions()
+    memory: MemoryOptions = MemoryOptions()
+    disk: DiskOptions = DiskOptions()
+    store: StorageOptions = StorageOptions()
     log: LogOptions = field(default_factory=LogOptions)
     files: tuple[str, ...] = ()
     """The files that were read, in order."""

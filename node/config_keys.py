@@ -22,8 +22,10 @@ from node.config_values import (
     LISTENER,
     NETWORK,
     NONE,
+    PART,
     PORT,
     POSITIVE,
+    PROPER_FRACTION,
     REGEXP,
     STORAGE,
     TEXT,
@@ -41,6 +43,9 @@ FRAME_MIN_BYTES: Final = 4096
 INTEGER_MAX: Final = 0x7FFFFFFF
 MESSAGE_MAX_BYTES: Final = 536870912
 """RabbitMQ's own bound for `max_message_size`."""
+STORE_FILE_MIN_BYTES: Final = 64 << 10
+STORE_FILE_MAX_BYTES: Final = 1 << 30
+"""Files of the store are removed as a whole: bigger ones would keep what is dead for too long."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency", "none")
 LOG_CATEGORIES: Final = (
@@ -161,6 +166,32 @@ KEYS: Final = (
     Key("channel_tick_interval", milliseconds(1), "amqp.channel_tick_interval_s"),
     Key("default_consumer_prefetch", integer(0, 65535), "amqp.default_prefetch_count"),
     Key("default_consumer_prefetch.global", BOOLEAN, "amqp.default_prefetch_global"),
+    # memory and disk
+    Key("vm_memory_high_watermark.relative", PART, "memory.watermark_relative"),
+    Key("vm_memory_high_watermark.absolute", STORAGE, "memory.watermark_absolute_bytes"),
+    Key("vm_memory_high_watermark_paging_ratio", PROPER_FRACTION, "memory.paging_ratio"),
+    Key(
+        "vm_memory_calculation_strategy",
+        one_of("rss", "erlang", "allocated", "legacy"),
+        "memory.calculation_strategy",
+    ),
+    Key("memory_monitor_interval", milliseconds(1), "memory.monitor_interval_s"),
+    Key("total_memory_available_override_value", STORAGE, "memory.total_override_bytes"),
+    Key("disk_free_limit.absolute", STORAGE, "disk.free_limit_bytes"),
+    Key("disk_free_limit.relative", FRACTION, "disk.free_limit_relative"),
+    Key("queue_index_embed_msgs_below", size(), "store.embed_max_bytes"),
+    Key(
+        "msg_store_file_size_limit",
+        size(STORE_FILE_MIN_BYTES, STORE_FILE_MAX_BYTES),
+        "store.store_file_bytes",
+    ),
+    Key("message_store_shutdown_timeout", milliseconds(1), "store.shutdown_timeout_s"),
+    Key(
+        "store.journal_file_size",
+        size(STORE_FILE_MIN_BYTES, STORE_FILE_MAX_BYTES),
+        "store.journal_file_bytes",
+    ),
+    Key("store.commit_interval", milliseconds(0, 10000), "store.commit_interval_s"),
     # the node
     Key("identity", one_of("rabbitmq", "own"), "node.identity"),
     Key("product.name", TEXT, "product.name"),
@@ -205,8 +236,8 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
         POSITIVE,
         """
         num_acceptors.tcp num_acceptors.ssl tcp_listen_options.send_timeout
-        collect_statistics_interval memory_monitor_interval cluster_keepalive_interval
-        net_ticktime message_store_shutdown_timeout mnesia_table_loading_retry_timeout
+        collect_statistics_interval cluster_keepalive_interval
+        net_ticktime mnesia_table_loading_retry_timeout
         mnesia_table_loading_retry_limit background_gc_target_interval classic_queue.default_version
         cluster_formation.target_cluster_size_hint cluster_formation.discovery_retry_limit
         cluster_formation.discovery_retry_interval cluster_formation.internal_lock_retries
@@ -219,6 +250,7 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
     (
         WHOLE,
         """
+        queue_index_max_journal_entries queue_index_segment_entry_count msg_store_io_batch_size
         delegate_count default_worker_pool_size ssl_options.depth tcp_listen_options.buffer
         tcp_listen_options.fd tcp_listen_options.high_msgq_watermark
         tcp_listen_options.high_watermark tcp_listen_options.low_msgq_watermark
@@ -246,24 +278,9 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
     ),
     (one_of("client-local", "min-masters", "random"), "queue_master_locator"),
     (one_of("none", "coarse", "fine"), "collect_statistics"),
-    (size(), "queue_index_embed_msgs_below"),
     (size(1, 1000000), "mirroring_sync_batch_size"),
-    (
-        STORAGE,
-        """
-        mirroring_sync_max_throughput vm_memory_high_watermark.absolute disk_free_limit.absolute
-        total_memory_available_override_value
-        """,
-    ),
-    (
-        FRACTION,
-        """
-        vm_memory_high_watermark.relative vm_memory_high_watermark_paging_ratio
-        disk_free_limit.relative
-        """,
-    ),
+    (STORAGE, "mirroring_sync_max_throughput"),
     (or_word("off", None, WHOLE), "socket_writer.gc_threshold"),
-    (one_of("rss", "erlang", "allocated", "legacy"), "vm_memory_calculation_strategy"),
     (one_of("ignore", "pause_minority", "autoheal", "pause_if_all_down"), "cluster_partition_handling"),
     (one_of("ignore", "autoheal"), "cluster_partition_handling.pause_if_all_down.recover"),
     (one_of("disc", "disk", "ram"), "cluster_formation.node_type"),
@@ -297,6 +314,7 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
         log.console.formatter.json.verbosity_map log.file.formatter.plaintext.format
         log.file.formatter.json.field_map log.file.formatter.json.verbosity_map
         log.file.rotation.date log.exchange.formatter log.syslog.formatter log.journald.fields
+        credit_flow_default_credit msg_store_credit_disc_bound
         """,
     ),
 )

@@ -17,14 +17,17 @@ from node.config import (
     CertificateLogin,
     Config,
     ConsoleLog,
+    DiskOptions,
     FileLog,
     LogFormat,
     LogLevel,
     LogOptions,
+    MemoryOptions,
     NetworkOptions,
     Product,
     Seed,
     SocketOptions,
+    StorageOptions,
     TlsOptions,
 )
 from node.config_file import ConfigError, Setting, parse
@@ -136,6 +139,7 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
     paths = _read_files(values, options, environ, files)
     values.fields |= config_environment.overrides(environ, values.problems)
     node_name = config_environment.node_name(options.name, environ, hostname, values.problems)
+    memory = _memory(values)
     unused = (*values.unused, *(name for name in config_environment.UNUSED if environ.get(name)))
     tcp_listeners = _tcp_listeners(values, options, environ)
     tls_listeners = () if "listeners.no_tls" in values.fields else values.numbered("tls_listeners")
@@ -154,6 +158,9 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
         auth=_auth(values),
         seed=_seed(values),
         amqp=values.section(AmqpOptions, "amqp"),
+        memory=memory,
+        disk=values.section(DiskOptions, "disk"),
+        store=values.section(StorageOptions, "store"),
         log=_log(values, node_name),
         files=paths,
         unused=unused,
@@ -291,6 +298,16 @@ def _auth(values: _Values) -> AuthOptions:
             needs = f"{backend} needs credential_validator.{needed}"
             values.require(given[argument] is not None, "credentials.backend", needs)
     return values.section(AuthOptions, "auth", loopback_users=loopback_users, **given)
+
+
+def _memory(values: _Values) -> MemoryOptions:
+    # As in RabbitMQ, the relative watermark wins over the absolute one; `DiskOptions` says the same of its limits.
+    if "memory.watermark_relative" in values.fields:
+        values.fields.pop("memory.watermark_absolute_bytes", None)
+    memory = values.section(MemoryOptions, "memory")
+    if memory.calculation_strategy != MemoryOptions().calculation_strategy:
+        values.unused["vm_memory_calculation_strategy"] = None
+    return memory
 
 
 def _seed(values: _Values) -> Seed:

@@ -54,9 +54,9 @@ def integer(minimum: int, maximum: int | None = None, *, unit: str = "") -> Valu
     return ValueType(f"a whole number {bounds}" + (f", in {unit}" if unit else ""), parse)
 
 
-def milliseconds(minimum: int) -> ValueType:
+def milliseconds(minimum: int, maximum: int | None = None) -> ValueType:
     """A time that is written in milliseconds and kept in seconds."""
-    whole = integer(minimum, unit="milliseconds")
+    whole = integer(minimum, maximum, unit="milliseconds")
     return ValueType(whole.allowed, lambda text: whole.parse(text) / 1000)
 
 
@@ -137,6 +137,13 @@ def _fraction(text: str) -> float:
     return float(text)
 
 
+def _proper_fraction(text: str) -> float:
+    number = _fraction(text)
+    if not 0 < number < 1:
+        raise ValueError(text)
+    return number
+
+
 def _regexp(text: str) -> str:
     try:
         re.compile(text)
@@ -155,6 +162,13 @@ PORT: Final = integer(0, 65535)
 WHOLE: Final = integer(0)
 POSITIVE: Final = integer(1)
 FRACTION: Final = ValueType("a number with a decimal point, such as 0.4", _fraction)
+PART: Final = ValueType(
+    "a number with a decimal point, such as 0.4 (more than 1.0 counts as 1.0)",
+    lambda text: min(_fraction(text), 1.0),
+)
+PROPER_FRACTION: Final = ValueType(
+    "a number with a decimal point between 0.0 and 1.0, such as 0.5", _proper_fraction
+)
 STORAGE: Final = ValueType(
     "a number of bytes; units k, M, G, kiB, MiB, GiB (of 1024), kB, MB, GB (of 1000)",
     lambda text: _quantity(text, _STORAGE_UNITS),

@@ -15,6 +15,9 @@ from typing import Final
 from node.amqp.constants import ReplyCode
 from node.log import escape
 
+_MB: Final = 1_000_000
+_MIB: Final = 1 << 20
+
 _UNKNOWN_METHOD: Final = "none"
 """What RabbitMQ prints when no method was being handled."""
 
@@ -182,6 +185,127 @@ def consumer_timeout(consumer_tag: str, channel: int, timeout_ms: int) -> str:
         f"acknowledgement. Timeout used: {timeout_ms} ms. "
         "This timeout value can be configured, see consumers doc guide to learn more"
     )
+
+
+# ---- alarms ----
+
+_BANNER: Final = "*** Publishers will be blocked until this alarm clears ***"
+
+
+def alarm_set(node: str, resource: str) -> str:
+    """Too little memory or disk. warning, default. `resource`: memory or disk."""
+    frame = "*" * len(_BANNER)
+    return f"{resource} resource limit alarm set on node '{escape(node)}'.\n\n{frame}\n{_BANNER}\n{frame}\n"
+
+
+def alarm_cleared(node: str, resource: str) -> str:
+    """Enough of it again. warning, default."""
+    return f"{resource} resource limit alarm cleared on node '{escape(node)}'"
+
+
+def alarm_cleared_everywhere(resource: str) -> str:
+    """No node has this alarm any more. warning, default."""
+    return f"{resource} resource limit alarm cleared across the cluster"
+
+
+def memory_limit(limit_bytes: int, total_bytes: int) -> str:
+    """What the node may use of the machine's memory. info, default; at the start and when it is changed."""
+    limit_mib, total_mib = limit_bytes // _MIB, total_bytes // _MIB
+    return (
+        f"Memory high watermark set to {limit_mib} MiB ({limit_bytes} bytes) "
+        f"of {total_mib} MiB ({total_bytes} bytes) total"
+    )
+
+
+def memory_high(used_bytes: int, limit_bytes: int) -> str:
+    """The node uses more than that; `alarm_set` follows. info, default."""
+    return f"vm_memory_high_watermark set. Memory used:{used_bytes} allowed:{limit_bytes}"
+
+
+def memory_normal(used_bytes: int, limit_bytes: int) -> str:
+    """The node uses less again; `alarm_cleared` follows. info, default."""
+    return f"vm_memory_high_watermark clear. Memory used:{used_bytes} allowed:{limit_bytes}"
+
+
+def disk_limit(limit_bytes: int) -> str:
+    """How much must stay free where the data are. info, default; at the start and when it is changed."""
+    return f"Disk free limit set to {limit_bytes // _MB}MB"
+
+
+def disk_low(free_bytes: int, limit_bytes: int) -> str:
+    """Less than that is free; `alarm_set` follows. info, default."""
+    return f"Free disk space is insufficient. Free bytes: {free_bytes}. Limit: {limit_bytes}"
+
+
+def disk_enough(free_bytes: int, limit_bytes: int) -> str:
+    """Enough is free again; `alarm_cleared` follows. info, default."""
+    return f"Free disk space is sufficient. Free bytes: {free_bytes}. Limit: {limit_bytes}"
+
+
+# ---- the disk ----
+
+
+def store_starting(directory: str) -> str:
+    """What is on disk is about to be read. info, default."""
+    return f"Starting message stores in directory '{escape(directory)}'"
+
+
+def store_rebuilding(directory: str) -> str:
+    """The node didn't stop in good order: everything on disk is read through. warning, default."""
+    return f'Message store "{escape(directory)}": rebuilding indices from scratch'
+
+
+def store_progress(queue_count: int, total_count: int) -> str:
+    """How far a long recovery has come. info, default."""
+    return f"Recovering queues: {queue_count} of {total_count}"
+
+
+def queues_recovered(queue_count: int, took_ms: int) -> str:
+    """All queues are back. info, default."""
+    return f"Recovering {queue_count} queues of type rabbit_classic_queue took {took_ms}ms"
+
+
+def messages_recovered(message_count: int, body_bytes: int) -> str:
+    """What came back with them. info, default."""
+    return f"Recovered {message_count} messages with {body_bytes} bytes of bodies"
+
+
+def record_corrupt(path: str, offset: int, size_bytes: int) -> str:
+    """Part of a file can't be trusted and was left out. error, default."""
+    return f"Corrupt record in '{escape(path)}': skipped {size_bytes} bytes at offset {offset}"
+
+
+def file_set_aside(path: str, aside: str) -> str:
+    """A file with something corrupt was moved out of the way, for who wants to look into it. error, default."""
+    return f"'{escape(path)}' is damaged: moved to '{escape(aside)}'"
+
+
+def disk_full(reason: str) -> str:
+    """A write found no room: it is tried again and again, and publishers wait. error, default."""
+    return f"No space left for the message store: {escape(reason)}. Writing goes on when there is room"
+
+
+def disk_resumed(waited_s: float) -> str:
+    """There is room again. warning, default."""
+    return f"The message store writes again, after {waited_s:.0f} s without room"
+
+
+def store_broken(path: str, reason: str) -> str:
+    """The disk failed in a way that more writing can't heal; nothing is confirmed from now on. critical, default."""
+    return (
+        f"Message store failed at '{escape(path)}': {escape(reason)}. "
+        "Persistent messages are refused until the node is restarted"
+    )
+
+
+def store_stopping(directory: str) -> str:
+    """The node stops and writes what is left. info, default."""
+    return f"Stopping message store for directory '{escape(directory)}'"
+
+
+def store_stopped(directory: str) -> str:
+    """Everything is on disk. info, default."""
+    return f"Message store for directory '{escape(directory)}' is stopped"
 
 
 # ---- the node ----

@@ -88,7 +88,9 @@ class Sink(Protocol):
         """`basic.ack` without `multiple` for each delivery tag from first to last, both included."""
 
     def on_content_frame(self) -> None:
-        """The frame that was just taken was a content header or body; told only while `watches_contents`."""
+        """A content header or body frame was taken, or dropped as the sink `ignores` it. Told only while
+        `watches_contents`.
+        """
 
     def on_heartbeat(self) -> None:
         """A heartbeat frame."""
@@ -344,6 +346,8 @@ class FrameReader:
         payload = data[pos + 7 : after - 1]
         if kind == FRAME_BODY or (kind == FRAME_HEADER and len(payload) >= _HEADER_FIXED_BYTES):
             self._content_frame(kind, channel, payload)
+            if self.watches_contents:
+                self._sink.on_content_frame()
             return
         if kind != FRAME_HEARTBEAT or payload:
             raise ProtocolError(ReplyCode.FRAME_ERROR, f"{octets(kind, payload)}: unknown_frame")
@@ -386,8 +390,6 @@ class FrameReader:
             self.forget(channel)
             content = b"".join(assembly.frames)
             self._sink.on_publish(channel, assembly.method_frame, assembly.traits, [content], assembly.size)
-        if self.watches_contents:
-            self._sink.on_content_frame()
 
     def _content_header(self, assembly: _Assembly, kind: int, channel: int, payload: bytes) -> None:
         if kind != FRAME_HEADER:

@@ -13,18 +13,20 @@ Resource = Literal["memory", "disk"]
 
 
 class Alarms:
-    """The alarms that are on.
+    """The alarms of a node that are on.
 
     on_first: there was none before.   on_last: there is none any more. Both are called once the observer knows.
     """
 
     def __init__(
         self,
+        node_name: str,
         observer: Observer,
         *,
         on_first: Callable[[], None] = lambda: None,
         on_last: Callable[[], None] = lambda: None,
     ) -> None:
+        self._node_name = node_name
         self._observer = observer
         self._on_first = on_first
         self._on_last = on_last
@@ -51,7 +53,7 @@ class Alarms:
             return
         is_first = not self._short_of
         self._short_of.add(resource)
-        self._observer.alarm_set(resource)
+        self._observer.alarm_set(self._node_name, resource)
         if is_first:
             self._on_first()
 
@@ -60,6 +62,6 @@ class Alarms:
         if resource not in self._short_of:
             return
         self._short_of.remove(resource)
-        self._observer.alarm_cleared(resource, is_last=not self._short_of)
+        self._observer.alarm_cleared(self._node_name, resource)
         if not self._short_of:
             self._on_last()

@@ -82,7 +82,10 @@ class Broker:
         self.epoch_s = epoch_s
         self.observer = observer or Observer()
         self.alarms = Alarms(
-            self.observer, on_first=self._warn_publishers, on_last=self._let_publishers_go_on
+            settings.node_name,
+            self.observer,
+            on_first=self._warn_publishers,
+            on_last=self._let_publishers_go_on,
         )
         self.in_flow: dict[Connection, None] = {}
         """Publishers that aren't read from until the storage isn't congested, who waited longest first."""

@@ -160,7 +160,7 @@ def _form(annotation: Any) -> tuple[Write | None, Read]:
         return _write_table, _read_table
     if annotation == tuple[str, ...]:
         return list, _read_texts
-    if is_dataclass(annotation):
+    if isinstance(annotation, type) and is_dataclass(annotation):
         plan = _plan(annotation)
         return plan.write, partial(_read_inner, plan)
     if get_origin(annotation) is Literal:

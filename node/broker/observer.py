@@ -57,6 +57,12 @@ class Observer:
     def closed(self, connection: "Connection", *, in_good_order: bool) -> None:
         """The socket is gone. in_good_order: after a close handshake, or because we wanted it."""
 
+    def alarm_set(self, node: str, resource: str) -> None:
+        """The node has too little of this resource: who publishes is blocked."""
+
+    def alarm_cleared(self, node: str, resource: str) -> None:
+        """The node has enough of this resource again. Publishers go on once no alarm is left."""
+
     def quorum_requested(self, queue: QueueRecord) -> None:
         """A queue was declared with type quorum, which is an ordinary queue with a delivery limit here."""
 

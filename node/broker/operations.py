@@ -338,7 +338,11 @@ def _decode_enqueue(payload: bytes, with_contents: bool) -> Enqueue:
     ) = _ENQUEUE_HEAD.unpack_from(payload)
     at = _ENQUEUE_HEAD.size + envelope_bytes
     _need(payload, at)
-    if not count or size < MIXED_SIZES or max(first_seq, store_id, at_ms, body_bytes) + count > SEQ_MAX:
+    if (
+        not count
+        or size < MIXED_SIZES
+        or max(first_seq + count, store_id + count, at_ms, body_bytes) > SEQ_MAX
+    ):
         raise CorruptRecord("numbers out of range")
     if size != MIXED_SIZES and body_bytes != size * count:
         raise CorruptRecord("sizes that contradict each other")

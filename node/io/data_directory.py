@@ -126,8 +126,7 @@ class DataDirectory:
                     os.unlink(_inside(path), dir_fd=self._root)
             case RemoveTree(path):
                 self._close_below(path)
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.rmtree(_inside(path), dir_fd=self._root)
+                self._remove_tree(_inside(path))
             case _:
                 raise AssertionError(f"{step} is no step")
 
@@ -135,7 +134,7 @@ class DataDirectory:
         """What is in a directory, sorted; nothing if there is none. The data directory itself is ""."""
         try:
             fd = self._open_directory(directory)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         try:
             return sorted(os.listdir(fd))
@@ -193,6 +192,14 @@ class DataDirectory:
                 raise
             self._make_directory(above)
             self._make_directory(path)
+
+    def _remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path, dir_fd=self._root)
+        except FileNotFoundError:
+            pass
+        except NotADirectoryError:
+            os.unlink(path, dir_fd=self._root)
 
     # --- open files ---
 

@@ -6,7 +6,7 @@ from node.broker.connection import Connection
 from node.broker.observer import Observer
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
-from node.log import escape, process_logger, process_tag
+from node.log import category_logger, escape, process_logger, process_tag
 
 
 class LogObserver(Observer):
@@ -126,6 +126,15 @@ class LogObserver(Observer):
             self._info(connection, log_phrases.closing(*who))
         else:
             process_logger("connection", connection.number).warning(log_phrases.closed_abruptly(*who))
+
+    def alarm_set(self, node: str, resource: str) -> None:
+        """See `Observer.alarm_set`."""
+        category_logger().warning(log_phrases.alarm_set(node, resource))
+
+    def alarm_cleared(self, node: str, resource: str) -> None:
+        """See `Observer.alarm_cleared`."""
+        category_logger().warning(log_phrases.alarm_cleared(node, resource))
+        category_logger().warning(log_phrases.alarm_cleared_everywhere(resource))
 
     def quorum_requested(self, queue: QueueRecord) -> None:
         """See `Observer.quorum_requested`; once is enough."""

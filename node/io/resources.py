@@ -236,8 +236,7 @@ class MemoryMonitor(_Monitor):
             used = self._rss()
         self.used_bytes = used
         limit = self.limit_bytes * MEMORY_CLEAR_RATIO if self.is_alarmed else self.limit_bytes
-        is_above = used >= limit if self.is_alarmed else used > limit
-        self._set(is_above, used, self.limit_bytes)
+        self._set(used > limit, used, self.limit_bytes)
 
     def interval_s(self) -> float:
         """See `_Monitor.interval_s`."""

@@ -4,62 +4,82 @@
 
 Batches go in between, so that nobody who waits for safety waits for a checkpoint. It may be cut short anywhere:
 the journal files are still there, and replaying them over what segments know changes nothing.
+
+Segments must not know what the journal doesn't: a message that moved would be gone from one queue and not yet
+be in the other. So nothing is flushed while anything gathers for a batch.
 Source: architecture §2.2.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from node.store.disk import Append, Step
 
 FLUSH_BYTES: Final = 4 * 1024 * 1024
-"""What a job of a checkpoint writes: some 20 ms of a disk, which is what a batch may wait for it."""
+"""What a job of a checkpoint writes: some 40 ms of a disk, which is what a batch may have to wait for it."""
 
 SYNC_STEPS: Final = 16
 """What a job of a checkpoint syncs: each may take milliseconds."""
 
 
-class Flushed(Protocol):
-    """Of a queue's index, what a checkpoint needs."""
-
-    @property
-    def kept_to(self) -> int:
-        """All that was kept has lower numbers."""
-
-    def flush(self, limit_bytes: int, upto_seq: int) -> tuple[list[Step], bool]:
-        """Steps that bring the oldest entries below `upto_seq` and what was removed to segments; whether
-        nothing is left to do."""
-
-
-class Synced(Protocol):
-    """What has files that were written to."""
+class Contents(Protocol):
+    """Of the persistent message store, what a checkpoint needs."""
 
     def sync_steps(self) -> list[Step]:
         """Sync what was written since the last call."""
+
+
+class Index(Protocol):
+    """Of a queue's index, what a checkpoint needs. What it gives is to be submitted at once."""
+
+    @property
+    def kept_to(self) -> int:
+        """Above the numbers of all that was kept."""
+
+    def flush(self, limit_bytes: int, upto_seq: int) -> tuple[list[Step], bool]:
+        """Bring the oldest entries below `upto_seq` to segments, and tell these what was removed; whether nothing
+        is left to do."""
+
+    def sync_steps(self, limit: int) -> list[Step]:
+        """Sync at most so many files that were written to, and names; nothing when nothing is left."""
 
 
 class Checkpoint:
     """What is left to do.
 
     files: the journal files that become superfluous.
-    indexes: of the queues that these files speak of.
+    contents: the persistent message store; it is synced before what refers to it.
+    indexes: of the queues that these files speak of, and of those whose segments were written to otherwise.
     """
 
-    def __init__(self, files: list[int], indexes: Iterable[Flushed]) -> None:
+    def __init__(self, files: list[int], contents: Contents, indexes: Sequence[Index]) -> None:
         self.files = files
+        self.is_over = False
+        """Whether all is synced, so that the files may go."""
+        self._contents: Contents | None = contents
         self._to_flush = deque((index, index.kept_to) for index in indexes)
-        self._to_sync: deque[Step] = deque()
-
-    # --- first: flush ---
+        self._to_sync = deque(indexes)
 
     @property
     def is_flushed(self) -> bool:
-        """Whether everything has been handed out by `flush_steps`."""
+        """Whether everything is in segments or on its way there."""
         return not self._to_flush
 
-    def flush_steps(self) -> list[Step]:
-        """What the next job writes to segments; at least something of one queue, about `FLUSH_BYTES` in all."""
+    def next_steps(self, *, is_gathering: bool, jobs: int) -> list[Step]:
+        """The next job, to be submitted at once; none if there is nothing to do just now.
+
+        is_gathering: whether something gathers for a batch.   jobs: of this checkpoint in flight.
+        """
+        if self._to_flush:
+            steps = [] if is_gathering else self._flush()
+            if steps or self._to_flush:
+                return steps
+        steps = self._sync()
+        self.is_over = not steps and not jobs
+        return steps
+
+    def _flush(self) -> list[Step]:
         steps: list[Step] = []
         left_bytes = FLUSH_BYTES
         while self._to_flush and left_bytes > 0:
@@ -71,19 +91,22 @@ class Checkpoint:
                 self._to_flush.popleft()
         return steps
 
-    # --- then: sync ---
-
-    def begin_sync(self, written: Iterable[Synced]) -> None:
-        """All that was flushed is on its way.   written: all that was written to, in the order to sync it."""
-        assert self.is_flushed
-        for each in written:
-            self._to_sync += each.sync_steps()
-
-    def sync_steps(self) -> list[Step]:
-        """What the next job syncs; nothing when all has been handed out."""
-        return [self._to_sync.popleft() for _ in range(min(SYNC_STEPS, len(self._to_sync)))]
+    def _sync(self) -> list[Step]:
+        if self._contents is not None:
+            # All at once: they are few, as batches sync them.
+            steps = self._contents.sync_steps()
+            self._contents = None
+            if steps:
+                return steps
+        steps = []
+        while self._to_sync and len(steps) < SYNC_STEPS:
+            more = self._to_sync[0].sync_steps(SYNC_STEPS - len(steps))
+            steps += more
+            if not more:
+                self._to_sync.popleft()
+        return steps
 
 
 def bytes_of(steps: Iterable[Step]) -> int:
-    """Bytes that the steps write."""
+    """Bytes that the steps append."""
     return sum(sum(map(len, step.parts)) for step in steps if isinstance(step, Append))

@@ -28,9 +28,7 @@ CORRUPT: Final = "corrupt"
 _DIRECTORIES: Final = (JOURNAL, QUEUES, MESSAGES)
 """Those that a store always has."""
 
-_OURS: Final = frozenset(
-    {JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, "metadata.log", "metadata.snapshot"}
-)
+_OURS: Final = frozenset({JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, "metadata.log", "metadata.log.tmp"})
 """What may not be here without a `store.json`."""
 
 _HARMLESS: Final = frozenset({"lock", "log", "logs", "lost+found", _NEW_STORE_FILE})

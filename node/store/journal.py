@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from node.broker.operations import Operation, encode
+from node.store.directory import JOURNAL
 from node.store.disk import Append, MakeDir, Remove, Step, Sync, SyncDir
 from node.store.records import HEADER_BYTES, JOURNAL_HEADER, record
 
-DIRECTORY: Final = "journal"
 _SUFFIX: Final = ".journal"
 
 UID_BYTES: Final = 16
@@ -30,7 +30,7 @@ _PART_BYTES: Final = 1024 * 1024
 
 def file_path(number: int) -> str:
     """Where a journal file is."""
-    return f"{DIRECTORY}/{number}{_SUFFIX}"
+    return f"{JOURNAL}/{number}{_SUFFIX}"
 
 
 def file_numbers(names: Iterable[str]) -> list[int]:
@@ -76,7 +76,7 @@ class Journal:
         self._number = max(file_numbers(names), default=0) + 1
         self._size_bytes = HEADER_BYTES
         path = file_path(self._number)
-        return [MakeDir(DIRECTORY), SyncDir(""), Append(path, [JOURNAL_HEADER]), Sync(path), SyncDir(DIRECTORY)]
+        return [MakeDir(JOURNAL), SyncDir(""), Append(path, [JOURNAL_HEADER]), Sync(path), SyncDir(JOURNAL)]
 
     # --- what gathers ---
 
@@ -106,7 +106,7 @@ class Journal:
             self._is_new = False
             parts.insert(0, JOURNAL_HEADER)
             count_bytes += HEADER_BYTES
-            names = [SyncDir(DIRECTORY)]
+            names = [SyncDir(JOURNAL)]
         self._size_bytes += count_bytes
         self.written_bytes += count_bytes
         return [Append(path, parts), Sync(path), *names]
@@ -133,7 +133,7 @@ class Journal:
         for number in numbers:
             # One after the other also for a power loss: what a file says is gone must not come back by an
             # older one.
-            steps += [Remove(file_path(number)), SyncDir(DIRECTORY)]
+            steps += [Remove(file_path(number)), SyncDir(JOURNAL)]
         return steps
 
 

@@ -16,16 +16,16 @@ Source: architecture §2.2.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
 from typing import Any, Final
 
 from node.store.disk import TO_THE_END, Append, Disk, MakeDir, Read, Remove, Step, Sync, SyncDir
 from node.store.file_merge import TMP_SUFFIX, FileMerge
-from node.store.records import HEADER_BYTES, MESSAGES_HEADER
-from node.store.store_file import BLOCK_BITS, OVERHEAD_BYTES, Report, StoreFile, framed, scan
+from node.store.file_table import FileTable
+from node.store.records import MESSAGES_HEADER
+from node.store.store_file import OVERHEAD_BYTES, Report, Scan, StoreFile, framed, scan
 
 FILE_MAX_BYTES: Final = 16 * 1024 * 1024
 """What a file may have, unless it holds but a single content."""
@@ -37,12 +37,6 @@ TRANSIENT_FIRST_ID: Final = 1 << 62
 _OFFSETS_END: Final = 1 << 32
 """Offsets are kept in 32 bits."""
 
-_FILES_MIN: Final = 3
-"""With fewer files garbage is let be: it is a few MiB at most."""
-
-_SOURCES_MAX: Final = 8
-"""How many files go into one merge, so that planning it and ending it costs the loop little."""
-
 _FILE_NAME: Final = re.compile(r"([1-9][0-9]*)\.rdq")
 
 
@@ -50,7 +44,7 @@ _FILE_NAME: Final = re.compile(r"([1-9][0-9]*)\.rdq")
 class StoreFigures:
     """How full a message store is.
 
-    files: their number.   bytes: of the files.   garbage_bytes: of records in them that nobody refers to.
+    files: those in use.   bytes: of these.   garbage_bytes: of records in them that nobody refers to.
     messages: contents that somebody refers to; those that are not yet written count, too.
     """
 
@@ -75,6 +69,7 @@ class MessageStore:
     ) -> None:
         assert file_max_bytes < _OFFSETS_END, file_max_bytes
         self._directory = directory
+        self._parent = directory.rpartition("/")[0]
         self._disk = disk
         self._file_max_bytes = file_max_bytes
         self._is_synced = first_id < TRANSIENT_FIRST_ID
@@ -83,17 +78,13 @@ class MessageStore:
         self._gathered: dict[int, bytes] = {}  # contents without a place in a file, in the order they came
         self._gathered_refs: dict[int, int] = {}
         self._gathered_bytes = 0
-        self._files: set[StoreFile] = set()
-        self._files_by_block: dict[int, list[StoreFile]] = {}  # who may have an id, see `BLOCK_BITS`
+        self._files = FileTable()
         self._current: StoreFile | None = None  # the one that is appended to
-        self._bytes = 0
-        self._live_bytes = 0
         self._has_directory = False
         self._unsynced: set[str] = set()
         self._unsynced_directories: set[str] = set()
         self._turn = 0
         self._had_drops = False  # since the last `collect`
-        self._dead: set[StoreFile] = set()  # without live contents, when last looked at
         self._merge: FileMerge | None = None
         self._merged_away: list[StoreFile] = []  # no longer in use, but still there
         self._can_merge = True
@@ -134,10 +125,9 @@ class MessageStore:
         """One more queue refers to contents; they must be here (but see `recover`)."""
         for file, position, ids in self._stretches(first_id, count):
             if file is not None:
-                self._live_bytes += file.add_refs(position, len(ids))
-            elif first_id in self._gathered or ids[0] in self._gathered:
-                for store_id in ids:
-                    self._gathered_refs[store_id] += 1
+                self._files.add_refs(file, position, len(ids))
+            elif ids[0] in self._gathered:
+                self._gathered_refs[ids[0]] += 1
             else:
                 assert self._is_recovering, ids
                 self._is_damaged = True
@@ -151,13 +141,10 @@ class MessageStore:
         self._had_drops = True
         for file, position, ids in self._stretches(first_id, count):
             if file is not None:
-                self._live_bytes -= file.drop_refs(position, len(ids))
-                if not file.live_bytes:
-                    self._dead.add(file)
+                self._files.drop_refs(file, position, len(ids))
             elif ids[0] in self._gathered:
-                for store_id in ids:
-                    assert self._gathered_refs[store_id], store_id
-                    self._gathered_refs[store_id] -= 1
+                assert self._gathered_refs[ids[0]], ids
+                self._gathered_refs[ids[0]] -= 1
             else:
                 assert self._is_damaged, ids
 
@@ -186,9 +173,11 @@ class MessageStore:
         while start < len(ids):
             file = self._file_for(OVERHEAD_BYTES + len(gathered[ids[start]]))
             stretch, sizes = self._fitting(file, ids, start, gathered)
-            self._put(file, stretch, sizes, [refs[store_id] for store_id in stretch])
+            is_new = not len(file)
+            self._files.append(file, stretch[0], sizes, [refs[store_id] for store_id in stretch])
+            file.written_in = self._turn
             parts = parts_by_path.setdefault(file.path, [])
-            if not parts and file.size_bytes == HEADER_BYTES + sum(sizes):
+            if is_new:
                 parts.append(MESSAGES_HEADER)
             for store_id in stretch:
                 parts += framed(store_id, gathered[store_id])
@@ -197,12 +186,14 @@ class MessageStore:
         if steps and not self._has_directory:
             self._has_directory = True
             steps.insert(0, MakeDir(self._directory))
-            self._unsynced_directories.add(self._directory.rpartition("/")[0])
+            self._unsynced_directories.add(self._parent)
         self._unsynced.update(parts_by_path)
         return steps
 
     def sync_steps(self) -> list[Step]:
-        """Make what was written outlive a power loss. For the persistent store."""
+        """Make what was written outlive a power loss. In the transient store nothing has to."""
+        if not self._is_synced:
+            return []
         steps: list[Step] = [
             *map(Sync, sorted(self._unsynced)),
             *map(SyncDir, sorted(self._unsynced_directories, reverse=True)),
@@ -234,13 +225,10 @@ class MessageStore:
     def _file_for(self, size: int) -> StoreFile:
         """The file that a record of this size goes to."""
         file = self._current
-        if file is not None and (not len(file) or file.size_bytes + size <= self._file_max_bytes):
+        if file is not None and file.size_bytes + size <= self._file_max_bytes:
             return file
-        if file is not None and not file.live_bytes:
-            self._dead.add(file)
         file = self._current = StoreFile(self._new_path(), self._turn)
         self._files.add(file)
-        self._bytes += file.size_bytes
         self._unsynced_directories.add(self._directory)
         return file
 
@@ -263,55 +251,10 @@ class MessageStore:
             sizes.append(size)
         return range(first_id, first_id + len(sizes)), sizes
 
-    def _put(self, file: StoreFile, ids: range, sizes: list[int], refs: list[int]) -> None:
-        """Register contents that are appended to the current file."""
-        bytes_before, live_before = file.size_bytes, file.live_bytes
-        file.append(ids[0], sizes, refs)
-        file.written_in = self._turn
-        self._bytes += file.size_bytes - bytes_before
-        self._live_bytes += file.live_bytes - live_before
-        self._list(file, range(ids[0] >> BLOCK_BITS, (ids[-1] >> BLOCK_BITS) + 1))
-
     # --- where things are ---
 
-    def _list(self, file: StoreFile, blocks: range | set[int]) -> None:
-        for block in blocks:
-            files = self._files_by_block.setdefault(block, [])
-            if file not in files:
-                files.append(file)
-
-    def _adopt(self, file: StoreFile) -> None:
-        """Take up a file with contents."""
-        self._files.add(file)
-        self._bytes += file.size_bytes
-        self._live_bytes += file.live_bytes
-        self._list(file, file.blocks)
-        if not file.live_bytes:
-            self._dead.add(file)
-
-    def _forget(self, file: StoreFile) -> None:
-        """Let go of a file that is no longer needed. It must not be synced any more: soon it won't be there."""
-        self._files.remove(file)
-        self._bytes -= file.size_bytes
-        self._live_bytes -= file.live_bytes
-        self._dead.discard(file)
-        self._unsynced.discard(file.path)
-        for block in file.blocks:
-            files = self._files_by_block[block]
-            files.remove(file)
-            if not files:
-                del self._files_by_block[block]
-
-    def _find(self, store_id: int) -> tuple[StoreFile, int] | None:
-        """The file that has a content, and its position there."""
-        for file in self._files_by_block.get(store_id >> BLOCK_BITS, ()):
-            position = file.find(store_id)
-            if position is not None:
-                return file, position
-        return None
-
     def _has(self, store_id: int) -> bool:
-        return store_id in self._gathered or self._find(store_id) is not None
+        return store_id in self._gathered or self._files.find(store_id) is not None
 
     def _stretches(self, first_id: int, count: int) -> Iterator[tuple[StoreFile | None, int, range]]:
         """Where consecutive ids are: file, position, some of the ids. Without a file they are gathered, or not
@@ -319,7 +262,7 @@ class MessageStore:
         """
         at, end = first_id, first_id + count
         while at < end:
-            found = None if at in self._gathered else self._find(at)
+            found = None if at in self._gathered else self._files.find(at)
             if found is None:
                 yield None, 0, range(at, at + 1)
                 at += 1
@@ -335,33 +278,41 @@ class MessageStore:
         """See to it that garbage is not kept for long: remove files that are nothing else, begin a merge when one
         is due.
 
-        To be called at the end of a turn, after the operations were submitted by which references were dropped:
-        if they were lost while the contents are gone, a recovering queue would miss contents. What was written
-        since the last call is let be, as references may yet be added to it.
+        To be called at the end of a turn, right after the operations were submitted by which references were
+        dropped. What was written since the last call is let be, as references may yet be added to it.
         """
         self._had_drops = False
         self._remove_merged_away()
-        self._remove_dead()
+        spared = set(self._merge.sources) if self._merge is not None else set()
+        if self._current is not None:
+            spared.add(self._current)
+        self._remove(self._files.take_dead(spared, self._turn))
         self._merge_if_due()
         self._turn += 1
 
-    def _remove_dead(self) -> None:
-        busy = set(self._merge.sources) if self._merge is not None else set()
-        for file in list(self._dead):
-            if file.live_bytes:
-                self._dead.discard(file)
-            elif file is not self._current and file not in busy and file.written_in < self._turn:
-                self._forget(file)
-                self._remove([file.path])
+    def _remove(self, files: Sequence[StoreFile]) -> None:
+        """Remove files that are no longer in use."""
+        if not files:
+            return
+        paths = [file.path for file in files]
+        self._unsynced.difference_update(paths)  # when its turn came, there would be nothing to sync
+        if self._is_synced:
+            # Not before the operations are safe by which the last references were dropped: maybe it is one of
+            # those that moves the message elsewhere. A job that only removes passes one that finds no room; one
+            # that makes a directory does not, so when it is done all before it is.
+            barrier = MakeDir(self._directory)
+            self._disk.submit([barrier], lambda _results: self._submit_removes(paths), _nothing)
+        else:
+            self._submit_removes(paths)
 
-    def _remove(self, paths: Sequence[str]) -> None:
+    def _submit_removes(self, paths: Sequence[str]) -> None:
         # A file that can't be removed is found without references at the next start.
         self._disk.submit([Remove(path) for path in paths], _nothing, _nothing)
 
     def _merge_if_due(self) -> None:
-        if self._merge is not None or not self._can_merge or not self._is_wasteful():
+        if self._merge is not None or not self._can_merge or not self._files.is_wasteful(self._current):
             return
-        sources = self._best_sources()
+        sources = self._files.best_sources(self._current, self._turn, self._file_max_bytes)
         if sources:
             self._merge = FileMerge(
                 sources,
@@ -373,63 +324,31 @@ class MessageStore:
             )
             self._merge.start()
 
-    def _is_wasteful(self) -> bool:
-        """Whether of all that is in full files more than half is garbage."""
-        if len(self._files) < _FILES_MIN:
-            return False
-        size_bytes, live_bytes = self._bytes, self._live_bytes
-        if self._current is not None:
-            size_bytes -= self._current.size_bytes
-            live_bytes -= self._current.live_bytes
-        return 2 * live_bytes < size_bytes - HEADER_BYTES * len(self._files)
-
-    def _best_sources(self) -> list[StoreFile]:
-        """The neighbours, in order of ids, that give most room for what must be copied, and whose live contents
-        fit into one file; none where nothing is worth it.
-
-        Neighbours, because what came together is read together, and goes together.
-        """
-        files = [file for file in self._files if file is not self._current and file.written_in < self._turn]
-        files.sort(key=lambda file: file.first_id)
-        sizes = [(file.live_bytes, file.garbage_bytes) for file in files]
-        best = 0
-        found: list[StoreFile] = []
-        for start in range(len(files)):
-            size_bytes, gain = HEADER_BYTES, 0
-            for stop in range(start, min(start + _SOURCES_MAX, len(files))):
-                live_bytes, garbage_bytes = sizes[stop]
-                size_bytes += live_bytes
-                if size_bytes > self._file_max_bytes:
-                    break
-                gain += garbage_bytes - live_bytes
-                if gain > best:
-                    best, found = gain, files[start : stop + 1]
-        return found
-
     def _end_merge(self, file: StoreFile | None) -> None:
         """From now on the new file has what the old ones had."""
         assert self._merge is not None
         for source in self._merge.sources:
-            self._forget(source)
+            self._files.remove(source)
             self._merged_away.append(source)
-        if file is not None:
-            self._adopt(file)
+        if file is not None and len(file):
+            self._files.add(file)
+        elif file is not None:
+            self._merged_away.append(file)
         self._merge = None
-        # What lost its last reference since the last `collect` wasn't copied, and its operation may not be
-        # submitted. Then the next `collect` goes on.
+        # What lost its last reference since the last `collect` is not in the new file, and its operation is
+        # perhaps not submitted. If so, the next `collect` goes on.
         if not self._had_drops:
             self._remove_merged_away()
             self._merge_if_due()
 
     def _remove_merged_away(self) -> None:
-        if self._merged_away:
-            self._remove([file.path for file in self._merged_away])
-            self._merged_away = []
+        self._remove(self._merged_away)
+        self._merged_away = []
 
     def _fail_merge(self) -> None:
         """Try no more until the node starts again: the disk is broken, or a file can't be read."""
         assert self._merge is not None
-        self._remove([self._merge.tmp_path])
+        self._submit_removes([self._merge.tmp_path])
         self._merge = None
         self._can_merge = False
 
@@ -449,35 +368,34 @@ class MessageStore:
         self._has_directory = bool(names)
         disk.run([Remove(f"{self._directory}/{name}") for name in names if name.endswith(TMP_SUFFIX)])
         numbers = sorted(int(match[1]) for match in map(_FILE_NAME.fullmatch, names) if match)
-        found: list[tuple[StoreFile, bool]] = []
+        found: list[Scan] = []
         hopeless: list[str] = []
         for number in numbers:
             self._next_number = number + 1
             path = f"{self._directory}/{number}.rdq"
-            reports: list[str] = []
             [data] = disk.run([Read(path, 0, TO_THE_END)])
-            file, is_whole = scan(path, data, lambda *what, to=reports: (to.append(what[0]), report(*what)))
-            if reports and not len(file):
+            scanned = scan(path, data, report)
+            if scanned.is_hopeless:
                 hopeless.append(path)
             else:
-                found.append((file, is_whole))
-        _leave_out_twins([file for file, _is_whole in found])
-        for file, _is_whole in found:
-            self._adopt(file)
+                found.append(scanned)
+        _leave_out_twins([scanned.file for scanned in found])
+        for file, _may_grow, _is_hopeless in found:
+            self._files.add(file)
             self._unsynced.add(file.path)
-        self._go_on_after(found)
+        if self._has_directory:
+            self._unsynced_directories.update((self._directory, self._parent))
+        self._go_on_after([scanned for scanned in found if len(scanned.file)])
         return hopeless
 
-    def _go_on_after(self, found: Sequence[tuple[StoreFile, bool]]) -> None:
+    def _go_on_after(self, found: Sequence[Scan]) -> None:
         """New contents get ids above all there are, and go where the highest ones are, if there is room."""
-        filled = [(file.last_id, file, is_whole) for file, is_whole in found if len(file)]
-        if filled:
-            last_id, file, is_whole = max(filled, key=lambda entry: entry[0])
-            self._next_id = max(self._next_id, last_id + 1)
-            if is_whole and file.size_bytes < self._file_max_bytes:
-                self._current = file
-        if self._has_directory:
-            self._unsynced_directories.add(self._directory)
+        if not found:
+            return
+        file, may_grow, _is_hopeless = max(found, key=lambda scanned: scanned.file.last_id)
+        self._next_id = max(self._next_id, file.last_id + 1)
+        if may_grow and file.size_bytes < self._file_max_bytes:
+            self._current = file
 
     def finish_recovery(self) -> int:
         """All references were added: remove the files that have none.
@@ -486,14 +404,12 @@ class MessageStore:
         Returns: bytes that nobody refers to.
         """
         self._is_recovering = False
-        garbage_bytes = self.figures().garbage_bytes
-        dead = [file for file in self._dead if not file.live_bytes]
-        for file in dead:
-            self._forget(file)
-            if file is self._current:
-                self._current = None
-        self._dead.clear()
+        garbage_bytes = self._files.garbage_bytes
+        dead = self._files.take_dead((), self._turn)
+        if self._current in dead:
+            self._current = None
         self._disk.run([Remove(file.path) for file in dead])
+        self._unsynced.difference_update(file.path for file in dead)
         return garbage_bytes
 
     # --- for tools ---
@@ -501,9 +417,9 @@ class MessageStore:
     def figures(self) -> StoreFigures:
         """How full the store is. Costs a little for each file."""
         return StoreFigures(
-            files=len(self._files) + len(self._merged_away),
-            bytes=self._bytes + sum(file.size_bytes for file in self._merged_away),
-            garbage_bytes=self._bytes - self._live_bytes - HEADER_BYTES * len(self._files),
+            files=len(self._files),
+            bytes=self._files.size_bytes,
+            garbage_bytes=self._files.garbage_bytes,
             messages=len(self._gathered) + sum(file.live_count for file in self._files),
         )
 
@@ -514,19 +430,25 @@ def _leave_out_twins(files: Sequence[StoreFile]) -> None:
     files: from oldest to newest.
     """
     ages = {file: age for age, file in enumerate(files)}
-    cluster: list[StoreFile] = []
+    overlapping: list[StoreFile] = []
     last_id = -1
-    for file in [*sorted(filter(len, files), key=lambda file: file.first_id), None]:
-        if file is None or file.first_id > last_id:
-            seen: set[int] = set()
-            for member in sorted(cluster, key=ages.__getitem__, reverse=True):
-                ids = list(member.ids())
-                member.leave_out(seen)
-                seen.update(ids)
-            cluster = []
-        if file is not None:
-            cluster.append(file)
-            last_id = max(last_id, file.last_id)
+    for file in sorted(filter(len, files), key=lambda file: file.first_id):
+        if file.first_id > last_id:
+            _leave_out_older(sorted(overlapping, key=ages.__getitem__))
+            overlapping = []
+        overlapping.append(file)
+        last_id = max(last_id, file.last_id)
+    _leave_out_older(sorted(overlapping, key=ages.__getitem__))
+
+
+def _leave_out_older(files: list[StoreFile]) -> None:
+    """Keep each content in the last of the files that has it."""
+    seen: set[int] = set()
+    if len(files) > 1:
+        for file in reversed(files):
+            ids = list(file.ids())
+            file.leave_out(seen)
+            seen.update(ids)
 
 
 def _padded(read: Read, before: int = 0, after: int = 0) -> Read:

@@ -33,6 +33,10 @@ _HEAD: Final = Struct(">II")
 _LENGTH: Final = Struct(">I")
 _LENGTH_BYTES: Final = 4
 
+_CHAINED_MAX: Final = 4
+"""Parts of a record that are left as they are, so that large ones aren't copied. More are joined: a call for the
+crc of each small message would cost more than the copy."""
+
 _GUESSES_MAX_BYTES: Final = 2 * 1024 * 1024 * 1024
 """When the search for a good record in a damaged file is given up, in bytes whose crc was taken: after some seconds."""
 
@@ -83,11 +87,14 @@ def check_header(data: bytes, header: bytes) -> bool:
 
 def record(parts: Sequence[bytes]) -> list[bytes]:
     """A payload, given in parts, as the parts of a record."""
-    # Joined, as taking the crc part by part would cost a call for each message.
-    payload = parts[0] if len(parts) == 1 else b"".join(parts)
-    assert payload, "an empty record would look like zeros that were never written"
-    length = len(payload)
-    return [_HEAD.pack(length, crc32(payload, crc32(_LENGTH.pack(length)))), payload]
+    if len(parts) > _CHAINED_MAX:
+        parts = [b"".join(parts)]
+    length = sum(map(len, parts))
+    assert length, "an empty record would look like zeros that were never written"
+    crc = crc32(_LENGTH.pack(length))
+    for part in parts:
+        crc = crc32(part, crc)
+    return [_HEAD.pack(length, crc), *parts]
 
 
 def payload_at(data: bytes, offset: int = 0) -> bytes | None:

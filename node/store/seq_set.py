@@ -5,7 +5,7 @@ of one integer, two kilobytes for 16,384 of them. Bit 0 is the segment's first n
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 _ONES: Final = re.compile("1+")
@@ -20,6 +20,14 @@ def ranges_of(bits: int, base: int) -> list[range]:
     """The set bits as consecutive numbers, rising.   base: the number of bit 0."""
     digits = f"{bits:b}"[::-1]
     return [range(base + match.start(), base + match.end()) for match in _ONES.finditer(digits)]
+
+
+def clipped(ranges: Iterable[range], base: int, count: int) -> Iterator[range]:
+    """What of the ranges is among `count` numbers from `base` on."""
+    for seqs in ranges:
+        start, stop = max(seqs.start, base), min(seqs.stop, base + count)
+        if start < stop:
+            yield range(start, stop)
 
 
 class SeqSet:
@@ -66,10 +74,8 @@ class SeqSet:
         self._settle()
         bits = self._bits.get(segment, 0)
         base = segment * self._entries
-        for wide in self._wide:
-            low, high = max(wide.start - base, 0), min(wide.stop - base, self._entries)
-            if low < high:
-                bits |= bits_of(low, high - low)
+        for seqs in clipped(self._wide, base, self._entries):
+            bits |= bits_of(seqs.start - base, len(seqs))
         return bits
 
     def segments(self) -> Iterator[int]:
@@ -91,14 +97,20 @@ class Deliveries:
 
     def add(self, bits: int, count: int) -> None:
         """Messages came back so often."""
-        for other, known in list(self._bits.items()):
-            if other >= count:
-                bits &= ~known
-            elif known & bits:
+        bits = self.fewer_than(count, bits)
+        for other, known in self._bits.items():
+            if other < count:
                 self._bits[other] = known & ~bits
         if bits:
             self._bits[count] = self._bits.get(count, 0) | bits
         self._bits = {count: known for count, known in self._bits.items() if known}
+
+    def fewer_than(self, count: int, bits: int) -> int:
+        """Those of the bits that came back less often."""
+        for other, known in self._bits.items():
+            if other >= count:
+                bits &= ~known
+        return bits
 
     def all(self) -> int:
         """Those that came back at all, as bits."""

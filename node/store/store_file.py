@@ -11,9 +11,9 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, compress
+from itertools import accumulate, compress, pairwise
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.store.disk import Read
 from node.store.records import (
@@ -21,6 +21,7 @@ from node.store.records import (
     MESSAGES_HEADER,
     RECORD_HEAD_BYTES,
     EndState,
+    NewerFormat,
     check_header,
     payload_at,
     read_records,
@@ -118,7 +119,7 @@ class StoreFile:
         self._offsets[at:at] = array("I", offsets)
         self._sizes[at:at] = array("I", sizes)
         self._refs[at:at] = array("I", refs)
-        self.blocks.update(range(first_id >> BLOCK_BITS, (first_id + len(sizes) - 1 >> BLOCK_BITS) + 1))
+        self.blocks.update(blocks_of(first_id, first_id + len(sizes) - 1))
         self._count_live(sizes, refs)
 
     def fill(
@@ -128,7 +129,7 @@ class StoreFile:
 
         `size_bytes` is the caller's to set.
         """
-        if any(left >= right for left, right in zip(ids, ids[1:], strict=False)):
+        if any(left >= right for left, right in pairwise(ids)):
             last = {store_id: index for index, store_id in enumerate(ids)}
             order = [last[store_id] for store_id in sorted(last)]
             ids, offsets, sizes, refs = (
@@ -230,35 +231,53 @@ class StoreFile:
         return self._refs[position]
 
 
-def scan(path: str, data: bytes, report: Report) -> tuple[StoreFile, bool]:
-    """A file as it was found at the start, without references; and whether more may be appended to it.
+class Scan(NamedTuple):
+    """A file as it was found at the start of a node.
+
+    file: its contents, without references.   may_grow: more may be appended to it.
+    is_hopeless: it is damaged, and there is nothing good in it.
+    """
+
+    file: StoreFile
+    may_grow: bool
+    is_hopeless: bool
+
+
+def scan(path: str, data: bytes, report: Report) -> Scan:
+    """Find the contents in a file.
 
     What a crash leaves at its end is passed over in silence, what else is damaged is reported.
     Raises: NewerFormat.
     """
     file = StoreFile(path, written_in=-1)
     file.size_bytes = max(len(data), HEADER_BYTES)
-    if not data.strip(b"\0") or MESSAGES_HEADER.startswith(data):
-        return file, len(data) == HEADER_BYTES
-    is_whole = check_header(data, MESSAGES_HEADER)
-    if not is_whole:
+    damages: list[tuple[int, str]] = []
+    try:
+        has_header = check_header(data, MESSAGES_HEADER)
+    except NewerFormat as error:
+        raise NewerFormat(f"{path}: {error}") from None
+    if not has_header:
+        if MESSAGES_HEADER.startswith(data) or data.count(0) == len(data):
+            return Scan(file, may_grow=False, is_hopeless=False)
         # The records can still be told by their crcs.
-        report(path, 0, "the header is damaged")
+        damages.append((0, "the header is damaged"))
     ids, offsets, sizes = array("Q"), array("I"), array("I")
     records = read_records(data, HEADER_BYTES)
     for offset, payload in records:
         if len(payload) < _ID.size:
-            report(path, offset, "a record without an id")
+            damages.append((offset, "a record without an id"))
             continue
         ids.append(_ID.unpack_from(payload)[0])
         offsets.append(offset)
         sizes.append(RECORD_HEAD_BYTES + len(payload))
     end = records.end
     assert end is not None
-    for offset, length in end.bad:
-        report(path, offset, f"{length} bytes are no record")
+    damages += [(offset, f"{length} bytes are no record") for offset, length in end.bad]
     file.fill(ids, offsets, sizes, array("I", [0]) * len(ids))
-    return file, is_whole and end.state is EndState.CLEAN
+    for offset, what in sorted(damages):
+        report(path, offset, what)
+    is_hopeless = bool(damages) and not ids
+    return Scan(file, has_header and end.state is EndState.CLEAN and bool(ids), is_hopeless)
 
 
 def _contents(
@@ -280,6 +299,11 @@ def _contents(
         )
         contents.append(payload[_ID.size :] if payload is not None and is_good else None)
     return contents + [None] * after
+
+
+def blocks_of(first_id: int, last_id: int) -> range:
+    """The blocks that have the ids from first to last."""
+    return range(first_id >> BLOCK_BITS, (last_id >> BLOCK_BITS) + 1)
 
 
 def _blocks(ids: Sequence[int]) -> Iterator[int]:

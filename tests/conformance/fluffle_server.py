@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import uvloop
 
 from node.broker import commands
+from node.broker.alarms import Resource
 from node.broker.commands import Command, Refused
 from node.broker.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
 from node.broker.records import ApplyTo, UserLimits
@@ -186,3 +187,10 @@ class FluffleAdmin:
 
     def list_queues(self, vhost: str) -> list[str]:
         return self._read(lambda: [queue.name for queue in self._node.broker.catalogue.queues(vhost)])
+
+    def set_alarm(self, resource: str) -> None:
+        # The monitors tell of changes only, so they leave this one alone.
+        self._read(lambda: self._node.broker.alarms.set(cast(Resource, resource)))
+
+    def clear_alarm(self, resource: str) -> None:
+        self._read(lambda: self._node.broker.alarms.clear(cast(Resource, resource)))

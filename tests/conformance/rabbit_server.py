@@ -203,6 +203,21 @@ class RabbitAdmin:
         )
         return [base64.b64decode(name).decode() for name in json.loads(names)]
 
+    def set_alarm(self, resource: str) -> None:
+        # The limits, not the alarm: the monitors would end an alarm without a reason.
+        self._evaluate(
+            "ok = vm_memory_monitor:set_vm_memory_high_watermark({absolute, 1})"
+            if resource == "memory"
+            else "ok = rabbit_disk_monitor:set_disk_free_limit(1000000000000000000)"
+        )
+
+    def clear_alarm(self, resource: str) -> None:
+        self._evaluate(
+            "ok = vm_memory_monitor:set_vm_memory_high_watermark(0.4)"
+            if resource == "memory"
+            else "ok = rabbit_disk_monitor:set_disk_free_limit(50000000)"
+        )
+
 
 class _Atom(str):
     __slots__ = ()

@@ -51,6 +51,11 @@ class Admin(Protocol):
     def close_all_connections(self, reason: str) -> None: ...
     def list_queues(self, vhost: str) -> list[str]: ...
 
+    def set_alarm(self, resource: str) -> None:
+        """Make the server believe that it is short of `memory` or `disk`, until `clear_alarm`."""
+
+    def clear_alarm(self, resource: str) -> None: ...
+
 
 class Server(Protocol):
     """A running broker with the user guest/guest, who may do everything in the vhost `/`."""

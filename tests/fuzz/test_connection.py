@@ -7,6 +7,7 @@ nonsense. After each step the invariants of `tests.node.broker.harness` hold and
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
+from typing import Literal
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -51,6 +52,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.broker.commands import ClearPolicy, Command, DeleteQueue, DeleteUser, DeleteVhost, SetPolicy
 from node.broker.settings import BrokerSettings
+from node.broker.storage import MemoryStorage
 from tests.node.broker.harness import Client, World, check_invariants
 
 REPLY_TO = "amq.rabbitmq.reply-to"
@@ -195,7 +197,15 @@ class Operate:
     command: Command[object]
 
 
-Action = Send | Raw | Socket | Wait | Operate
+@dataclass(frozen=True)
+class Shortage:
+    """Memory, disk space or the disk's speed falls short, or suffices again."""
+
+    resource: Literal["memory", "disk", "speed"]
+    is_short: bool
+
+
+Action = Send | Raw | Socket | Wait | Operate | Shortage
 
 client_number = st.integers(0, 2)
 channel_number = st.sampled_from([1, 1, 1, 2])
@@ -227,6 +237,7 @@ action: st.SearchStrategy[Action] = st.one_of(
     ),
     st.builds(Socket, client_number, st.sampled_from(Event)),
     st.builds(Wait, st.sampled_from([0.5, 1.0, 3.0, 70.0])),
+    st.builds(Shortage, st.sampled_from(["memory", "disk", "speed"]), st.booleans()),
     st.builds(
         Operate,
         st.sampled_from(
@@ -258,6 +269,19 @@ def act(world: World, clients: list[Client], step: Action) -> None:
             world.advance(seconds)
         case Operate(command):
             world.submit(command)
+        case Shortage("speed", is_short):
+            assert isinstance(world.broker.storage, SlowStorage)
+            world.broker.storage.is_congested = is_short
+            if not is_short:
+                world.broker.relieved()
+        case Shortage("memory" | "disk" as resource, is_short):
+            (world.broker.alarms.set if is_short else world.broker.alarms.clear)(resource)
+
+
+class SlowStorage(MemoryStorage):
+    """Keeps up with what is published, or doesn't."""
+
+    is_congested = False
 
 
 def disturb(world: World, client: Client, event: Event) -> None:
@@ -317,15 +341,24 @@ def check_tags(client: Client) -> None:
 )
 def test_nothing_breaks_the_broker(steps: list[Action], last: Action) -> None:
     world = World(SETTINGS)
+    world.broker.storage = SlowStorage()
     timers = len(world.broker.timers)
     clients = [world.client(1, 2) for _ in range(3)]
     for step in steps:
         act(world, clients, step)
         check_invariants(world)
         assert {client.connection.state for client in clients} <= set(ConnectionState)
+    ends: list[Literal["memory", "disk", "speed"]] = ["memory", "disk", "speed"]
+    for resource in ends:
+        act(world, clients, Shortage(resource, False))
     for client in clients:
         disturb(world, client, Event.FAST)
     world.settle()
+    assert all(
+        client.connection.is_reading or client.connection.state is not ConnectionState.OPEN
+        for client in clients
+    )
+    assert not world.broker.in_flow
     check_all_is_delivered(world)
     for client in clients:
         check_tags(client)

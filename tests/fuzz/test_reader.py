@@ -13,7 +13,7 @@ from node.amqp.field_table import Table, array, longstr
 from node.amqp.frames import HEARTBEAT, content_frames, frame, method_frame
 from node.amqp.methods import BasicAck, BasicNack, BasicPublish, ConnectionClose, TxSelect
 from node.amqp.properties import Properties, content_header
-from tests.node.amqp.recorder import Event, Fault, Publish, Recorder
+from tests.node.amqp.recorder import ContentFrame, Event, Fault, Publish, Recorder
 
 FRAME_MAX = 64
 CONTENT_MAX = 70
@@ -135,6 +135,18 @@ def test_the_cut_never_shows(raw: bytes, sizes: list[int]) -> None:
 def test_a_pause_never_shows(raw: bytes, sizes: list[int]) -> None:
     pieces = list(_cut(raw, sizes))
     assert calls(pieces, pauses=True) == calls(pieces)
+
+
+@given(stream, cuts, st.integers(0, 12))
+def test_watching_contents_changes_nothing_else(raw: bytes, sizes: list[int], start: int) -> None:
+    """Runs or frame by frame, and wherever an alarm begins: the same is handed on."""
+    recorder = Recorder(closed=CLOSED, frame_max=FRAME_MAX, content_max=CONTENT_MAX)
+    recorder.reader.assembled_max_bytes = 1 << 40
+    for number, piece in enumerate(_cut(raw, sizes)):
+        if number == start:
+            recorder.reader.watch_contents()
+        recorder.feed(piece)
+    assert [event for event in recorder.events if not isinstance(event, ContentFrame)] == calls([raw])
 
 
 @given(streams())

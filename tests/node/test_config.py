@@ -95,6 +95,20 @@ def value_at(config: Config, path: str) -> object:
         ("seed.password", "guest"),
         ("seed.tags", ("administrator",)),
         ("seed.configure", ".*"),
+        ("memory.watermark_relative", 0.4),
+        ("memory.watermark_absolute_bytes", None),
+        ("memory.paging_ratio", 0.5),
+        ("memory.monitor_interval_s", 2.5),
+        ("memory.total_override_bytes", None),
+        ("memory.calculation_strategy", "rss"),
+        ("disk.free_limit_bytes", 50_000_000),
+        ("disk.free_limit_relative", None),
+        ("store.embed_max_bytes", 4096),
+        ("store.store_file_bytes", 16777216),
+        ("store.journal_file_bytes", 67108864),
+        ("store.segment_entries", 16384),
+        ("store.commit_interval_s", 0.025),
+        ("store.shutdown_timeout_s", 600.0),
         ("socket.backlog", 128),
         ("socket.nodelay", True),
         ("socket.linger", True),
@@ -172,6 +186,27 @@ def test_no_file_at_all_is_fine() -> None:
         ("channel_tick_interval = 1000", "amqp.channel_tick_interval_s", 1.0),
         ("default_consumer_prefetch = 250", "amqp.default_prefetch_count", 250),
         ("default_consumer_prefetch.global = true", "amqp.default_prefetch_global", True),
+        ("vm_memory_high_watermark.relative = 0.6", "memory.watermark_relative", 0.6),
+        ("vm_memory_high_watermark.relative = 1.5", "memory.watermark_relative", 1.0),
+        ("vm_memory_high_watermark.relative = 0.0", "memory.watermark_relative", 0.0),
+        ("vm_memory_high_watermark.absolute = 2GB", "memory.watermark_absolute_bytes", 2_000_000_000),
+        ("vm_memory_high_watermark.absolute = 2GiB", "memory.watermark_absolute_bytes", 2 << 30),
+        ("vm_memory_high_watermark.absolute = 1024M", "memory.watermark_absolute_bytes", 1 << 30),
+        ("vm_memory_high_watermark_paging_ratio = 0.75", "memory.paging_ratio", 0.75),
+        ("memory_monitor_interval = 500", "memory.monitor_interval_s", 0.5),
+        ("total_memory_available_override_value = 4GB", "memory.total_override_bytes", 4_000_000_000),
+        ("vm_memory_calculation_strategy = rss", "unused", ()),
+        ("vm_memory_calculation_strategy = legacy", "unused", ("vm_memory_calculation_strategy",)),
+        ("disk_free_limit.absolute = 50000", "disk.free_limit_bytes", 50_000),
+        ("disk_free_limit.absolute = 500kB", "disk.free_limit_bytes", 500_000),
+        ("disk_free_limit.relative = 2.0", "disk.free_limit_relative", 2.0),
+        ("queue_index_embed_msgs_below = 0", "store.embed_max_bytes", 0),
+        ("queue_index_embed_msgs_below = 8kb", "store.embed_max_bytes", 8192),
+        ("msg_store_file_size_limit = 32MB", "store.store_file_bytes", 32 << 20),
+        ("message_store_shutdown_timeout = 5000", "store.shutdown_timeout_s", 5.0),
+        ("store.journal_file_size = 128MiB", "store.journal_file_bytes", 128 << 20),
+        ("store.commit_interval = 0", "store.commit_interval_s", 0.0),
+        ("credit_flow_default_credit = {400, 200}", "unused", ("credit_flow_default_credit",)),
         ("tcp_listen_options.backlog = 4096", "socket.backlog", 4096),
         ("tcp_listen_options.nodelay = false", "socket.nodelay", False),
         ("tcp_listen_options.linger.on = false", "socket.linger", False),
@@ -222,6 +257,14 @@ def test_tls() -> None:
     assert (config.tls.ca_file, config.tls.certificate_file, config.tls.key_file) == ("/ca", "/cert", "/key")
     assert (config.tls.verify_peer, config.tls.require_peer_certificate) == (True, True)
     assert config.tls.key_password == "s3cret"
+
+
+@pytest.mark.parametrize("first", ["relative = 0.6", "absolute = 1GB"])
+def test_a_relative_watermark_wins_over_an_absolute_one(first: str) -> None:
+    """rabbit.schema of 3.10.8, whatever the order; the disk's limits are told apart in node.io.resources."""
+    second = "absolute = 1GB" if first.startswith("relative") else "relative = 0.6"
+    memory = load(f"vm_memory_high_watermark.{first}\nvm_memory_high_watermark.{second}").memory
+    assert (memory.watermark_relative, memory.watermark_absolute_bytes) == (0.6, None)
 
 
 def test_proxy_sources() -> None:
@@ -337,7 +380,17 @@ def test_nothing_is_suggested_for_what_resembles_nothing() -> None:
         ("log.console.level = loud", "debug or info or notice"),
         ("proxy_protocol_sources.1 = 10.1.2.3/8", "an IP address or network, such as 10.0.0.0/8"),
         ("vm_memory_high_watermark.relative = 1", "a number with a decimal point, such as 0.4"),
+        ("vm_memory_high_watermark.absolute = 40%", "a number of bytes; units k, M, G"),
+        ("vm_memory_high_watermark_paging_ratio = 1.0", "a number with a decimal point between 0.0 and 1.0"),
+        ("vm_memory_high_watermark_paging_ratio = 0.0", "a number with a decimal point between 0.0 and 1.0"),
+        ("vm_memory_calculation_strategy = vsz", "rss or erlang or allocated or legacy"),
+        ("memory_monitor_interval = 0", "a whole number of at least 1, in milliseconds"),
         ("disk_free_limit.absolute = 1TB", "a number of bytes"),
+        ("disk_free_limit.relative = 1", "a number with a decimal point, such as 0.4"),
+        ("queue_index_embed_msgs_below = -1", "a number of bytes of at least 0"),
+        ("msg_store_file_size_limit = 1000", "a number of bytes from 65536 to 1073741824"),
+        ("store.journal_file_size = 2GB", "a number of bytes from 65536 to 1073741824"),
+        ("store.commit_interval = 10001", "a whole number from 0 to 10000, in milliseconds"),
         ("cluster_partition_handling = always", "ignore or pause_minority or autoheal or pause_if_all_down"),
     ],
 )
@@ -396,14 +449,13 @@ def test_any_value_of_any_key_gives_a_config_or_problems(key: config_keys.Key, v
 def test_keys_of_features_to_come_are_accepted_and_listed() -> None:
     config = load(
         "management.tcp.port = 15672\nvm_memory_high_watermark.relative = 0.4\n"
-        "disk_free_limit.absolute = 2GB\n"
+        "queue_index_max_journal_entries = 32768\n"
         "cluster_formation.classic_config.nodes.1 = rabbit@a\nmqtt.default_user = x\nheartbeat = 5\n"
         "cluster_partition_handling = pause_minority\nlog.connection.file = c.log\n"
     )
     assert config.unused == (
         "management.tcp.port",
-        "vm_memory_high_watermark.relative",
-        "disk_free_limit.absolute",
+        "queue_index_max_journal_entries",
         "cluster_formation.classic_config.nodes.1",
         "mqtt.default_user",
         "cluster_partition_handling",

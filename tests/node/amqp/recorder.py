@@ -55,7 +55,12 @@ class Heartbeat:
     """A heartbeat."""
 
 
-Event = Publish | Ack | OtherMethod | Fault | Heartbeat
+@dataclass(frozen=True)
+class ContentFrame:
+    """A content frame was taken while the reader watches for them."""
+
+
+Event = Publish | Ack | OtherMethod | Fault | Heartbeat | ContentFrame
 
 
 class Recorder:
@@ -132,6 +137,10 @@ class Recorder:
         self.runs.append(last - first + 1)
         self.events += [Ack(channel, tag) for tag in range(first, last + 1)]
 
+    def on_content_frame(self) -> None:
+        self.events.append(ContentFrame())
+        self.reader.paused = self.reader.paused or self.pauses
+
     def on_heartbeat(self) -> None:
         self.events.append(Heartbeat())
 
@@ -166,6 +175,7 @@ def is_published(event: Event) -> bool:
 
 __all__ = [
     "Ack",
+    "ContentFrame",
     "Event",
     "Fault",
     "Heartbeat",

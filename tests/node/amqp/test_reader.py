@@ -11,6 +11,7 @@ from node.amqp.properties import PERSISTENT, TRANSIENT, Properties, Traits, cont
 from node.amqp.reader import FrameReader
 from tests.node.amqp.recorder import (
     Ack,
+    ContentFrame,
     Fault,
     Heartbeat,
     OtherMethod,
@@ -413,6 +414,69 @@ def test_heartbeats() -> None:
     assert read(HEARTBEAT).events == [Heartbeat()]
     assert fault_of(frame(8, 0, b"x")) == (501, 'type 8, all octets = <<"x">>: unknown_frame', (0, 0))
     assert fault_of(frame(8, 3, b"")) == (505, "type 8, all octets = <<>>", (0, 0))
+
+
+# --- watching contents ------------------------------------------------------------------------------------
+
+CONTENT_FRAME = ContentFrame()
+
+
+def watching(*pieces: bytes, closed: tuple[int, ...] = ()) -> Recorder:
+    recorder = Recorder(closed=closed)
+    recorder.reader.watch_contents()
+    recorder.feed(*pieces)
+    return recorder
+
+
+def test_each_content_frame_is_told_when_it_was_taken() -> None:
+    """§7.1 row 2: header and body frames, not the method; the message of the last one comes before."""
+    events = watching(publish() + PUBLISH_METHOD + header(3) + body(b"a") + body(b"bc") + TX_SELECT).events
+    told = [type(event) for event in events]
+    frames = [ContentFrame, Publish, ContentFrame]
+    assert told == [*frames, ContentFrame, ContentFrame, Publish, ContentFrame, OtherMethod]
+
+
+def test_dropped_content_is_told_too() -> None:
+    """§2.2: of a channel that is being closed."""
+    assert watching(publish(), closed=(1,)).events == [CONTENT_FRAME] * 2
+
+
+def test_a_bad_content_frame_is_a_fault_only() -> None:
+    """What the client did wrong comes first."""
+    assert [type(event) for event in watching(header(1)).events] == [Fault]
+
+
+def test_a_pause_at_a_content_frame_keeps_the_rest() -> None:
+    """§7.1 row 3: whatever comes behind it waits."""
+    recorder = Recorder(pauses=True)
+    recorder.reader.watch_contents()
+    recorder.reader.feed(publish() + ack(1, 1))
+    assert recorder.events == [CONTENT_FRAME]
+    recorder.reader.resume()
+    assert [type(event) for event in recorder.events] == [ContentFrame, Publish, ContentFrame]
+    recorder.reader.resume()
+    assert recorder.events[3:] == [Ack(1, 1)]
+
+
+@pytest.mark.parametrize("cut", [1, 10, 30, 60, 100])
+def test_frames_that_came_before_the_watch_are_not_told(cut: int) -> None:
+    """§7.1 row 2: an alarm doesn't look back; a frame counts when it is whole."""
+    data = publish(body=b"x" * 1000)
+    recorder = Recorder()
+    recorder.feed(data[:cut])
+    recorder.reader.watch_contents()
+    recorder.feed(data[cut:])
+    told = [ContentFrame] if cut < len(PUBLISH_METHOD) + len(header(1000)) else []
+    assert [type(event) for event in recorder.events] == [*told, Publish, ContentFrame]
+    assert recorder.reader.buffered_bytes == 0
+
+
+def test_runs_come_back_after_the_watch() -> None:
+    """The fast path is only left for the time of an alarm."""
+    recorder = watching(publish() * 3)
+    recorder.reader.watches_contents = False
+    recorder.feed(publish() * 3)
+    assert recorder.runs == [1, 1, 1, 3]
 
 
 # --- whatever the cut -------------------------------------------------------------------------------------

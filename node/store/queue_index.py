@@ -1,0 +1,582 @@
+"""The disk side of one queue: what of its messages is on disk, and where.
+
+    keep ─► Unflushed ─► flush, page_out ─► outbox ─► take_steps ─► segments ─► scan, load
+                  └────► take_operations ─► journal
+
+Of a durable queue the persistent messages are kept: journaled at once, and written to segments at a checkpoint
+or when they are paged out, oldest first: all that was kept below some number is in segments, and nothing above.
+Other messages get to segments only when they are paged out. Nothing is written to segments twice.
+
+**How steps leave.** What is to be appended gathers in an outbox, joined by file. The store submits it once a
+turn; before the index reads anything it submits the outbox itself, so that the read, which comes later in order,
+finds what was written. Steps that a method returns must be submitted before the index is asked for anything else.
+Files that are no longer needed leave by a way of their own, `take_removals`: they may only go when the journal has
+what was gathered until then, because the last trace of a message may be an operation that is not submitted yet (the
+copy that a dead letter became).
+
+**What is forgotten** is marked in memory at once. The file is told at the next checkpoint; a segment in which
+nothing is left alive is removed as a file, unless it is written to again before.
+Source: architecture §2.1, §2.2; amqp-behaviour §7.4.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Final
+
+from node.broker.operations import Delivered, Enqueue, Operation, Remove, encode, enqueues, joined
+from node.broker.run import Absent, Envelope, Run
+from node.store.directory import QUEUES, TRANSIENT
+from node.store.disk import TO_THE_END, Append, Disk, MakeDir, Read, RemoveTree, Step, Sync, SyncDir
+from node.store.disk import Remove as RemoveFile
+from node.store.loading import Load
+from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore
+from node.store.records import SEGMENT_HEADER, record
+from node.store.segment import Damage, Found, Segment, Wanted, by_segment, find, find_stored, singles
+from node.store.unflushed import Entry, Unflushed
+
+NO_LIMIT: Final = 1 << 62
+
+_OPERATIONS: Final = 1
+_STEPS: Final = 2
+_REMOVALS: Final = 4
+"""Kinds of work that the host is told of."""
+
+_REMOVED_RANGE_BYTES: Final = 8
+"""What a range of removed numbers takes in the journal, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHost:
+    """What the indexes of a node have in common.
+
+    persistent, transient: the message stores.
+    segment_entries, embed_max_bytes: see `StoreOptions`.   epoch_s: gives `Storage.epoch_s`.
+    on_dirty: called when `take_operations`, `take_steps` or `take_removals` would give something that they did
+        not give before; once until that is taken.
+    report: called with path, offset in bytes and description of what can't be read.
+    on_failed: called when the disk refused steps that an index submitted by itself.
+    """
+
+    disk: Disk
+    persistent: MessageStore
+    transient: MessageStore
+    segment_entries: int
+    embed_max_bytes: int
+    epoch_s: Callable[[], float]
+    on_dirty: "Callable[[QueueIndex], None]"
+    report: Callable[[str, int, str], None]
+    on_failed: Callable[[OSError], None]
+
+    def contents(self, store_id: int) -> MessageStore:
+        """The message store that an id is of."""
+        return self.transient if store_id >= TRANSIENT_FIRST_ID else self.persistent
+
+
+class QueueIndex:
+    """The index of a queue, see `QueueStorage`.
+
+    uid: the queue's.   is_durable: messages are kept, and files synced, for durable queues only.
+    is_dropped: the queue was deleted. When `take_removals` has given something then, the index is done with.
+    """
+
+    can_page = True
+
+    def __init__(self, uid: str, *, is_durable: bool, host: IndexHost) -> None:
+        self.uid = uid
+        self.is_durable = is_durable
+        self.segment_entries = host.segment_entries
+        self.is_dropped = False
+        self.directory = f"{QUEUES}/{uid}" if is_durable else f"{TRANSIENT}/{QUEUES}/{uid}"
+        self._host = host
+        self._unflushed = Unflushed(host.segment_entries)
+        self._segments: dict[int, Segment] = {}
+        self._outbox: dict[int, list[bytes]] = {}  # what is to be appended, by segment
+        self._has_directory = False
+        self._must_make_directory = False
+        self._unsynced_directories: set[str] = set()
+        self._removed: list[range] = []  # for the journal; of any step
+        self._delivered: list[Delivered] = []  # for the journal
+        self._unwritten: dict[int, list[Delivered]] = {}  # for the segments, by number
+        self._behind: set[int] = set()  # segments whose files don't say yet what is gone
+        self._dead: set[int] = set()  # segments with nothing alive, when last looked at
+        self._releases: deque[tuple[int, Wanted]] = deque()  # cleared messages whose contents may be stored
+        self._is_releasing = False
+        self._told = 0  # the kinds of work that the host knows of
+
+    # --- figures ---
+
+    @property
+    def unflushed_count(self) -> int:
+        """Kept messages that are not in segments yet."""
+        return self._unflushed.count
+
+    @property
+    def flushed_count(self) -> int:
+        """Messages in segments. Costs a little for each segment."""
+        return sum(segment.live for segment in self._segments.values())
+
+    @property
+    def segment_count(self) -> int:
+        """Segment files."""
+        return len(self._segments)
+
+    @property
+    def fresh_bytes(self) -> int:
+        """What `take_operations` would give, in bytes of the journal, about."""
+        return self._unflushed.fresh_bytes + len(self._removed) * _REMOVED_RANGE_BYTES
+
+    @property
+    def kept_to(self) -> int:
+        """Above the numbers of all that was kept since the node's start."""
+        return self._unflushed.next_seq
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether a checkpoint has something to do here."""
+        return bool(self._unflushed.count or self._behind or self._unwritten)
+
+    # --- messages come ---
+
+    def keep(
+        self,
+        envelope: Envelope,
+        first_seq: int,
+        contents: list[bytes],
+        size: int,
+        expiry: float,
+        store_id: int,
+    ) -> None:
+        """See `QueueStorage.keep`."""
+        assert self.is_durable, "only durable queues keep messages"
+        if self.is_dropped:
+            return
+        if store_id:
+            self._host.contents(store_id).add_refs(store_id, len(contents))
+        self._unflushed.keep(envelope, first_seq, contents, size, expiry, store_id)
+        self._tell(_OPERATIONS)
+
+    def page_out(self, runs: Sequence[Run | Absent]) -> None:
+        """See `QueueStorage.page_out`. The runs may come in any order.
+
+        A run that was not indexed is left as it is, not indexed: it is to be let go of.
+        """
+        if self.is_dropped:
+            return
+        upto_seq = 0
+        for run in runs:
+            if isinstance(run, Run) and not run.is_indexed:
+                self._write_run(run)
+            else:
+                # If it was kept it may wait in `_unflushed`; whatever else is indexed is in a segment.
+                upto_seq = max(upto_seq, run.seqs[-1] + 1)
+        self._flush_entries(NO_LIMIT, upto_seq)
+
+    def put(self, entry: Enqueue) -> None:
+        """Write messages of one segment to it. They have their references in the message store already."""
+        number = entry.first_seq // self.segment_entries
+        assert entry.seqs[-1] // self.segment_entries == number, "a record concerns one segment"
+        self._append(number, entry)
+        segment = self._segments[number]
+        segment.add(entry.seqs)
+        if entry.store_id:
+            segment.has_stored = True
+
+    def _write_run(self, run: Run) -> None:
+        """Write messages that were not kept."""
+        for piece in run.pieces():
+            for part in self._with_ids(piece):
+                if part.store_id:
+                    store = self._host.contents(part.store_id)
+                    store.write(part.store_id, part.contents)
+                    store.add_refs(part.store_id, len(part))
+                for entry in enqueues(part, self._host.epoch_s()):
+                    for _, seqs in by_segment(entry.seqs, self.segment_entries):
+                        self.put(entry[seqs.start - entry.first_seq : seqs.stop - entry.first_seq])
+
+    def _with_ids(self, run: Run) -> list[Run]:
+        """The run cut so that large contents have ids in the message store and others have none."""
+        embed_max_bytes = self._host.embed_max_bytes
+        if run.store_id or max(map(len, run.contents)) < embed_max_bytes:
+            return [run]
+        parts, start = [], 0
+        for is_large, group in groupby(len(content) >= embed_max_bytes for content in run.contents):
+            stop = start + len(list(group))
+            part = run[start:stop]
+            if is_large:
+                part.store_id = self._host.transient.reserve(stop - start)
+            parts.append(part)
+            start = stop
+        return parts
+
+    # --- messages go ---
+
+    def forget(self, seqs: range, store_id: int) -> None:
+        """See `QueueStorage.forget`. What is not known, or was forgotten before, changes nothing in segments."""
+        if self.is_dropped:
+            return
+        for part, entry in self._unflushed.parts(seqs):
+            if entry is None:
+                forgotten = self._forget_in_segments(part)
+            else:
+                if entry.is_journaled:
+                    self._to_journal([part])
+                self._unflushed.forget(entry, part)
+                forgotten = [part]
+            if store_id:
+                for gone in forgotten:
+                    self._drop_refs(store_id + gone.start - seqs.start, gone)
+
+    def clear(self, first_seq: int, last_seq: int) -> None:
+        """See `QueueStorage.clear`. References to stored contents are dropped by and by: they must be read."""
+        low, high = first_seq // self.segment_entries, last_seq // self.segment_entries
+        for number in sorted(number for number in self._segments if low <= number <= high):
+            segment = self._segments[number]
+            wanted = segment.wanted(first_seq, last_seq)
+            if segment.has_stored and wanted.count:
+                self._releases.append((number, wanted))
+            self._forget_in(segment, range(first_seq, last_seq + 1))
+        self._release_next()
+
+    def delivered(self, seqs: range, count: int) -> None:
+        """See `QueueStorage.delivered`."""
+        if not self.is_durable or self.is_dropped:
+            return
+        ranges = tuple(joined(singles(seqs)))
+        self._delivered.append(Delivered(ranges, count))
+        for part in ranges:
+            for number, within in by_segment(part, self.segment_entries):
+                self._unwritten.setdefault(number, []).append(Delivered((within,), count))
+        self._tell(_OPERATIONS)
+
+    def drop(self) -> None:
+        """See `QueueStorage.drop`. The directory goes with `take_removals`, when references were dropped."""
+        if self.is_dropped:
+            return
+        for entry in self._unflushed:
+            if entry.store_id:
+                for seqs in entry.alive():
+                    self._drop_refs(entry.store_id + seqs.start - entry.seqs.start, seqs)
+        for number, segment in sorted(self._segments.items()):
+            if segment.has_stored and segment.live:
+                self._releases.append((number, segment.wanted(0, NO_LIMIT)))
+        if self._releases:
+            self._hand_over()
+        self.is_dropped = True
+        self._unflushed.clear()
+        self._segments.clear()
+        self._outbox.clear()
+        self._unsynced_directories.clear()
+        self._removed, self._delivered = [], []
+        self._must_make_directory = False
+        for numbers in (self._unwritten, self._behind, self._dead):
+            numbers.clear()
+        self._release_next()
+        self._tell_if_unneeded()
+
+    def _forget_in_segments(self, seqs: range) -> list[range]:
+        return [
+            gone
+            for number, part in by_segment(seqs, self.segment_entries)
+            if (segment := self._segments.get(number)) is not None
+            for gone in self._forget_in(segment, part)
+        ]
+
+    def _forget_in(self, segment: Segment, seqs: range) -> list[range]:
+        forgotten = segment.forget(seqs)
+        if self.is_durable and forgotten:
+            self._behind.add(segment.number)
+            self._to_journal(forgotten)
+        self._look_if_dead(segment)
+        return forgotten
+
+    def _to_journal(self, ranges: Iterable[range]) -> None:
+        removed = self._removed
+        for part in ranges:
+            if removed and removed[-1].step == part.step == 1 and removed[-1].stop == part.start:
+                removed[-1] = range(removed[-1].start, part.stop)
+            else:
+                removed.append(part)
+        self._tell(_OPERATIONS)
+
+    def _look_if_dead(self, segment: Segment) -> None:
+        # What could not be read must stay for the next start to set it aside.
+        if not segment.live and not segment.is_damaged:
+            self._dead.add(segment.number)
+            self._tell(_REMOVALS)
+
+    def _drop_refs(self, first_id: int, seqs: range) -> None:
+        """Drop references to contents that are numbered like these messages."""
+        store = self._host.contents(first_id)
+        if seqs.step == 1:
+            store.drop_refs(first_id, len(seqs))
+            return
+        for seq in seqs:
+            store.drop_refs(first_id + seq - seqs.start, 1)
+
+    # --- contents of what was cleared ---
+
+    def _release_next(self) -> None:
+        """Drop references that only the files know, one file after the other so that others may read in between."""
+        if self._is_releasing or not self._releases:
+            return
+        self._is_releasing = True
+        number, wanted = self._releases.popleft()
+        self._hand_over()
+        read = Read(self._path(number), 0, TO_THE_END, partial(find_stored, wanted=wanted))
+        self._host.disk.submit([read], partial(self._released, number), partial(self._release_failed, number))
+
+    def _released(self, number: int, results: list[Any]) -> None:
+        for first_id, count in results[0]:
+            self._host.contents(first_id).drop_refs(first_id, count)
+        self._is_releasing = False
+        if number in self._dead:
+            self._tell(_REMOVALS)
+        self._release_next()
+        self._tell_if_unneeded()
+
+    def _release_failed(self, number: int, error: OSError) -> None:
+        # Until the next start the contents count as referred to.
+        self._host.report(self._path(number), 0, str(error))
+        self._released(number, [[]])
+
+    def _tell_if_unneeded(self) -> None:
+        if self.is_dropped and not self._is_releasing:
+            self._tell(_REMOVALS)
+
+    # --- messages come back ---
+
+    def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
+        """See `QueueStorage.scan`."""
+        known = self._segments.get(segment)
+        wanted = known.wanted(first_seq, last_seq) if known is not None else None
+        if known is None or wanted is None or not wanted.count:
+            self._host.disk.submit([], lambda _results: done([]), lambda _error: done([]))
+            return
+        self._hand_over()
+        delivered = tuple(self._unwritten.get(segment, ()))
+        then = partial(find, number=segment, wanted=wanted, delivered=delivered, epoch_s=self._host.epoch_s())
+        changes = known.changes
+
+        def arrived(results: list[Found]) -> None:
+            [found] = results
+            if found.lost or found.damages:
+                self._lose(segment, found)
+            absents: list[Absent] | None = found.absents
+            if self.is_dropped:
+                absents = []
+            elif known.changes != changes:
+                absents = known.still_alive(found.absents)
+            if absents is None:
+                self.scan(segment, first_seq, last_seq, done)
+            else:
+                done(absents)
+
+        def failed(error: OSError) -> None:
+            arrived([Found([], wanted.ranges, [Damage(0, str(error))])])
+
+        self._host.disk.submit([Read(self._path(segment), 0, known.size_bytes, then)], arrived, failed)
+
+    def _lose(self, number: int, found: Found) -> None:
+        """Something in a segment can't be read: what is not found there counts as lost.
+
+        It isn't written down as removed: should the journal still have it, the next start brings it back.
+        """
+        segment = self._segments.get(number)
+        if segment is None:
+            return
+        path = self._path(number)
+        if not segment.is_damaged:
+            segment.is_damaged = True
+            for damage in found.damages:
+                self._host.report(path, damage.offset, damage.what)
+        lost = segment.lose(found.lost)
+        if lost:
+            self._host.report(path, 0, f"{lost} messages are lost")
+
+    def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
+        """See `QueueStorage.load`."""
+        if self.is_dropped:
+            self._host.disk.submit(
+                [], lambda _results: done([None] * len(absent)), lambda _error: done([None] * len(absent))
+            )
+            return
+        self._hand_over()
+        for store in (self._host.persistent, self._host.transient):
+            if store.gathered_bytes and any(each.place is None for each in absent):
+                self._submit(store.take_steps())
+        Load(self._host, self._path, absent, done).start()
+
+    # --- for the store ---
+
+    def take_operations(self) -> tuple[list[Enqueue], Remove | None, list[Delivered]]:
+        """What is new for the journal since the last call, in this order; to be encoded at once.
+
+        What was forgotten before it was ever given here is not among it.
+        """
+        self._told &= ~_OPERATIONS
+        epoch_s = self._host.epoch_s()
+        entries = [
+            operation for entry in self._unflushed.take_fresh() for operation in entry.operations(epoch_s)
+        ]
+        ranges = joined(single for part in self._removed for single in singles(part))
+        delivered, self._removed, self._delivered = self._delivered, [], []
+        return entries, Remove(tuple(ranges)) if ranges else None, delivered
+
+    def take_steps(self) -> list[Step]:
+        """What is to be appended to segments, joined by file; to be submitted at once."""
+        self._told &= ~_STEPS
+        steps: list[Step] = [Append(self._path(number), parts) for number, parts in self._outbox.items()]
+        self._outbox = {}
+        if self._must_make_directory:
+            self._must_make_directory = False
+            steps.insert(0, MakeDir(self.directory))
+        return steps
+
+    def take_removals(self) -> list[Step]:
+        """Remove files that are no longer needed: nothing but Remove and RemoveTree steps.
+
+        To be submitted at once, after the journal's batch with all that `take_operations` has given and would
+        give, of any queue.
+        """
+        self._told &= ~_REMOVALS
+        if self.is_dropped:
+            return [] if self._is_releasing else [RemoveTree(self.directory)]
+        steps: list[Step] = []
+        needed = {number for number, _ in self._releases}
+        for number in sorted(self._dead - needed):
+            self._dead.discard(number)
+            segment = self._segments[number]
+            if segment.live or segment.is_damaged:
+                continue
+            del self._segments[number]
+            self._behind.discard(number)
+            self._outbox.pop(number, None)
+            steps.append(RemoveFile(self._path(number)))
+        if steps and self.is_durable:
+            self._unsynced_directories.add(self.directory)
+        return steps
+
+    def flush(self, limit_bytes: int, upto_seq: int) -> tuple[list[Step], bool]:
+        """The work of a checkpoint: what was kept below a number goes to segments, and what is gone is told to them.
+
+        limit_bytes: when to stop, about.   Returns: steps to be submitted at once, and whether nothing is left.
+        """
+        left_bytes = limit_bytes - self._flush_entries(limit_bytes, upto_seq)
+        first = self._unflushed.first
+        if first is not None and first.seqs.start < upto_seq:
+            return self.take_steps(), False
+        while self._behind:
+            if left_bytes <= 0:
+                return self.take_steps(), False
+            number = self._behind.pop()
+            left_bytes -= self._append(number, Remove(self._segments[number].take_gone()))
+        self._flush_delivered(first)
+        return self.take_steps(), True
+
+    def sync_steps(self, limit: int = NO_LIMIT) -> list[Step]:
+        """Make what was written outlive a power loss: of at most so many files, and of the names of all.
+
+        To be submitted at once: a file that is synced later may have been removed by then.
+        """
+        if not self.is_durable:
+            return []
+        steps = self.take_steps()
+        dirty = [segment for segment in self._segments.values() if segment.is_dirty]
+        for segment in dirty[:limit]:
+            segment.is_dirty = False
+            steps.append(Sync(self._path(segment.number)))
+        steps += map(SyncDir, sorted(self._unsynced_directories, reverse=True))
+        self._unsynced_directories.clear()
+        return steps
+
+    # --- for recovery ---
+
+    def adopt(self, number: int, live: Iterable[range], *, size_bytes: int, has_stored: bool) -> None:
+        """Take up a segment's file as it was found, before anything else is done with the index.
+
+        live: what is in it by its own records, of step 1. References to stored contents are added by the caller.
+        size_bytes: of the whole file, all of which is good.   has_stored: whether some of its messages have their
+            contents in the message store.
+        """
+        assert number not in self._segments, "a segment has one file"
+        segment = Segment(number, notes_gone=self.is_durable, size_bytes=size_bytes, has_stored=has_stored)
+        for seqs in live:
+            segment.add(seqs)
+        # It may have been written, and not synced, by a node that was killed.
+        segment.is_dirty = True
+        self._segments[number] = segment
+        self._has_directory = True
+        self._unsynced_directories.add(self.directory)
+        self._look_if_dead(segment)
+
+    # --- to segments ---
+
+    def _flush_entries(self, limit_bytes: int, upto_seq: int) -> int:
+        """Write the oldest of what was kept below a number; about how many bytes that was."""
+        written_bytes = 0
+        while written_bytes < limit_bytes:
+            entry = self._unflushed.first
+            if entry is None or entry.seqs.start >= upto_seq:
+                break
+            for operation in entry.operations(self._host.epoch_s()):
+                self.put(operation)
+            written_bytes += entry.bytes
+            self._unflushed.pop()
+        return written_bytes
+
+    def _flush_delivered(self, first: Entry | None) -> None:
+        """Tell segments what came back, where all that was kept has been written.   first: what has not."""
+        for number in list(self._unwritten):
+            if first is not None and first.seqs.start // self.segment_entries <= number:
+                continue
+            operations = self._unwritten.pop(number)
+            if number in self._segments:
+                for operation in operations:
+                    self._append(number, operation)
+
+    def _append(self, number: int, operation: Operation) -> int:
+        """Write an operation to a segment; how many bytes that takes."""
+        segment = self._segments.get(number)
+        if segment is None:
+            segment = self._segments[number] = Segment(number, notes_gone=self.is_durable)
+        parts = self._outbox.setdefault(number, [])
+        if not segment.size_bytes:
+            self._begin_file(segment, parts)
+        written = record(encode(operation))
+        length = sum(map(len, written))
+        parts += written
+        segment.size_bytes += length
+        segment.is_dirty = self.is_durable
+        self._tell(_STEPS)
+        return length
+
+    def _begin_file(self, segment: Segment, parts: list[bytes]) -> None:
+        parts.append(SEGMENT_HEADER)
+        segment.size_bytes = len(SEGMENT_HEADER)
+        if not self._has_directory:
+            self._has_directory = self._must_make_directory = True
+            self._unsynced_directories.add(self.directory.rpartition("/")[0])
+        self._unsynced_directories.add(self.directory)
+
+    def _path(self, number: int) -> str:
+        return f"{self.directory}/{number}.idx"
+
+    def _hand_over(self) -> None:
+        """Have everything on its way before something is read."""
+        self._submit(self.take_steps())
+
+    def _submit(self, steps: list[Step]) -> None:
+        if steps:
+            self._host.disk.submit(steps, _nothing, self._host.on_failed)
+
+    def _tell(self, work: int) -> None:
+        if not self._told & work:
+            self._told |= work
+            self._host.on_dirty(self)
+
+
+def _nothing(_results: list[Any]) -> None:
+    """There is nothing to be done when steps were executed."""

@@ -1,0 +1,519 @@
+"""What a node does with its store when it starts: everything that is alive ends up in segments, the journal is empty.
+
+    segments ─┐                       ┌─► pages of each queue, its index knows the segments
+    journal ──┴─► which are alive? ───┼─► segments told: came in, removed, delivered ─► synced
+                                      └─► journal removed, the oldest file first
+
+    1. read the journal: which numbers came in, which are gone
+    2. read each segment: tell it what the journal knows, remove it if nothing in it is alive
+    3. read the journal again: copy what is alive and in no segment
+    4. sync, then remove the journal
+
+A message is there if a good record of it is anywhere and none that removes it is: the order doesn't matter, and doing
+it again changes nothing. So a recovery may be cut short anywhere; the next one begins anew.
+
+What is bad is kept in `corrupt/` and reported, and all that is good around it is used. Memory is bounded by one
+file, and by some kilobytes for each segment that the journal speaks of.
+Source: architecture §2.2; amqp-behaviour §4.11, §7.6.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from node.broker.operations import Delivered, Enqueue, Operation, Remove, decode, encode
+from node.broker.records import QueueRecord
+from node.broker.storage import Page
+from node.store import journal
+from node.store.directory import JOURNAL, QUEUES, TRANSIENT
+from node.store.disk import TO_THE_END, Disk, Read, RemoveTree, SyncDir
+from node.store.disk import Remove as RemoveFile
+from node.store.findings import WHOLE_FILE, Damage, Finding, Isolation
+from node.store.journal_scan import Changes, JournalFile, journal_numbers
+from node.store.message_store import MessageStore
+from node.store.options import StoreOptions
+from node.store.recovery_writer import NEW_SUFFIX, RecoveryWriter
+from node.store.segment_scan import SegmentScan, scan_segment
+from node.store.seq_set import bits_of, ranges_of
+
+SEGMENT_SUFFIX: Final = ".idx"
+
+PROGRESS_S: Final = 2.0
+"""How often the progress of a long recovery is told."""
+
+FIRST_SEQ: Final = 1
+"""The number of a queue's first message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a recovery is.   done_bytes, total_bytes: of files.   messages: found so far."""
+
+    done_bytes: int
+    total_bytes: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A queue that was recovered.   next_seq: above all numbers it ever gave.   pages: sorted by segment."""
+
+    next_seq: int
+    pages: list[Page]
+
+
+@dataclass(slots=True)
+class RecoveredStore:
+    """What a recovery found.
+
+    queues: by uid, all that were asked for.   was_clean: the node was stopped before, and had not crashed.
+    messages, body_bytes: in all queues together.   operations: of the journal.
+    unknown_queues: uids of which there was something and which no queue has.
+    """
+
+    queues: dict[str, Recovered] = field(default_factory=dict)
+    was_clean: bool = False
+    messages: int = 0
+    body_bytes: int = 0
+    operations: int = 0
+    unknown_queues: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """A line for the log."""
+        how = "a clean stop" if self.was_clean else "a crash, or a first start"
+        found = f"{len(self.findings)} findings" if self.findings else "nothing damaged"
+        return (
+            f"recovered {self.messages:,} messages, {self.body_bytes:,} bytes, in {len(self.queues):,} durable queues "
+            f"after {how}; {self.operations:,} operations of the journal; {found}"
+        )
+
+
+class RecoveringIndex(Protocol):
+    """The index of a queue, to which its segments are told."""
+
+    def adopt(self, number: int, live: Iterable[range], *, size_bytes: int, has_stored: bool) -> None:
+        """A segment's file is there, with these messages alive.   size_bytes: of the file.
+
+        has_stored: whether some contents are in the message store.
+        """
+
+
+class RecoveringStore(Protocol):
+    """Of the store, what a recovery needs."""
+
+    @property
+    def persistent(self) -> MessageStore:
+        """Large contents."""
+
+    @property
+    def options(self) -> StoreOptions:
+        """Sizes."""
+
+    def open(self, record: QueueRecord) -> RecoveringIndex:
+        """The index of a queue."""
+
+
+def recover(
+    disk: Disk,
+    store: RecoveringStore,
+    queues: Mapping[str, QueueRecord],
+    *,
+    now: Callable[[], float],
+    progress: Callable[[Progress], None] = lambda progress: None,
+    is_catalogue_whole: bool = True,
+) -> RecoveredStore:
+    """Bring a store in order, at the start of a node, before anything is written to it.
+
+    queues: the durable ones, by uid.   now: seconds on any clock, to tell the progress now and then.
+    is_catalogue_whole: False: the queue that something seems to be without may only have been forgotten; then it is
+        moved to `corrupt/` instead of being removed.
+    Raises: NewerFormat, OSError. Then nothing is lost, and it may be tried again.
+    """
+    recovery = _Recovery(disk, store, queues, Isolation(disk, is_dry=False), _Clock(now, progress))
+    return recovery.run(is_catalogue_whole=is_catalogue_whole)
+
+
+class _Clock:
+    """Tells the progress when it is time."""
+
+    def __init__(self, now: Callable[[], float], progress: Callable[[Progress], None]) -> None:
+        self._now = now
+        self._progress = progress
+        self._next_s = now() + PROGRESS_S
+        self._done_bytes = 0
+        self.total_bytes = 0
+
+    def count(self, done_bytes: int, messages: int) -> None:
+        """So much more is done."""
+        self._done_bytes += done_bytes
+        if self._now() >= self._next_s:
+            self._next_s = self._now() + PROGRESS_S
+            self._progress(Progress(self._done_bytes, self.total_bytes, messages))
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment that is being recovered. Messages are bits.
+
+    size_bytes: of the file; 0: there is none yet.   alive: in the file.
+    settled: of these, those of which it says whether they came back from clients.
+    wanted: those that are still to come from the journal.   returned: of these, those whose record says that they
+        came back.
+    """
+
+    number: int
+    base: int
+    path: str
+    size_bytes: int = 0
+    alive: int = 0
+    wanted: int = 0
+    settled: int = 0
+    returned: int = 0
+    has_stored: bool = False
+    pages: dict[int, Page] = field(default_factory=dict)  # by priority
+
+    def count(self, piece: Enqueue) -> None:
+        """More messages are alive in the file."""
+        self.alive |= bits_of(piece.first_seq - self.base, piece.count)
+        self.has_stored = self.has_stored or piece.store_id > 0
+        priority = piece.envelope.priority
+        first, last, count, body_bytes = piece.first_seq, piece.seqs[-1], piece.count, piece.body_bytes
+        page = self.pages.get(priority)
+        if page is not None:
+            first, last = min(first, page.first_seq), max(last, page.last_seq)
+            count, body_bytes = count + page.count, body_bytes + page.body_bytes
+        self.pages[priority] = Page(self.number, priority, first, last, count, body_bytes)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """A queue that is being recovered.   growing: segments that the journal adds to."""
+
+    uid: str
+    index: RecoveringIndex
+    changes: Changes
+    end: int
+    pages: list[Page] = field(default_factory=list)
+    growing: dict[int, _Segment] = field(default_factory=dict)
+
+
+class _Recovery:
+    def __init__(
+        self,
+        disk: Disk,
+        store: RecoveringStore,
+        records: Mapping[str, QueueRecord],
+        isolation: Isolation,
+        clock: _Clock,
+    ) -> None:
+        self._disk = disk
+        self._store = store
+        self._contents = store.persistent
+        self._entries = store.options.segment_entries
+        self._records = records
+        self._isolation = isolation
+        self._clock = clock
+        self._writer = RecoveryWriter(disk)
+        self._queues: dict[str, _Queue] = {}
+        self._result = RecoveredStore()
+
+    def run(self, *, is_catalogue_whole: bool) -> RecoveredStore:
+        """See `recover`."""
+        result, disk = self._result, self._disk
+        disk.run([RemoveTree(TRANSIENT), SyncDir("")])
+        self._recover_contents()
+        numbers = journal_numbers(disk)
+        directories = disk.names(QUEUES)
+        self._measure(numbers, directories)
+        self._read_journal(numbers)
+        for uid in self._records:
+            self._recover_segments(self._queues[uid], has_directory=uid in directories)
+        self._copy_from_journal(numbers)
+        for queue in self._queues.values():
+            self._finish_growing(queue)
+            queue.pages.sort(key=_page_order)
+            result.queues[queue.uid] = Recovered(max(queue.end, FIRST_SEQ), queue.pages)
+        self._writer.sync()
+        self._contents.finish_recovery()
+        disk.run(self._contents.sync_steps())
+        self._remove_unknown(directories, is_catalogue_whole)
+        self._remove_journal(numbers, is_catalogue_whole)
+        result.findings = self._isolation.findings
+        return result
+
+    def _measure(self, numbers: list[int], directories: list[str]) -> None:
+        """How much there is to read. The journal is read twice."""
+        size = self._disk.size
+        total = 2 * sum(size(journal.file_path(number)) for number in numbers)
+        for uid in self._records.keys() & directories:
+            total += sum(size(path) for _, path in segment_files(self._disk, uid))
+        self._clock.total_bytes = total
+
+    # --- contents ---
+
+    def _recover_contents(self) -> None:
+        """Learn what is in the message store, and keep a copy of each file that is damaged."""
+        damages: dict[str, list[tuple[int, str]]] = {}
+        hopeless = self._contents.recover(
+            self._disk, lambda path, offset, what: damages.setdefault(path, []).append((offset, what))
+        )
+        for path, found in damages.items():
+            text = "; ".join(f"{what} at {offset}" for offset, what in found)
+            finding = Finding(Damage.CORRUPT, path, 0, WHOLE_FILE, f"{text}: large messages may be lost")
+            if path in hopeless:
+                self._isolation.move(finding)
+            else:
+                [data] = self._disk.run([Read(path, 0, TO_THE_END)])
+                self._isolation.keep([finding], data)
+
+    def _refer(self, piece: Enqueue, path: str, offset: int) -> Iterator[Enqueue]:
+        """Count the references to stored contents; the parts of an enqueue whose contents are there."""
+        if not piece.store_id:
+            yield piece
+            return
+        missing = self._contents.missing(piece.store_id, piece.count)
+        if not missing:
+            self._contents.add_refs(piece.store_id, piece.count)
+            yield piece
+            return
+        lost = 0
+        for store_id in missing:
+            lost |= bits_of(store_id - piece.store_id, 1)
+        seqs = ", ".join(_shown(seqs) for seqs in ranges_of(lost, piece.first_seq))
+        text = f"the contents of message {seqs} are no longer in the message store: dropped"
+        self._isolation.note(Finding(Damage.MISSING, path, offset, 0, text))
+        for seqs_there in ranges_of(bits_of(0, piece.count) & ~lost, 0):
+            part = piece[seqs_there.start : seqs_there.stop]
+            self._contents.add_refs(part.store_id, part.count)
+            yield part
+
+    # --- the journal, first time ---
+
+    def _read_journal(self, numbers: list[int]) -> None:
+        """Learn what came in and what went."""
+        changes = {uid: Changes(self._entries) for uid in self._records}
+        is_clean = False
+        for number in numbers:
+            journal_file = JournalFile(self._disk, number)
+            for uid, operation, _ in journal_file:
+                self._result.operations += 1
+                known = changes.get(uid)
+                if known is None:
+                    self._result.unknown_queues.add(uid)
+                else:
+                    known.apply(operation)
+            is_clean = journal_file.is_clean
+            file = journal_file.file
+            self._isolation.keep(file.findings, file.data)
+            self._clock.count(len(file.data), 0)
+        self._result.was_clean = is_clean
+        for uid, record in self._records.items():
+            index = self._store.open(record)
+            self._queues[uid] = _Queue(uid, index, changes[uid], changes[uid].end)
+
+    # --- segments ---
+
+    def _recover_segments(self, queue: _Queue, *, has_directory: bool) -> None:
+        known: dict[int, int] = {}
+        if has_directory:
+            self._remove_leftovers(queue.uid)
+            for number, path in segment_files(self._disk, queue.uid):
+                [data] = self._disk.run([Read(path, 0, TO_THE_END)])
+                scan = scan_segment(path, number, self._entries, data)
+                known[number] = scan.known
+                self._recover_segment(queue, scan)
+                self._clock.count(len(data), self._result.messages)
+        changes = queue.changes
+        for number in changes.enqueued.segments():
+            wanted = changes.enqueued.of(number) & ~known.get(number, 0) & ~changes.removed.of(number)
+            if wanted and number not in queue.growing:
+                path = segment_path(queue.uid, number)
+                queue.growing[number] = _Segment(number, number * self._entries, path, wanted=wanted)
+
+    def _remove_leftovers(self, uid: str) -> None:
+        """Remove segments of which a recovery that was cut short began to make better ones."""
+        directory = f"{QUEUES}/{uid}"
+        names = [name for name in self._disk.names(directory) if name.endswith(NEW_SUFFIX)]
+        self._disk.run([RemoveFile(f"{directory}/{name}") for name in names])
+
+    def _recover_segment(self, queue: _Queue, scan: SegmentScan) -> None:
+        """Learn what is in a segment, and tell it what it doesn't know."""
+        number, base, file = scan.number, scan.base, scan.file
+        changes = queue.changes
+        queue.end = max(queue.end, scan.end)
+        gone = scan.removed | changes.removed.of(number)
+        wanted = changes.enqueued.of(number) & ~scan.known & ~gone
+        segment = _Segment(number, base, file.path, len(file.data), wanted=wanted)
+        for entry, piece in scan.pieces(scan.known & ~scan.transient & ~gone):
+            for part in self._refer(piece, file.path, entry.offset):
+                segment.count(part)
+        self._isolation.keep(file.findings, file.data)
+        if not segment.alive and not wanted:
+            self._writer.remove(file.path)
+            return
+        if file.needs_rewrite:
+            segment.size_bytes = self._writer.rewrite(file)
+        told: list[Operation] = []
+        newly_gone = scan.known & ~scan.removed & ~segment.alive
+        if newly_gone:
+            told.append(Remove(tuple(ranges_of(newly_gone, base))))
+        told += self._deliveries(queue, segment, segment.alive, scan)
+        self._tell(segment, told)
+        segment.settled = segment.alive
+        if wanted:
+            queue.growing[number] = segment
+        else:
+            self._adopt(queue, segment)
+
+    def _deliveries(
+        self, queue: _Queue, segment: _Segment, alive: int, scan: SegmentScan | None
+    ) -> Iterator[Delivered]:
+        """What a segment is to be told of messages that came back; after a crash that is each of them (§4.11)."""
+        returned = scan.deliveries.all() if scan is not None else segment.returned
+        for count, bits in queue.changes.deliveries(segment.number):
+            bits &= alive
+            returned |= bits
+            if scan is not None:
+                bits = scan.deliveries.fewer_than(count, bits)
+            if bits:
+                yield Delivered(tuple(ranges_of(bits, segment.base)), count)
+        if not self._result.was_clean and alive & ~returned:
+            yield Delivered(tuple(ranges_of(alive & ~returned, segment.base)), 1)
+
+    def _tell(self, segment: _Segment, operations: Iterable[Operation]) -> None:
+        payloads = [encode(operation) for operation in operations]
+        if payloads:
+            self._append(segment, payloads)
+
+    def _append(self, segment: _Segment, payloads: list[list[bytes]]) -> None:
+        is_new = not segment.size_bytes
+        segment.size_bytes += self._writer.append(segment.path, payloads, is_new=is_new)
+
+    def _adopt(self, queue: _Queue, segment: _Segment) -> None:
+        """All is known of a segment."""
+        self._writer.keep(segment.path)
+        alive = ranges_of(segment.alive, segment.base)
+        queue.index.adopt(
+            segment.number, alive, size_bytes=segment.size_bytes, has_stored=segment.has_stored
+        )
+        for page in segment.pages.values():
+            queue.pages.append(page)
+            self._result.messages += page.count
+            self._result.body_bytes += page.body_bytes
+
+    # --- the journal, second time ---
+
+    def _copy_from_journal(self, numbers: list[int]) -> None:
+        """Write to segments what is alive and in none."""
+        if not any(queue.growing for queue in self._queues.values()):
+            return
+        for number in numbers:
+            journal_file = JournalFile(self._disk, number)
+            path = journal_file.file.path
+            for uid, operation, raw in journal_file:
+                queue = self._queues.get(uid)
+                if queue is not None and queue.growing and isinstance(operation, Enqueue):
+                    self._copy(queue, operation, raw, path, journal_file.offset)
+            self._clock.count(len(journal_file.file.data), self._result.messages)
+
+    def _copy(self, queue: _Queue, head: Enqueue, raw: bytes, path: str, offset: int) -> None:
+        """Copy what is wanted of some messages.   raw: the operation.   path, offset: of its record."""
+        if not head.envelope.persistent:
+            return
+        first, stop, entries = head.first_seq, head.first_seq + head.count, self._entries
+        for number in range(first // entries, (stop - 1) // entries + 1):
+            segment = queue.growing.get(number)
+            if segment is None:
+                continue
+            base = segment.base
+            low, high = max(first, base), min(stop, base + entries)
+            bits = segment.wanted & bits_of(low - base, high - low)
+            if not bits:
+                continue
+            segment.wanted &= ~bits
+            whole: Enqueue | None = None
+            for seqs in ranges_of(bits, base):
+                piece = head
+                if len(seqs) != head.count:
+                    whole = whole or (head if head.store_id else _decoded(raw))
+                    piece = whole[seqs.start - first : seqs.stop - first]
+                for part in self._refer(piece, path, offset):
+                    self._append(segment, [[raw] if part is head else encode(part)])
+                    segment.count(part)
+                    if part.deliveries:
+                        segment.returned |= bits_of(part.first_seq - base, part.count)
+
+    def _finish_growing(self, queue: _Queue) -> None:
+        """All messages of a queue are in its segments."""
+        for segment in queue.growing.values():
+            copied = segment.alive & ~segment.settled
+            self._tell(segment, self._deliveries(queue, segment, copied, None))
+            if segment.alive:
+                self._adopt(queue, segment)
+            elif segment.size_bytes:
+                # What was to come has lost its contents.
+                self._writer.remove(segment.path)
+        queue.growing.clear()
+
+    # --- the end ---
+
+    def _remove_unknown(self, directories: list[str], is_catalogue_whole: bool) -> None:
+        """Remove what belongs to no queue: one that was deleted when the node ended."""
+        unknown = [name for name in directories if name not in self._records]
+        self._result.unknown_queues.update(unknown)
+        if is_catalogue_whole:
+            self._disk.run([*(RemoveTree(f"{QUEUES}/{name}") for name in unknown), SyncDir(QUEUES)])
+            return
+        text = "messages of a queue that is not in the (damaged) metadata; large ones are not kept"
+        for name in unknown:
+            self._isolation.move(Finding(Damage.UNKNOWN, f"{QUEUES}/{name}", 0, WHOLE_FILE, text))
+
+    def _remove_journal(self, numbers: list[int], is_catalogue_whole: bool) -> None:
+        """All that is alive is in segments, safely. The oldest file goes first: what it says came in must not be
+        there without what a newer one says is gone.
+        """
+        is_kept = not is_catalogue_whole and bool(self._result.unknown_queues)
+        text = "operations of queues that are not in the (damaged) metadata"
+        for number in numbers:
+            path = journal.file_path(number)
+            if is_kept:
+                self._isolation.move(Finding(Damage.UNKNOWN, path, 0, WHOLE_FILE, text))
+            else:
+                self._disk.run([RemoveFile(path), SyncDir(JOURNAL)])
+
+
+# --- files of a queue ---
+
+
+def segment_path(uid: str, number: int) -> str:
+    """Where a segment of a durable queue is."""
+    return f"{QUEUES}/{uid}/{number}{SEGMENT_SUFFIX}"
+
+
+def segment_files(disk: Disk, uid: str) -> list[tuple[int, str]]:
+    """Number and path of each segment of a durable queue, rising."""
+    stems = [
+        name.removesuffix(SEGMENT_SUFFIX)
+        for name in disk.names(f"{QUEUES}/{uid}")
+        if name.endswith(SEGMENT_SUFFIX)
+    ]
+    return [
+        (number, segment_path(uid, number))
+        for number in sorted(int(stem) for stem in stems if stem.isdecimal())
+    ]
+
+
+def _decoded(raw: bytes) -> Enqueue:
+    operation = decode(raw)
+    assert isinstance(operation, Enqueue), "its head was one"
+    return operation
+
+
+def _page_order(page: Page) -> tuple[int, int]:
+    return page.segment, page.priority
+
+
+def _shown(seqs: range) -> str:
+    return str(seqs.start) if len(seqs) == 1 else f"{seqs.start} to {seqs[-1]}"

@@ -1,0 +1,99 @@
+"""What a recovery writes to segments: gathered by file, so that it costs few steps, and made safe at the end."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from node.store.directory import QUEUES
+from node.store.disk import Append, Disk, MakeDir, Remove, Rename, Step, Sync, SyncDir
+from node.store.record_file import RecordFile
+from node.store.records import SEGMENT_HEADER, record
+
+NEW_SUFFIX: Final = ".new"
+"""Behind the name of a segment that is being rewritten."""
+
+_GATHERED_MAX_BYTES: Final = 8 * 1024 * 1024
+"""What waits to be written at most: few calls of the system, and little memory."""
+
+_SYNCS_MAX: Final = 64
+"""Steps of one job that makes safe: between jobs somebody may look at the time."""
+
+
+class RecoveryWriter:
+    """Writes segments. Nothing is safe before `sync`."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._parts: dict[str, list[bytes]] = {}
+        self._gathered_bytes = 0
+        self._dirty: dict[str, None] = {}  # files, in the order in which they were first written
+        self._dirty_directories: dict[str, None] = {}
+        self._has_directory: set[str] = set()
+
+    def append(self, path: str, payloads: Iterable[Sequence[bytes]], *, is_new: bool) -> int:
+        """Add records to a segment; how many bytes it grows.   payloads: each in parts.
+
+        is_new: there is no such file yet.
+        """
+        parts = [SEGMENT_HEADER] if is_new else []
+        for payload in payloads:
+            parts += record(payload)
+        added = sum(map(len, parts))
+        if is_new:
+            self._begin(path)
+        self._parts.setdefault(path, []).extend(parts)
+        self.keep(path)
+        self._gathered_bytes += added
+        if self._gathered_bytes > _GATHERED_MAX_BYTES:
+            self.flush()
+        return added
+
+    def _begin(self, path: str) -> None:
+        """See to it that the directory of a new file is there."""
+        directory = path.rpartition("/")[0]
+        if directory not in self._has_directory:
+            self._has_directory.add(directory)
+            self._disk.run([MakeDir(directory)])
+            self._dirty_directories[QUEUES] = None
+            self._dirty_directories[""] = None
+
+    def keep(self, path: str) -> None:
+        """Have a segment made safe, whoever wrote it: a node that was killed has left what was never synced."""
+        self._dirty[path] = None
+        self._dirty_directories[path.rpartition("/")[0]] = None
+
+    def rewrite(self, file: RecordFile) -> int:
+        """Replace a segment by what is good in it, at once; its size then.   file: was read to its end."""
+        new_path = file.path + NEW_SUFFIX
+        parts = [SEGMENT_HEADER, *(file.data[start:stop] for start, stop in file.good)]
+        steps: list[Step] = [
+            Remove(new_path),
+            Append(new_path, parts),
+            Sync(new_path),
+            Rename(new_path, file.path),
+        ]
+        self._disk.run(steps)
+        self._dirty_directories[file.path.rpartition("/")[0]] = None
+        return sum(map(len, parts))
+
+    def remove(self, path: str) -> None:
+        """Remove a segment in which nothing is left."""
+        parts = self._parts.pop(path, [])
+        self._gathered_bytes -= sum(map(len, parts))
+        self._dirty.pop(path, None)
+        self._disk.run([Remove(path)])
+        self._dirty_directories[path.rpartition("/")[0]] = None
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        self._disk.run([Append(path, parts) for path, parts in self._parts.items()])
+        self._parts.clear()
+        self._gathered_bytes = 0
+
+    def sync(self) -> None:
+        """Make all safe."""
+        self.flush()
+        steps: list[Step] = [*map(Sync, self._dirty), *map(SyncDir, self._dirty_directories)]
+        for at in range(0, len(steps), _SYNCS_MAX):
+            self._disk.run(steps[at : at + _SYNCS_MAX])
+        self._dirty.clear()
+        self._dirty_directories.clear()

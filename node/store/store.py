@@ -1,0 +1,422 @@
+"""The store of a node: what its queues want written becomes few jobs of the disk.
+
+    keep, forget ─► QueueIndex ─┐                              ┌─► settled waiters
+    place ───────► MessageStore ┴─► turn: batch ─► the disk ───┴─► checkpoint, garbage collection
+
+**Group commit.** What is kept and forgotten gathers where it happens; nobody looks at a queue that has nothing.
+At the end of a turn of the loop all of it becomes one *batch*, a job of the disk: contents first, then one append
+to the journal, one sync. While a batch is in flight everything gathers for the next, so batches grow as the disk
+slows down. If nobody waits, a batch is put off for a short time.
+
+**Order.** In a batch all messages that come stand before all that go. A message that moved to another queue is
+thus never lost when the batch is torn; it may be there twice. Files that are no longer needed are removed at the
+end of the batch that says why.
+
+**A failed disk** has lost what it was given, and nobody can say what. From then on nothing is called safe and
+nothing is written: the journal stays as it is for the next start.
+Source: architecture §2.1, §2.2; amqp-behaviour §7.2, §7.5.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from node.broker.operations import Delivered, Remove
+from node.broker.records import QueueRecord
+from node.broker.storage import Waiter
+from node.broker.timers import Timer, Timers
+from node.store.checkpoint import Checkpoint
+from node.store.directory import JOURNAL, MESSAGES, TRANSIENT
+from node.store.disk import Disk, Step
+from node.store.journal import Journal
+from node.store.message_store import PERSISTENT_FIRST_ID, TRANSIENT_FIRST_ID, MessageStore
+from node.store.options import MIB, StoreOptions
+from node.store.queue_index import IndexHost, QueueIndex
+from node.store.waiting import Waiting
+
+CONGESTED_BYTES: Final = 16 * MIB
+"""With more than this on its way to the disk publishers hold on, until half of it is written. A disk that writes
+100 MB/s is busy with so much for 160 ms: the time is short enough for who waits, and half of it is long enough
+that the disk never runs idle before publishers are heard again. All of it is memory besides."""
+
+EARLY_BATCH_BYTES: Final = 4 * MIB
+"""So much becomes a batch at once, though nobody waits: a larger one would be no cheaper."""
+
+JOURNAL_FILES_MAX: Final = 4
+"""With more files than this that wait for their checkpoint publishers hold on, too: the journal must not grow
+without end where batches write faster than checkpoints."""
+
+OPERATIONS_MAX: Final = 250_000
+"""A journal file with so many operations counts as full. Small ones, as single acknowledgements are, take memory
+in the indexes until a checkpoint tells the segments."""
+
+CHECKPOINT_JOBS_MAX: Final = 2
+"""Jobs of a checkpoint in flight: one to work on, one behind the next batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How the store is doing.
+
+    waiting: waiters, of both batches.   gathered_bytes: what the next batch would write, about.
+    batches, journal_bytes, operations, checkpoints: since the start.
+    journal_files: those that are needed now.   queues: open ones.
+    """
+
+    waiting: int
+    gathered_bytes: int
+    batches: int
+    journal_bytes: int
+    operations: int
+    checkpoints: int
+    journal_files: int
+    queues: int
+
+
+class Store:
+    """The disk side of a node, see `Storage`. It touches the disk from `begin` on.
+
+    epoch_s: see `Storage.epoch_s`.
+    report: called with path, offset in bytes and description of what can't be read while the node runs.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        options: StoreOptions,
+        timers: Timers,
+        epoch_s: float = 0.0,
+        *,
+        report: Callable[[str, int, str], None] = lambda path, offset, what: None,
+    ) -> None:
+        self.disk = disk
+        self.options = options
+        self.epoch_s = epoch_s
+        self.embed_max_bytes = options.embed_max_bytes
+        self.persistent = MessageStore(MESSAGES, disk, options.store_file_bytes, PERSISTENT_FIRST_ID)
+        self.transient = MessageStore(
+            f"{TRANSIENT}/{MESSAGES}", disk, options.store_file_bytes, TRANSIENT_FIRST_ID
+        )
+        self.is_broken = False
+        """Whether a write has failed: nothing is safe any more, and nothing is written."""
+        self.is_closed = False
+        self.on_broken: Callable[[OSError], None] = lambda error: None
+        """Called once, when `is_broken` becomes True and everybody who waited was told."""
+        self.on_relieved: Callable[[], None] = lambda: None
+        """Called when `is_congested` becomes False."""
+        self.wake: Callable[[], None] = lambda: None
+        """Called when the first work for the next `turn` comes up."""
+        self.has_work = False
+        """Whether `turn` should be called: something came up since it was."""
+        self._timers = timers
+        self._timer: Timer | None = None
+        self._journal = Journal(options.journal_file_bytes)
+        self._host = IndexHost(
+            disk=disk,
+            persistent=self.persistent,
+            transient=self.transient,
+            segment_entries=options.segment_entries,
+            embed_max_bytes=options.embed_max_bytes,
+            epoch_s=lambda: self.epoch_s,
+            on_dirty=self._on_dirty,
+            report=report,
+            on_failed=self._break,
+        )
+        self._indexes: dict[str, QueueIndex] = {}
+        self._reported: dict[QueueIndex, None] = {}  # since the last turn
+        self._gathering: dict[QueueIndex, None] = {}  # with something for the next batch
+        self._touched: dict[QueueIndex, None] = {}  # since the last checkpoint began
+        self._gathering_since: float | None = None
+        self._gathered_bytes = 0  # when last weighed
+        self._waiting = Waiting()  # for the next batch
+        self._in_flight: Waiting | None = None  # who waits for the batch that the disk has
+        self._is_congested = False
+        self._checkpoint: Checkpoint | None = None
+        self._checkpoint_jobs = 0  # in flight
+        self._batches = 0
+        self._checkpoints = 0
+
+    def begin(self) -> None:
+        """Begin to write, at a node's start: in a journal file behind all that are there, which have been replayed.
+        Raises: OSError.
+        """
+        self.disk.run(self._journal.begin(self.disk.names(JOURNAL)))
+
+    # --- for the broker ---
+
+    @property
+    def is_congested(self) -> bool:
+        """See `Storage.is_congested`; as it was at the last turn or answer of the disk."""
+        return self._is_congested
+
+    def open(self, record: QueueRecord) -> QueueIndex:
+        """See `Storage.open`. A queue that was opened before, by recovery, has its index already."""
+        index = self._indexes.get(record.uid)
+        if index is None:
+            is_durable = record.durable and record.exclusive_owner is None
+            index = QueueIndex(record.uid, is_durable=is_durable, host=self._host)
+            self._indexes[record.uid] = index
+        return index
+
+    def place(self, contents: list[bytes], *, persistent: bool) -> int:
+        """See `Storage.place`."""
+        if not persistent:
+            return self.transient.reserve(len(contents))
+        first_id = self.persistent.place(contents)
+        self._wake()
+        return first_id
+
+    def await_safety(self, waiter: Waiter, first: int, last: int) -> None:
+        """See `Storage.await_safety`. Where nothing is on its way the waiter is settled before this returns."""
+        if self.is_broken or self.is_closed:
+            waiter.settle(first, last, is_safe=False)
+        elif self._is_gathering or self._waiting:
+            self._waiting.add(waiter, first, last)
+            self._wake()
+        elif self._in_flight is not None:
+            self._in_flight.add(waiter, first, last)
+        else:
+            waiter.settle(first, last, is_safe=True)
+
+    @property
+    def _is_gathering(self) -> bool:
+        return bool(self._gathering) or self.persistent.gathered_bytes > 0
+
+    def _on_dirty(self, index: QueueIndex) -> None:
+        self._reported[index] = None
+        self._gathering[index] = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self.has_work:
+            self.has_work = True
+            self.wake()
+
+    # --- the turn ---
+
+    def turn(self, now: float) -> None:
+        """See `Storage.turn`."""
+        self.has_work = False
+        if self.is_broken or self.is_closed:
+            return
+        self._submit_paged_out()
+        self._weigh()
+        if self._gathering_since is None and (self._is_gathering or self._waiting):
+            self._gathering_since = now
+        if self._in_flight is None and self._is_due(now):
+            self._commit()
+        if self._in_flight is None:
+            self._arm_timer()
+        self._go_on_with_checkpoint()
+        if not self._is_gathering:
+            # Else references may have been dropped by operations that the journal doesn't have.
+            self.persistent.collect()
+        self.transient.collect()
+
+    def _is_due(self, now: float) -> bool:
+        since = self._gathering_since
+        return since is not None and (
+            len(self._waiting) > 0
+            or now >= since + self.options.commit_interval_s
+            or self._gathered_bytes >= EARLY_BATCH_BYTES
+            or (self._checkpoint is not None and not self._checkpoint.is_flushed)
+        )
+
+    def _arm_timer(self) -> None:
+        if self._gathering_since is not None and self._timer is None:
+            self._timer = self._timers.at(
+                self._gathering_since + self.options.commit_interval_s, self._timer_rang
+            )
+
+    def _timer_rang(self, now: float) -> None:
+        self._timer = None
+        self.turn(now)
+
+    def _submit_paged_out(self) -> None:
+        """What left memory goes to disk whether or not a batch is due: nobody waits for it, nobody syncs it."""
+        reported, self._reported = self._reported, {}
+        steps: list[Step] = []
+        for index in reported:
+            steps += index.take_steps()
+        contents = self.transient.take_steps(turn_ended=True)
+        if steps:
+            contents += self.persistent.take_steps(turn_ended=True)
+        self._touched.update(reported)
+        self._submit(contents + steps, self._paged_out)
+
+    def _paged_out(self, results: list[Any]) -> None:
+        self._weigh()
+
+    def _submit(self, steps: Sequence[Step], done: Callable[[list[Any]], None]) -> None:
+        if steps:
+            self.disk.submit(steps, done, self._break)
+
+    # --- batches ---
+
+    def _commit(self) -> None:
+        """Hand over what has gathered."""
+        waiting, self._waiting = self._waiting, Waiting()
+        steps = self._take_batch()
+        if not steps:
+            # What was kept was forgotten before it was written (§7.5: confirmed without a sync).
+            waiting.settle(is_safe=True)
+            return
+        self._in_flight = waiting
+        self._batches += 1
+        self._submit(steps, self._committed)
+
+    def _take_batch(self, *, is_last: bool = False) -> list[Step]:
+        """What has gathered, as the steps of a batch.   is_last: with the mark of a clean stop."""
+        if self._journal.is_full(OPERATIONS_MAX):
+            self._journal.rotate()
+        gathering, self._gathering = self._gathering, {}
+        self._gathering_since = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        removals = self._take_operations(list(gathering))
+        self._touched.update(gathering)
+        if is_last:
+            self._journal.add_clean()
+        steps = self.persistent.take_steps(turn_ended=True)
+        if self._journal.gathered_bytes:
+            steps += self.persistent.sync_steps()
+            steps += self._journal.take_steps()
+        return steps + removals
+
+    def _take_operations(self, gathering: list[QueueIndex]) -> list[Step]:
+        """Give the journal the operations of these; what to remove once it has them."""
+        journal = self._journal
+        later: list[tuple[bytes, Remove | Delivered]] = []
+        removals: list[Step] = []
+        for index in gathering:
+            if index.is_durable:
+                uid = bytes.fromhex(index.uid)
+                entries, removed, delivered = index.take_operations()
+                for entry in entries:
+                    journal.add(uid, entry)
+                later += [(uid, operation) for operation in delivered]
+                if removed is not None:
+                    later.append((uid, removed))
+            unneeded = index.take_removals()
+            removals += unneeded
+            if index.is_dropped and unneeded:
+                del self._indexes[index.uid]
+        for uid, operation in later:
+            journal.add(uid, operation)
+        return removals
+
+    def _committed(self, results: list[Any]) -> None:
+        """The batch is safe."""
+        waiting, self._in_flight = self._in_flight, None
+        assert waiting is not None
+        waiting.settle(is_safe=True)
+        self._weigh()
+        if self._is_gathering or self._waiting or self._checkpoint is not None:
+            self._wake()
+
+    def _break(self, error: OSError) -> None:
+        """A write has failed."""
+        if self.is_broken:
+            return
+        self.is_broken = True
+        in_flight, self._in_flight = self._in_flight, None
+        waiting, self._waiting = self._waiting, Waiting()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if in_flight is not None:
+            in_flight.settle(is_safe=False)
+        waiting.settle(is_safe=False)
+        self.on_broken(error)
+        self._weigh()
+
+    # --- congestion ---
+
+    def _weigh(self) -> None:
+        """See how much is on its way."""
+        self._gathered_bytes = (
+            self.persistent.gathered_bytes
+            + self.transient.gathered_bytes
+            + sum(index.fresh_bytes for index in self._gathering)
+        )
+        bytes_ = self._gathered_bytes + self.disk.pending_bytes
+        files = len(self._journal.older)
+        if not self._is_congested:
+            self._is_congested = not self.is_broken and (
+                bytes_ > CONGESTED_BYTES or files > JOURNAL_FILES_MAX
+            )
+        elif self.is_broken or (2 * bytes_ < CONGESTED_BYTES and 2 * files <= JOURNAL_FILES_MAX):
+            self._is_congested = False
+            self.on_relieved()
+
+    # --- checkpoints ---
+
+    def _go_on_with_checkpoint(self) -> None:
+        """Submit a job of the checkpoint; begin one if there are older journal files."""
+        if self._checkpoint is None:
+            if not self._journal.older:
+                return
+            touched, self._touched = self._touched, {}
+            indexes = [index for index in touched if index.is_durable]
+            self._checkpoint = Checkpoint(list(self._journal.older), self.persistent, indexes)
+        if self._checkpoint_jobs == CHECKPOINT_JOBS_MAX:
+            return
+        steps = self._checkpoint.next_steps(is_gathering=self._is_gathering, jobs=self._checkpoint_jobs)
+        if steps:
+            self._checkpoint_jobs += 1
+            self._submit(steps, self._checkpoint_went_on)
+        elif self._checkpoint.is_over:
+            self._checkpoint_jobs += 1
+            self._submit(self._journal.remove_steps(self._checkpoint.files), self._checkpoint_ended)
+
+    def _checkpoint_went_on(self, results: list[Any]) -> None:
+        self._checkpoint_jobs -= 1
+        self._weigh()
+        self._wake()
+
+    def _checkpoint_ended(self, results: list[Any]) -> None:
+        self._checkpoint = None
+        self._checkpoints += 1
+        self._checkpoint_went_on(results)
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Write what has gathered, and that the node was stopped; at once. Nothing is written afterwards.
+
+        The disk must have answered everything: nothing is in flight. If it fails now, the store breaks.
+        """
+        if self.is_broken or self.is_closed:
+            return
+        assert self._in_flight is None, "the disk has answered"
+        assert not self._checkpoint_jobs, "the disk has answered"
+        steps: list[Step] = []
+        for index in self._reported:
+            if index.is_durable:
+                steps += index.take_steps()
+        steps += self._take_batch(is_last=True)
+        try:
+            self.disk.run(steps)
+        except OSError as error:
+            self._break(error)
+            return
+        self.is_closed = True
+        self.has_work = False
+        waiting, self._waiting = self._waiting, Waiting()
+        waiting.settle(is_safe=True)
+
+    # --- for tools ---
+
+    def figures(self) -> Figures:
+        """How the store is doing."""
+        return Figures(
+            waiting=len(self._waiting) + (len(self._in_flight) if self._in_flight is not None else 0),
+            gathered_bytes=self._gathered_bytes,
+            batches=self._batches,
+            journal_bytes=self._journal.written_bytes,
+            operations=self._journal.operations,
+            checkpoints=self._checkpoints,
+            journal_files=len(self._journal.older) + 1,
+            queues=len(self._indexes),
+        )

@@ -1,0 +1,354 @@
+"""Memory and disk space: limits, alarms and when they are looked at, on a clock that the tests turn."""
+
+import asyncio
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.config import DiskOptions, MemoryOptions
+from node.io import resources
+from node.io.resources import (
+    DISK_INTERVAL_MAX_S,
+    DISK_INTERVAL_MIN_S,
+    DiskMonitor,
+    HeapTrimmer,
+    MemoryMonitor,
+    cgroup_limits,
+    free_disk_bytes,
+    free_limit_bytes,
+    rss_bytes,
+    total_memory_bytes,
+    watermark_bytes,
+)
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+class Clock:
+    """A loop's timers, and a clock. One timer at a time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timer: tuple[float, Callable[[], None]] | None = None
+
+    def __call__(self) -> float:
+        return self.now
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> "Clock":
+        assert self.timer is None, "one look is due at a time"
+        self.timer = (self.now + delay_s, call)
+        return self
+
+    def cancel(self) -> None:
+        self.timer = None
+
+    def pass_to_timer(self) -> float:
+        """Go on to the timer. Returns: how long that was, in seconds."""
+        assert self.timer is not None
+        before = self.now
+        (self.now, call), self.timer = self.timer, None
+        call()
+        return self.now - before
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return cast("asyncio.AbstractEventLoop", self)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.changes: list[tuple[bool, int, int]] = []
+
+    def __call__(self, is_alarmed: bool, value: int, limit: int) -> None:
+        self.changes.append((is_alarmed, value, limit))
+
+
+class Trimmer(HeapTrimmer):
+    """One that does nothing, or what `effect` does."""
+
+    def __init__(
+        self, clock: Callable[[], float] = lambda: 0.0, effect: Callable[[], Any] = lambda: None
+    ) -> None:
+        super().__init__(effect, clock=clock)
+
+
+# ---- what there is ----
+
+
+def test_the_resident_set_is_of_this_process() -> None:
+    """It grows with what the process takes, and is less than the machine has."""
+    before = rss_bytes()
+    block = bytearray(64 * MIB)
+    assert rss_bytes() - before > 32 * MIB
+    assert before + len(block) < total_memory_bytes()
+
+
+def test_without_proc_the_highest_resident_set_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Better than nothing."""
+    now = rss_bytes()
+    monkeypatch.setattr(resources, "_STATM", "/no/such/file")
+    assert rss_bytes() >= now // 2
+
+
+def test_total_memory() -> None:
+    """The override wins, as in RabbitMQ."""
+    assert total_memory_bytes(5 * GIB) == 5 * GIB
+    assert 0 < total_memory_bytes() < 1 << 50
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "limits"),
+    [
+        ("", {}, []),
+        ("0::/", {"/sys/fs/cgroup/memory.max": "max\n"}, []),
+        (
+            "0::/a.slice/b.service\n",
+            {
+                "/sys/fs/cgroup/a.slice/memory.max": "2000\n",
+                "/sys/fs/cgroup/a.slice/b.service/memory.max": "3000\n",
+            },
+            [2000, 3000],
+        ),
+        ("0::/", {"/sys/fs/cgroup/memory.max": "1000\n"}, [1000]),
+        (
+            "5:cpu,cpuacct:/x\n4:memory:/docker/abc\n0::/\n",
+            {
+                "/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes": "4000\n",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            },
+            [9223372036854771712, 4000],
+        ),
+        # In a container: the path is the host's, the mount is the group itself.
+        (
+            "4:hugetlb,memory:/docker/abc\n",
+            {"/sys/fs/cgroup/memory/memory.limit_in_bytes": "4000\n"},
+            [4000],
+        ),
+        ("1:name=systemd:/a:b\n0::/a:b\n", {"/sys/fs/cgroup/a:b/memory.max": "7\n"}, [7]),
+    ],
+)
+def test_limits_of_control_groups(groups: str, files: dict[str, str], limits: list[int]) -> None:
+    """Version 2, version 1, both at once; the group's own and all above."""
+    assert cgroup_limits(groups, files.get) == limits
+
+
+@given(st.text(max_size=80), st.text(max_size=10))
+def test_any_text_in_proc_gives_limits(groups: str, content: str) -> None:
+    """What we don't understand is no limit."""
+    assert all(isinstance(limit, int) for limit in cgroup_limits(groups, lambda path: content))
+
+
+def test_free_disk_space(tmp_path: Path) -> None:
+    """Of the file system that a path is on."""
+    assert 0 < free_disk_bytes(str(tmp_path)) < 1 << 60
+    with pytest.raises(FileNotFoundError):
+        free_disk_bytes(str(tmp_path / "no"))
+
+
+# ---- limits ----
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        (MemoryOptions(), 4 * GIB),
+        (MemoryOptions(watermark_relative=0.0), 0),
+        (MemoryOptions(watermark_absolute_bytes=123), 123),
+    ],
+)
+def test_watermark(options: MemoryOptions, limit: int) -> None:
+    """Of 10 GiB."""
+    assert watermark_bytes(options, 10 * GIB) == limit
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        (DiskOptions(), 50_000_000),
+        (DiskOptions(free_limit_bytes=7), 7),
+        (DiskOptions(free_limit_bytes=7, free_limit_relative=1.5), 15 * GIB),
+    ],
+)
+def test_disk_limit(options: DiskOptions, limit: int) -> None:
+    """Given both, the relative one counts, as in RabbitMQ; it is a multiple of the memory."""
+    assert free_limit_bytes(options, 10 * GIB) == limit
+
+
+# ---- memory ----
+
+
+def test_the_memory_alarm() -> None:
+    """On above the watermark, off at 95 % of it; told once each, with what is used and the watermark."""
+    clock, told, used = Clock(), Recorder(), 100
+    options = MemoryOptions(watermark_absolute_bytes=100)
+    monitor = MemoryMonitor(options, told, total_bytes=1000, rss=lambda: used, trimmer=Trimmer())
+    monitor.start(clock.loop)
+    for used, changes in ((101, 1), (150, 1), (100, 1), (96, 1), (95, 2), (100, 2), (101, 3)):
+        assert clock.pass_to_timer() == 2.5
+        assert monitor.used_bytes == used
+        assert len(told.changes) == changes, used
+    assert told.changes == [(True, 101, 100), (False, 95, 100), (True, 101, 100)]
+    assert monitor.is_alarmed
+    monitor.stop()
+    assert clock.timer is None
+
+
+def test_memory_is_looked_at_as_often_as_configured() -> None:
+    """And at once at the start."""
+    clock, told = Clock(), Recorder()
+    options = MemoryOptions(watermark_relative=0.0, monitor_interval_s=0.5)
+    monitor = MemoryMonitor(options, told, total_bytes=1000, rss=lambda: 1, trimmer=Trimmer())
+    monitor.start(clock.loop)
+    assert told.changes == [(True, 1, 0)]
+    assert clock.pass_to_timer() == 0.5
+
+
+def test_memory_thresholds() -> None:
+    """Of 40 % of the memory, messages go to disk above half."""
+    monitor = MemoryMonitor(MemoryOptions(), Recorder(), total_bytes=1000, rss=lambda: 1, trimmer=Trimmer())
+    assert (monitor.limit_bytes, monitor.paging_bytes) == (400, 200)
+    monitor.set_limit(MemoryOptions(watermark_relative=0.6))
+    assert (monitor.limit_bytes, monitor.paging_bytes) == (600, 300)
+
+
+def test_another_watermark_counts_at_once() -> None:
+    """Without the distance that keeps an alarm on."""
+    told = Recorder()
+    monitor = MemoryMonitor(MemoryOptions(), told, total_bytes=1000, rss=lambda: 300, trimmer=Trimmer())
+    monitor.set_limit(MemoryOptions(watermark_relative=0.2))
+    monitor.set_limit(MemoryOptions(watermark_relative=0.3))
+    assert told.changes == [(True, 300, 200), (False, 300, 300)]
+
+
+def test_freed_memory_is_given_back_before_it_counts() -> None:
+    """Only above the threshold for paging."""
+    clock, told, used, trims = Clock(), Recorder(), 200, 0
+
+    def give_back() -> None:
+        nonlocal used, trims
+        used -= 100
+        trims += 1
+
+    trimmer = Trimmer(clock, give_back)
+    monitor = MemoryMonitor(MemoryOptions(), told, total_bytes=1000, rss=lambda: used, trimmer=trimmer)
+    monitor.check()
+    assert trims == 0
+    used = 450
+    monitor.check()
+    assert (trims, monitor.used_bytes, told.changes) == (1, 350, [])
+
+
+def test_memory_is_given_back_now_and_then() -> None:
+    """Every 2.5 s, and more seldom where it takes long: the loop stands still meanwhile."""
+    clock, calls, duration_s = Clock(), 0, 0.01
+
+    def give_back() -> None:
+        nonlocal calls
+        calls += 1
+        clock.now += duration_s
+
+    trimmer = HeapTrimmer(give_back, clock=clock)
+    assert (trimmer.trim(), trimmer.trim(), calls) == (True, False, 1)
+    clock.now += 2.49
+    assert not trimmer.trim()
+    clock.now += 0.01
+    duration_s = 0.5
+    assert trimmer.trim()
+    clock.now += 9.9
+    assert not trimmer.trim()
+    clock.now += 0.2
+    assert (trimmer.trim(), calls) == (True, 3)
+
+
+def test_the_c_library_gives_back_or_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """glibc has malloc_trim; without it nothing happens."""
+    clock = Clock()
+    gc.collect()
+    HeapTrimmer(clock=clock).trim()
+
+    def missing(name: None) -> object:
+        return object()
+
+    monkeypatch.setattr(resources.ctypes, "CDLL", missing)
+    assert not HeapTrimmer(clock=clock).trim()
+
+
+def test_a_fault_of_who_is_told_ends_no_monitor() -> None:
+    """The loop reports it, and the next look comes."""
+
+    def faulty(is_alarmed: bool, used: int, limit: int) -> None:
+        raise ZeroDivisionError
+
+    clock = Clock()
+    options = MemoryOptions(watermark_relative=0.0)
+    monitor = MemoryMonitor(options, faulty, total_bytes=1000, rss=lambda: 1, trimmer=Trimmer())
+    with pytest.raises(ZeroDivisionError):
+        monitor.start(clock.loop)
+    assert clock.pass_to_timer() == 2.5
+    assert monitor.is_alarmed
+
+
+# ---- disk ----
+
+
+def test_the_disk_alarm() -> None:
+    """On below the limit, off at 105 % of it; told once each, with what is free and the limit."""
+    clock, told, free = Clock(), Recorder(), 100
+    monitor = DiskMonitor(DiskOptions(free_limit_bytes=100), told, total_bytes=0, free=lambda: free)
+    monitor.start(clock.loop)
+    for free, changes in ((99, 1), (50, 1), (104, 1), (105, 2), (100, 2), (0, 3)):
+        clock.pass_to_timer()
+        assert monitor.free_bytes == free
+        assert len(told.changes) == changes, free
+    assert told.changes == [(True, 99, 100), (False, 105, 100), (True, 0, 100)]
+    monitor.set_limit(DiskOptions(free_limit_bytes=0))
+    assert told.changes[3:] == [(False, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("free", "interval_s"),
+    [
+        (1 << 50, DISK_INTERVAL_MAX_S),
+        (GIB + 2500 * MIB, 10.0),
+        (GIB + 1000 * MIB, 4.0),
+        (GIB + 50 * MIB, 0.2),
+        (GIB + 1, DISK_INTERVAL_MIN_S),
+        (GIB, DISK_INTERVAL_MIN_S),
+        (GIB - 1, 1.0),
+    ],
+)
+def test_the_disk_is_looked_at_the_more_often_the_less_is_left(free: int, interval_s: float) -> None:
+    """As often as something that writes 250 MiB a second could get to the limit."""
+    clock = Clock()
+    monitor = DiskMonitor(DiskOptions(free_limit_bytes=GIB), Recorder(), total_bytes=0, free=lambda: free)
+    monitor.start(clock.loop)
+    assert clock.pass_to_timer() == pytest.approx(interval_s)
+
+
+def test_a_disk_that_does_not_tell_changes_nothing() -> None:
+    """Neither way, and the next look comes."""
+    clock, told, free = Clock(), Recorder(), 1
+
+    def look() -> int:
+        if free < 0:
+            raise OSError
+        return free
+
+    monitor = DiskMonitor(DiskOptions(free_limit_bytes=100), told, total_bytes=0, free=look)
+    monitor.start(clock.loop)
+    free = -1
+    clock.pass_to_timer()
+    assert (monitor.free_bytes, monitor.is_alarmed) == (None, True)
+    free = 200
+    clock.pass_to_timer()
+    assert told.changes == [(True, 1, 100), (False, 200, 100)]
+    free = -1
+    clock.pass_to_timer()
+    assert clock.pass_to_timer() == DISK_INTERVAL_MAX_S
+    monitor.stop()

@@ -1,0 +1,557 @@
+"""A disk in memory that executes the store's steps when a test says so, and can lose what a real one may lose.
+
+    disk.step()      one step of the job at the head, and the answer if that was its last one
+    disk.settle()    all jobs, and those that their answers bring up
+    disk.crash(r)    the disk after a power loss        disk.kill()    the disk after kill -9
+
+What a power loss leaves is told per file and per directory. Of a file: what was synced, and of the appends since
+then the first ones, the last of these perhaps torn at any byte or with zeros in place of its bytes. Of a
+directory: the names as they were at its last SyncDir, and of the changes since then the first ones. Syncing a
+file does not make its name safe. Only a rename between directories never loses the file altogether.
+"""
+
+import errno
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from node.store.disk import (
+    READING,
+    TO_THE_END,
+    Append,
+    MakeDir,
+    Read,
+    Remove,
+    RemoveTree,
+    Rename,
+    Step,
+    Sync,
+    SyncDir,
+)
+
+
+class _File:
+    """A file, whatever its name is. unsynced: appends since the last sync."""
+
+    def __init__(self, synced: bytes = b"") -> None:
+        self.synced = bytearray(synced)
+        self.unsynced: list[bytes] = []
+
+    @property
+    def content(self) -> bytes:
+        return b"".join((self.synced, *self.unsynced))
+
+    def __len__(self) -> int:
+        return len(self.synced) + sum(map(len, self.unsynced))
+
+    def sync(self) -> None:
+        self.synced += b"".join(self.unsynced)
+        self.unsynced.clear()
+
+
+@dataclass(eq=False)
+class _Change:
+    """A change of names in one directory: each name with what it means from now on (None: nothing).
+
+    after: a change elsewhere without which this one can't have happened.
+    """
+
+    names: dict[str, "_File | _Directory | None"]
+    after: "tuple[_Directory, _Change] | None" = None
+
+
+@dataclass(eq=False)
+class _Directory:
+    """names: as a program sees them.   synced: what was safe at the last SyncDir.   changes: since then."""
+
+    names: dict[str, "_File | _Directory"] = field(default_factory=dict)
+    synced: dict[str, "_File | _Directory"] = field(default_factory=dict)
+    changes: list[_Change] = field(default_factory=list)
+
+    def change(self, change: _Change) -> None:
+        _follow(self.names, change)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        for change in self.changes:
+            _follow(self.synced, change)
+        self.changes.clear()
+
+
+def _follow(names: dict[str, "_File | _Directory"], change: _Change) -> None:
+    for name, node in change.names.items():
+        if node is None:
+            names.pop(name, None)
+        else:
+            names[name] = node
+
+
+@dataclass(eq=False)
+class _Job:
+    steps: Sequence[Step]
+    done: Callable[[list[Any]], None]
+    failed: Callable[[OSError], None]
+    position: int = 0
+    results: list[Any] = field(default_factory=list)
+
+    @property
+    def writes(self) -> bool:
+        return not all(isinstance(step, READING) for step in self.steps)
+
+    @property
+    def left(self) -> Sequence[Step]:
+        return self.steps[self.position :]
+
+
+class SimulatedDisk:
+    """A `node.store.disk.Disk` in memory.
+
+    executed: how many steps were executed, whether submitted or run.
+    on_stalled, on_resumed: called when a job finds no room, and when it found it.
+    """
+
+    def __init__(self) -> None:
+        self._root = _Directory()
+        self._jobs: deque[_Job] = deque()
+        self._answers: deque[Callable[[], None]] = deque()
+        self._capacity_bytes: int | None = None
+        self._faults: list[tuple[type, str | None, OSError]] = []
+        self._broken: OSError | None = None
+        self._is_stalled = False
+        self._is_gone = False
+        self.executed = 0
+        self.on_stalled: Callable[[str], None] = lambda reason: None
+        self.on_resumed: Callable[[], None] = lambda: None
+
+    # --- the interface ---
+
+    @property
+    def pending_bytes(self) -> int:
+        """See `Disk.pending_bytes`."""
+        return sum(
+            len(part)
+            for job in self._jobs
+            for step in job.left
+            if isinstance(step, Append)
+            for part in step.parts
+        )
+
+    def submit(
+        self,
+        steps: Sequence[Step],
+        done: Callable[[list[Any]], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        """See `Disk.submit`."""
+        assert not self._is_gone, "the power is off"
+        self._jobs.append(_Job(list(steps), done, failed))
+
+    def run(self, steps: Sequence[Step]) -> list[Any]:
+        """See `Disk.run`."""
+        assert not self._is_gone, "the power is off"
+        assert not self._jobs, "the thread has the files"
+        results = []
+        for step in steps:
+            if self._broken is not None and not isinstance(step, READING):
+                raise self._broken
+            result = self._execute(step)
+            if isinstance(step, Read):
+                results.append(result)
+        return results
+
+    def names(self, directory: str) -> list[str]:
+        """See `Disk.names`."""
+        node = self._find(directory)
+        return sorted(node.names) if isinstance(node, _Directory) else []
+
+    def size(self, path: str) -> int:
+        """See `Disk.size`."""
+        return len(self._file(path))
+
+    # --- what a test does ---
+
+    def step(self) -> bool:
+        """Execute one step and give the answers that are due. Returns: False if there was nothing to do, or no
+        room to do it.
+        """
+        has_moved = self.execute()
+        return self.answer() or has_moved
+
+    def settle(self) -> None:
+        """Execute all jobs, and those that their answers bring up; what finds no room stays."""
+        while self.step():
+            pass
+
+    def execute(self) -> bool:
+        """Execute one step without giving answers. Returns: as `step`."""
+        assert not self._is_gone, "the power is off"
+        for job in list(self._jobs):
+            if job is not self._jobs[0] and not self._may_pass(job):
+                continue
+            if self._attempt(job):
+                return True
+        return False
+
+    def answer(self) -> bool:
+        """Give the answers that are due. Returns: whether there were some."""
+        had = bool(self._answers)
+        while self._answers:
+            self._answers.popleft()()
+        return had
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs are not executed yet."""
+        return len(self._jobs)
+
+    @property
+    def waiting(self) -> list[Step]:
+        """The steps that are not executed yet."""
+        return [step for job in self._jobs for step in job.left]
+
+    def paths(self) -> list[str]:
+        """All files, sorted."""
+        return sorted(path for path, _ in self._files())
+
+    def content(self, path: str) -> bytes:
+        """All bytes of a file."""
+        return self._file(path).content
+
+    def write(self, path: str, content: bytes) -> None:
+        """Put a file there that is safe already, with its directories."""
+        directory, _, name = path.rpartition("/")
+        parent = self._make(directory)
+        parent.names[name] = parent.synced[name] = _File(content)
+
+    # --- what a disk does ---
+
+    def crash(self, random: Random) -> "SimulatedDisk":
+        """The disk after a power loss now. This one is not to be used again."""
+        self._is_gone = True
+        other = SimulatedDisk()
+        keeps = {
+            directory: random.randint(0, len(directory.changes)) for directory in _all_directories(self._root)
+        }
+        _keep_renamed(keeps)
+        other._root = _survivor(self._root, keeps, random, {})
+        return other
+
+    def kill(self, random: Random | None = None) -> "SimulatedDisk":
+        """The disk after kill -9 now: what was executed is there, what wasn't isn't. This one is not to be used
+        again.   random: to have an Append that is next cut off at any byte.
+        """
+        self._is_gone = True
+        if random is not None and self._jobs:
+            step = self._jobs[0].steps[self._jobs[0].position : self._jobs[0].position + 1]
+            if step and isinstance(step[0], Append):
+                raw = b"".join(step[0].parts)
+                self._append(step[0].path, raw[: random.randint(0, len(raw))])
+        other = SimulatedDisk()
+        other._root = self._root
+        return other
+
+    def sync_all(self) -> None:
+        """Make all safe, as a system does by and by."""
+        for directory in _all_directories(self._root):
+            directory.sync()
+        for _, file in self._files():
+            file.sync()
+
+    def fill_up(self, after_bytes: int = 0) -> None:
+        """Leave room for so many bytes more."""
+        self._capacity_bytes = self._used_bytes() + after_bytes
+
+    def free(self) -> None:
+        """Give room without end again."""
+        self._capacity_bytes = None
+
+    def fail(self, kind: type, path: str | None = None, code: int = errno.EIO) -> None:
+        """Have the next step of a kind, on a path or on any, fail with an error that is not about room."""
+        self._faults.append((kind, path, OSError(code, "a fault that the test wants", path)))
+
+    def fail_sync(self, path: str | None = None) -> None:
+        """Have the next Sync fail: what it was to make safe never will be."""
+        self.fail(Sync, path)
+
+    def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
+        """Damage a byte of a file."""
+        content = bytearray(self.content(path))
+        content[offset] ^= 1 << bit
+        self._replace(path, bytes(content))
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut a file off."""
+        self._replace(path, self.content(path)[:size])
+
+    def zero(self, path: str, offset: int, size: int) -> None:
+        """Overwrite bytes of a file with zeros."""
+        content = bytearray(self.content(path))
+        content[offset : offset + size] = bytes(len(content[offset : offset + size]))
+        self._replace(path, bytes(content))
+
+    def _replace(self, path: str, content: bytes) -> None:
+        file = self._file(path)
+        file.synced[:] = content
+        file.unsynced.clear()
+
+    # --- jobs ---
+
+    def _attempt(self, job: _Job) -> bool:
+        """Execute a job's next step. Returns: False if there was no room."""
+        if self._broken is not None and job.writes:
+            self._finish(job, self._broken)
+            return True
+        if job.position < len(job.steps):
+            step = job.steps[job.position]
+            try:
+                result = self._execute(step)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(step, Sync | SyncDir):
+                    self._stall(error)
+                    return False
+                if job.writes:
+                    self._broken = error
+                self._finish(job, error)
+                return True
+            job.position += 1
+            if isinstance(step, Read):
+                job.results.append(result)
+            if self._is_stalled and job is self._jobs[0]:
+                self._is_stalled = False
+                self._answers.append(self.on_resumed)
+        if job.position == len(job.steps):
+            self._finish(job, None)
+        return True
+
+    def _finish(self, job: _Job, error: OSError | None) -> None:
+        self._jobs.remove(job)
+        if error is None:
+            self._answers.append(lambda: job.done(job.results))
+        else:
+            self._answers.append(lambda: job.failed(error))
+
+    def _stall(self, error: OSError) -> None:
+        if not self._is_stalled:
+            self._is_stalled = True
+            self._answers.append(lambda: self.on_stalled(error.strerror or ""))
+
+    def _may_pass(self, job: _Job) -> bool:
+        """Whether the disk is full and the job is one that needs no room and touches nothing that waits."""
+        if not self._is_stalled or job.writes:
+            return False
+        before = list(self._jobs)[: self._jobs.index(job)]
+        waiting = [step for other in before for step in other.left]
+        return not any(_collide(step, earlier) for step in job.left for earlier in waiting)
+
+    # --- steps ---
+
+    def _execute(self, step: Step) -> Any:
+        for fault in self._faults:
+            kind, path, error = fault
+            if isinstance(step, kind) and (path is None or path == getattr(step, "path", None)):
+                self._faults.remove(fault)
+                raise error
+        self.executed += 1
+        match step:
+            case Append(path, parts):
+                self._append(path, b"".join(parts))
+            case Sync(path):
+                self._file(path).sync()
+            case SyncDir(path):
+                self._directory(path).sync()
+            case MakeDir(path):
+                self._make(path)
+            case Rename(old, new):
+                self._rename(old, new)
+            case Remove(path):
+                self._remove(path)
+            case RemoveTree(path):
+                self._remove_tree(path)
+            case Read(path, offset, size, then):
+                content = self._file(path).content
+                data = content[offset:] if size == TO_THE_END else content[offset : offset + size]
+                return data if then is None else then(data)
+        return None
+
+    def _append(self, path: str, data: bytes) -> None:
+        if self._capacity_bytes is not None and self._used_bytes() + len(data) > self._capacity_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        directory, _, name = path.rpartition("/")
+        parent = self._directory(directory)
+        file = parent.names.get(name)
+        if file is None:
+            file = _File()
+            parent.change(_Change({name: file}))
+        if isinstance(file, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+        file.unsynced.append(data)
+
+    def _rename(self, old: str, new: str) -> None:
+        node = self._find(old)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", old)
+        old_directory, _, old_name = old.rpartition("/")
+        new_directory, _, new_name = new.rpartition("/")
+        source, target = self._directory(old_directory), self._directory(new_directory)
+        replaced = target.names.get(new_name)
+        if isinstance(replaced, _Directory) and replaced.names:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", new)
+        if source is target:
+            source.change(_Change({old_name: None, new_name: node}))
+            return
+        arrival = _Change({new_name: node})
+        target.change(arrival)
+        source.change(_Change({old_name: None}, after=(target, arrival)))
+
+    def _remove(self, path: str) -> None:
+        node = self._find(path)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
+        if node is not None:
+            directory, _, name = path.rpartition("/")
+            self._directory(directory).change(_Change({name: None}))
+
+    def _remove_tree(self, path: str) -> None:
+        node = self._find(path)
+        if node is None:
+            return
+        if isinstance(node, _Directory):
+            for inner in list(_all_directories(node)):
+                for name in list(inner.names):
+                    inner.change(_Change({name: None}))
+        directory, _, name = path.rpartition("/")
+        self._directory(directory).change(_Change({name: None}))
+
+    def _make(self, path: str) -> _Directory:
+        node = self._root
+        for name in path.split("/") if path else ():
+            inner = node.names.get(name)
+            if inner is None:
+                inner = _Directory()
+                node.change(_Change({name: inner}))
+            if isinstance(inner, _File):
+                raise FileExistsError(errno.EEXIST, "File exists", path)
+            node = inner
+        return node
+
+    # --- where things are ---
+
+    def _find(self, path: str) -> _File | _Directory | None:
+        node: _File | _Directory | None = self._root
+        for name in path.split("/") if path else ():
+            node = node.names.get(name) if isinstance(node, _Directory) else None
+        return node
+
+    def _file(self, path: str) -> _File:
+        node = self._find(path)
+        if not isinstance(node, _File):
+            raise FileNotFoundError(errno.ENOENT, "No such file", path)
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._find(path)
+        if not isinstance(node, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "No such directory", path)
+        return node
+
+    def _files(self) -> Iterator[tuple[str, _File]]:
+        waiting: list[tuple[str, _Directory]] = [("", self._root)]
+        while waiting:
+            above, directory = waiting.pop()
+            for name, node in directory.names.items():
+                if isinstance(node, _Directory):
+                    waiting.append((f"{above}{name}/", node))
+                else:
+                    yield above + name, node
+
+    def _used_bytes(self) -> int:
+        return sum(len(file) for _, file in self._files())
+
+
+def _collide(step: Step, earlier: Step) -> bool:
+    """Whether a Read, Remove or RemoveTree must not be executed before a step that was submitted earlier."""
+    assert isinstance(step, READING)
+    if isinstance(step, Read) and isinstance(earlier, Read):
+        return False
+    paths = (earlier.old, earlier.new) if isinstance(earlier, Rename) else (earlier.path,)
+    return any(_is_within(path, step.path) or _is_within(step.path, path) for path in paths)
+
+
+def _is_within(path: str, above: str) -> bool:
+    return path == above or path.startswith(f"{above}/")
+
+
+def _all_directories(top: _Directory) -> list[_Directory]:
+    """All that can be reached from here by old names or new ones, the inner ones first."""
+    found: dict[_Directory, None] = {}
+
+    def visit(directory: _Directory) -> None:
+        if directory in found:
+            return
+        changed = (node for change in directory.changes for node in change.names.values())
+        for node in (*directory.names.values(), *directory.synced.values(), *changed):
+            if isinstance(node, _Directory):
+                visit(node)
+        found[directory] = None
+
+    visit(top)
+    return list(found)
+
+
+def _keep_renamed(keeps: dict[_Directory, int]) -> None:
+    """Where a file left a directory for another, it arrived there."""
+    has_changed = True
+    while has_changed:
+        has_changed = False
+        for directory, count in list(keeps.items()):
+            for change in directory.changes[:count]:
+                if change.after is None:
+                    continue
+                target, arrival = change.after
+                if arrival in target.changes:
+                    needed = target.changes.index(arrival) + 1
+                    if keeps.get(target, 0) < needed:
+                        keeps[target] = needed
+                        has_changed = True
+
+
+def _survivor(
+    directory: _Directory,
+    keeps: dict[_Directory, int],
+    random: Random,
+    copies: dict[_File | _Directory, _File | _Directory],
+) -> _Directory:
+    """A directory after a power loss.   keeps: how many of its changes each has.   copies: of what was seen already."""
+    names = dict(directory.synced)
+    for change in directory.changes[: keeps[directory]]:
+        _follow(names, change)
+    survivor = _Directory()
+    for name, node in names.items():
+        if node not in copies:
+            copies[node] = (
+                _survivor(node, keeps, random, copies)
+                if isinstance(node, _Directory)
+                else _File(_what_is_left(node, random))
+            )
+        survivor.names[name] = copies[node]
+    survivor.synced = dict(survivor.names)
+    return survivor
+
+
+def _what_is_left(file: _File, random: Random) -> bytes:
+    """The content of a file after a power loss."""
+    whole = random.randint(0, len(file.unsynced))
+    parts = [bytes(file.synced), *file.unsynced[:whole]]
+    if whole < len(file.unsynced):
+        torn = file.unsynced[whole]
+        good = random.randint(0, len(torn))
+        kind = random.choice(("none", "short", "zeros", "short and zeros"))
+        if kind in ("short", "short and zeros"):
+            parts.append(torn[:good])
+        if kind == "zeros":
+            parts.append(bytes(len(torn)))
+        if kind == "short and zeros":
+            parts.append(bytes(len(torn) - good))
+    return b"".join(parts)
