@@ -10,11 +10,15 @@ from typing import Final
 from node import log_phrases
 from node.broker.broker import Broker, text_properties
 from node.broker.commands import SetGlobalParameter, seed_commands
+from node.broker.paging import Pager
 from node.broker.passwords import SALT_BYTES, hash_password
 from node.broker.settings import BrokerSettings
 from node.config import AuthOptions, Config
 from node.config_file import ConfigError
 from node.io.log_observer import LogObserver
+from node.io.persistence import Persistence
+from node.io.resource_guard import ResourceGuard
+from node.io.resources import total_memory_bytes
 from node.io.server import Server
 from node.log import NODE_PROCESS, category_logger
 from node.version import VERSION
@@ -35,13 +39,11 @@ class Node:
     ) -> None:
         self.config = config
         self._logger = logger or category_logger()
-        self.broker = Broker(
-            broker_settings(config),
-            entropy=os.urandom,
-            epoch_s=time.time() - time.monotonic(),
-            observer=LogObserver(),
-        )
+        self.broker: Broker
+        """From `start` on."""
         self.listeners: list[tuple[str, int]] = []
+        self._guard = ResourceGuard(config, total_memory_bytes(config.memory.total_override_bytes))
+        self._persistence: Persistence | None = None
         self._server: Server | None = None
 
     @property
@@ -50,25 +52,45 @@ class Node:
         return self.broker.log
 
     async def start(self) -> None:
-        """Seed what is empty, and accept clients. Raises: OSError, ConfigError."""
+        """Read what is on disk, seed what is empty, and accept clients. Raises: OSError, ConfigError."""
         gc.set_threshold(*_GC_THRESHOLDS)
+        self._persistence = persistence = Persistence(self.config, self._guard.disk_unwritable)
+        self.broker = Broker(
+            broker_settings(self.config),
+            entropy=os.urandom,
+            epoch_s=time.time() - time.monotonic(),
+            observer=LogObserver(),
+            storage=persistence.store,
+            pager=Pager(self._guard.memory.paging_bytes),
+            catalogue=persistence.catalogue,
+            timers=persistence.timers,
+        )
         self.broker.start(time.monotonic())
-        self._seed()
-        self._server = Server(self.broker, self.config, on_refused=self._refused)
         try:
+            is_known = persistence.load(self.broker)
+            persistence.start()
+            if is_known:
+                self._logger.info(log_phrases.will_not_seed())
+            else:
+                self._seed()
+            self._server = Server(self.broker, self.config, on_refused=self._refused)
             listeners = await self._server.listen()
         except (OSError, ConfigError):
-            await self._server.stop()
+            await self.stop()
             raise
+        self._guard.start(self.broker)
         self.listeners = [(listener.address.host, listener.address.port) for listener in listeners]
         for listener in listeners:
             self._logger.info(log_phrases.listener_started(str(listener.address), tls=listener.is_tls))
 
     async def stop(self) -> None:
-        """Stop accepting, tell clients (320), close."""
+        """Stop accepting, tell clients (320), close; write what is left."""
+        self._guard.stop()
         if self._server is not None:
             for listener in await self._server.stop():
                 self._logger.info(log_phrases.listener_stopped(str(listener.address), tls=listener.is_tls))
+        if self._persistence is not None:
+            await self._persistence.stop(self.broker)
 
     def close_all_connections(self, reason: str) -> None:
         """Close every connection with 320 and this reason."""

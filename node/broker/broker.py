@@ -31,7 +31,7 @@ from node.broker.replicated_log import LocalLog, ReplicatedLog
 from node.broker.reply_to import ReplyConsumers
 from node.broker.run import Envelope, Run
 from node.broker.settings import BrokerSettings
-from node.broker.storage import NO_STORE_ID, MemoryStorage, Storage, Waiter
+from node.broker.storage import NO_STORE_ID, MemoryStorage, Storage
 from node.broker.timers import Timers
 from node.broker.vhost import LiveVhost
 
@@ -62,6 +62,7 @@ class Broker:
 
     entropy: gives that many random bytes.   epoch_s: add it to the broker's clock for the time of day.
     storage: keeps messages on disk.   pager: says when queues move messages there to free memory.
+    catalogue, timers: given where others share them.
     wake: called when work for the end of the turn comes up.
     """
 
@@ -74,6 +75,8 @@ class Broker:
         observer: Observer | None = None,
         storage: Storage | None = None,
         pager: Pager | None = None,
+        catalogue: Catalogue | None = None,
+        timers: Timers | None = None,
     ) -> None:
         self.settings = settings
         self.storage: Storage = storage or MemoryStorage()
@@ -90,8 +93,8 @@ class Broker:
         self.in_flow: dict[Connection, None] = {}
         """Publishers that aren't read from until the storage isn't congested, who waited longest first."""
         self.now = 0.0
-        self.timers = Timers()
-        self.catalogue = Catalogue()
+        self.timers = timers or Timers()
+        self.catalogue = catalogue or Catalogue()
         self.log: ReplicatedLog = LocalLog(self.catalogue, self.react)
         self.vhosts: dict[str, LiveVhost] = {}
         self.connections: dict[str, Connection] = {}
@@ -102,7 +105,6 @@ class Broker:
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[Connection, None] = {}
         self._dead: deque[tuple[Death, Run, Queue]] = deque()
-        self._is_unsafe = False  # somebody waits for what was kept in this turn
         self._connection_numbers = count(1)
         self._exclusive: dict[str, dict[str, QueueRecord]] = {}  # by owner and uid
 
@@ -125,7 +127,7 @@ class Broker:
             self._touched
             or self._dirty
             or self._dead
-            or self._is_unsafe
+            or self.storage.has_work
             or (self.in_flow and not self.storage.is_congested)
             or (self.pager is not None and self.pager.has_work)
         )
@@ -148,7 +150,6 @@ class Broker:
                 self.touch(queue)
         if self.pager is not None and self.pager.has_work:
             self.pager.turn()
-        self._is_unsafe = False
         self.storage.turn(now)
         dirty, self._dirty = self._dirty, {}
         return dirty
@@ -280,12 +281,6 @@ class Broker:
             refused.update(first + index for index in self.enqueue(envelope, piece, size, queues) or ())
             first += len(piece)
         return refused or None
-
-    def await_safety(self, waiter: Waiter, first: int, last: int) -> None:
-        """Have the waiter settled when what queues have kept until now is on disk."""
-        self._is_unsafe = True
-        self.wake()
-        self.storage.await_safety(waiter, first, last)
 
     def sample_memory(self, used_bytes: int) -> None:
         """The node uses so much memory now: page out what is too much."""

@@ -168,7 +168,7 @@ class Channel:
         for index in sorted(refused or ()):
             self.confirms.reject(first + index, first + index)
         if is_kept:
-            self.broker.await_safety(self, first, first + count - 1)
+            self.broker.storage.await_safety(self, first, first + count - 1)
         else:
             self.confirms.confirm(first, first + count - 1)
 

@@ -295,6 +295,13 @@ class Queue:
             while backlog.body_bytes > settings.max_length_bytes and backlog.at_hand:
                 self._host.dead_letter(self, backlog.take(1), MAXLEN, now)
 
+    def note_deliveries(self) -> None:
+        """Tell the storage which messages came back from clients: the node stops (§7.6)."""
+        if self.is_durable:
+            for run in self.backlog.delivered_before():
+                if run.is_indexed:
+                    self.storage.delivered(run.seqs, run.deliveries)
+
     def drop_expired(self, now: float) -> None:
         """Drop what has expired at the head (§5.2)."""
         if self.backlog.head_expiry == NEVER:

@@ -109,6 +109,9 @@ class Storage(Protocol):
     embed_max_bytes: int
     """Contents of at least this size go to the message store."""
 
+    has_work: bool
+    """Whether `turn` has something to do."""
+
     @property
     def is_congested(self) -> bool:
         """Whether so much waits to be written that publishers should hold on."""
@@ -139,6 +142,7 @@ class MemoryStorage:
     embed_max_bytes = 1 << 62
     segment_entries = 16384
     can_page = False
+    has_work = False
     is_congested = False
 
     def open(self, record: QueueRecord) -> QueueStorage:

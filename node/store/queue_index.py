@@ -26,6 +26,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
+from node.amqp.frames import body_size
 from node.broker.operations import Delivered, Enqueue, Operation, Remove, encode, enqueues, joined
 from node.broker.run import Absent, Envelope, Run
 from node.store.directory import QUEUES, TRANSIENT
@@ -197,15 +198,17 @@ class QueueIndex:
                         self.put(entry[seqs.start - entry.first_seq : seqs.stop - entry.first_seq])
 
     def _with_ids(self, run: Run) -> list[Run]:
-        """The run cut so that large contents have ids in the message store and others have none."""
+        """The run cut so that large contents have ids in the message store, and one size, and others have none."""
         embed_max_bytes = self._host.embed_max_bytes
         if run.store_id or max(map(len, run.contents)) < embed_max_bytes:
             return [run]
         parts, start = [], 0
-        for is_large, group in groupby(len(content) >= embed_max_bytes for content in run.contents):
+        kinds = (body_size(content) if len(content) >= embed_max_bytes else -1 for content in run.contents)
+        for body_bytes, group in groupby(kinds):
             stop = start + len(list(group))
             part = run[start:stop]
-            if is_large:
+            if body_bytes >= 0:
+                part.size = body_bytes
                 part.store_id = self._host.transient.reserve(stop - start)
             parts.append(part)
             start = stop

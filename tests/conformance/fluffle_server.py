@@ -32,19 +32,23 @@ T = TypeVar("T")
 
 
 class FluffleServer:
-    """A node of our own on a free port, in a directory that goes away with it."""
+    """A node of our own on a free port, in a directory that goes away with it.
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    directory: one that is kept instead.   port: 0 for a free one.
+    """
+
+    def __init__(self, settings: Mapping[str, str], directory: Path | None = None, port: int = 0) -> None:
         # Late, so that a run against RabbitMQ works while the node does not.
         from node.app import Node
 
-        self._directory = Path(tempfile.mkdtemp(prefix="fluffle-node-"))
+        self._is_kept = directory is not None
+        self._directory = directory or Path(tempfile.mkdtemp(prefix="fluffle-node-"))
         configuration = self._directory / "fluffle.conf"
         configuration.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
         options = StartOptions(
             name="conformance",
             data=str(self._directory / "data"),
-            listen=("127.0.0.1:0",),
+            listen=(f"127.0.0.1:{port}",),
             config=str(configuration),
         )
         config = load_config(options, {}, DiskFiles(), hostname="localhost")
@@ -91,7 +95,8 @@ class FluffleServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(TIMEOUT_S)
         self._loop.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if not self._is_kept:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
 
 class FluffleAdmin:

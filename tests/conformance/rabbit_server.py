@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -34,16 +35,19 @@ class RabbitServer:
         self._cookie = secrets.token_hex(8)
         self._environment = self._prepare(settings, epmd_port, dist_port)
         self._epmd = subprocess.Popen(["epmd", "-port", str(epmd_port)], env=self._environment)
+        self.admin = RabbitAdmin(self.evaluate)
+        self._process = self._launch()
+        self._wait_until_ready()
+
+    def _launch(self) -> subprocess.Popen[bytes]:
         with open(self._directory / "stdout", "wb") as output:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 [RABBITMQ_SERVER],
                 env=self._environment,
                 cwd=self._directory,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        self.admin = RabbitAdmin(self.evaluate)
-        self._wait_until_ready()
 
     def _prepare(self, settings: Mapping[str, str], epmd_port: int, dist_port: int) -> dict[str, str]:
         """Write the node's files; give the environment that makes it use nothing else."""
@@ -91,11 +95,24 @@ class RabbitServer:
             raise RuntimeError(f"{expression}: {text} {done.stderr.decode()}")
         return text.removeprefix('{ok, "').removesuffix('"}').replace('\\"', '"')
 
+    def halt(self) -> None:
+        # `rabbitmqctl shutdown` in effect; the answer is lost when the node goes.
+        self._erl_call("-a", "", "init stop []")
+        _wait_or_kill(self._process)
+
+    def crash(self) -> None:
+        # Ours is the shell script's process; the node is its child.
+        os.kill(int(self.evaluate("list_to_integer(os:getpid())")), signal.SIGKILL)
+        _wait_or_kill(self._process)
+
+    def boot(self) -> None:
+        assert self._process.poll() is not None
+        self._process = self._launch()
+        self._wait_until_ready()
+
     def stop(self) -> None:
         if self._process.poll() is None:
-            # `rabbitmqctl shutdown` in effect; the answer is lost when the node goes.
-            self._erl_call("-a", "", "init stop []")
-            _wait_or_kill(self._process)
+            self.halt()
         self._epmd.terminate()
         _wait_or_kill(self._epmd)
         shutil.rmtree(self._directory, ignore_errors=True)

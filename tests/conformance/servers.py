@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from tests.conformance.fluffle_process import FluffleProcess
 from tests.conformance.fluffle_server import FluffleServer
 from tests.conformance.rabbit_server import RabbitServer
 
@@ -70,14 +71,34 @@ class Server(Protocol):
         """Stop gracefully, as SIGTERM does; clients get their 320. Stopping twice is harmless."""
 
 
+class RestartableServer(Server, Protocol):
+    """A server in a process of its own, which keeps data, address and settings from one life to the next."""
+
+    def halt(self) -> None:
+        """Stop gracefully, but for now."""
+
+    def crash(self) -> None:
+        """End it as kill -9 does."""
+
+    def boot(self) -> None:
+        """Start it again after `halt` or `crash`."""
+
+
 def start_server(settings: Settings | None = None) -> Server:
     """Start what FLUFFLE_TEST_AGAINST names: `fluffle` (the default) or `rabbitmq`.
 
     settings: keys that differ from the defaults, e.g. {"consumer_timeout": "1000"}.
     """
+    return RabbitServer(settings or {}) if _is_rabbitmq() else FluffleServer(settings or {})
+
+
+def start_restartable_server(settings: Settings | None = None) -> RestartableServer:
+    """The same, for tests that stop or kill the server and start it again."""
+    return RabbitServer(settings or {}) if _is_rabbitmq() else FluffleProcess(settings or {})
+
+
+def _is_rabbitmq() -> bool:
     against = os.environ.get("FLUFFLE_TEST_AGAINST", "fluffle")
-    if against == "rabbitmq":
-        return RabbitServer(settings or {})
-    if against == "fluffle":
-        return FluffleServer(settings or {})
-    raise RuntimeError(f"FLUFFLE_TEST_AGAINST must be fluffle or rabbitmq, not {against!r}")
+    if against not in ("fluffle", "rabbitmq"):
+        raise RuntimeError(f"FLUFFLE_TEST_AGAINST must be fluffle or rabbitmq, not {against!r}")
+    return against == "rabbitmq"

@@ -40,7 +40,7 @@ class Safety:
     def __call__(self, on_settled: Callable[[Any], None]) -> None:
         """Begin to wait."""
         self._on_settled = on_settled
-        self._channel.broker.await_safety(self, 0, 0)
+        self._channel.broker.storage.await_safety(self, 0, 0)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
         """See `Waiter.settle`."""

@@ -32,6 +32,10 @@ from node.store.disk import (
 )
 
 
+class PowerLost(Exception):
+    """The power went off inside `SimulatedDisk.run`; see `SimulatedDisk.cut_power_after`."""
+
+
 class _File:
     """A file, whatever its name is. unsynced: appends since the last sync."""
 
@@ -121,6 +125,7 @@ class SimulatedDisk:
         self._broken: OSError | None = None
         self._is_stalled = False
         self._is_gone = False
+        self._power_ends_at: int | None = None
         self.executed = 0
         self.on_stalled: Callable[[str], None] = lambda reason: None
         self.on_resumed: Callable[[], None] = lambda: None
@@ -252,6 +257,10 @@ class SimulatedDisk:
         other._root = self._root
         return other
 
+    def cut_power_after(self, steps: int) -> None:
+        """Have the power go off, with PowerLost, when so many more steps were executed. Then `crash` or `kill`."""
+        self._power_ends_at = self.executed + steps
+
     def sync_all(self) -> None:
         """Make all safe, as a system does by and by."""
         for directory in _all_directories(self._root):
@@ -353,6 +362,8 @@ class SimulatedDisk:
             if isinstance(step, kind) and (path is None or path == getattr(step, "path", None)):
                 self._faults.remove(fault)
                 raise error
+        if self.executed == self._power_ends_at:
+            raise PowerLost
         self.executed += 1
         match step:
             case Append(path, parts):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from node.store.disk import Append, Disk, MakeDir, Read, Remove, RemoveTree, Rename, Step, Sync, SyncDir
-from tests.node.store.simulated_disk import SimulatedDisk
+from tests.node.store.simulated_disk import PowerLost, SimulatedDisk
 
 SAFE = [MakeDir("d"), SyncDir(""), Append("d/f", [b"safe"]), Sync("d/f"), SyncDir("d")]
 
@@ -174,6 +174,15 @@ def test_all_can_be_made_safe() -> None:
     disk = disk_with(Append("d/g", [b"12"]))
     disk.sync_all()
     assert disk.crash(Random(1)).paths() == ["d/f", "d/g"]
+
+
+def test_the_power_may_go_off_in_the_middle_of_a_start() -> None:
+    """Also what is run at once can be cut off anywhere."""
+    disk = disk_with()
+    disk.cut_power_after(1)
+    with pytest.raises(PowerLost):
+        disk.run([Append("d/f", [b"1"]), Append("d/f", [b"2"])])
+    assert disk.kill().content("d/f") == b"safe1"
 
 
 # --- faults ---

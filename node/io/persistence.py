@@ -1,0 +1,151 @@
+"""The data directory of a node, brought to life: its disk, its store and its metadata, read at the start, closed at
+the end.
+
+    open ─► load metadata ─► recover messages ─► start the disk … stop: last batch, mark of a clean stop
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from node import log_phrases
+from node.broker.broker import Broker
+from node.broker.catalogue import Catalogue
+from node.broker.replicated_log import DurableLog
+from node.broker.timers import Timers
+from node.config import Config
+from node.io.data_directory import DataDirectoryError
+from node.io.disk import FileDisk
+from node.log import category_logger
+from node.store.directory import StoreError, claim
+from node.store.metadata_log import MetadataLog, MetadataUnreadable
+from node.store.options import StoreOptions
+from node.store.records import NewerFormat
+from node.store.recovery import Progress, recover
+from node.store.store import Store
+
+
+class Persistence:
+    """What one node keeps on disk. The broker is built around its `catalogue`, `timers` and `store`.
+
+    on_unwritable: called with whether the disk takes nothing, for want of room or for good.
+    Raises: DataDirectoryError, with a text for the operator, if the directory cannot be used.
+    """
+
+    def __init__(self, config: Config, on_unwritable: Callable[[bool], None]) -> None:
+        options = config.store
+        self._data_dir = config.data_dir
+        self._shutdown_timeout_s = options.shutdown_timeout_s
+        self._on_unwritable = on_unwritable
+        self._stalled_at = 0.0
+        self._is_started = False
+        self._logger = category_logger()
+        self.timers = Timers()
+        self.catalogue = Catalogue()
+        self._disk = FileDisk.open(config.data_dir)
+        try:
+            claim(self._disk, config.node_name)
+        except (StoreError, NewerFormat, OSError) as error:
+            self._disk.close()
+            raise DataDirectoryError(
+                f"the data directory {config.data_dir} cannot be used: {error}"
+            ) from error
+        self._metadata = MetadataLog(self._disk, self.catalogue)
+        self.store = Store(
+            self._metadata.ahead_of(self._disk),
+            StoreOptions(
+                embed_max_bytes=options.embed_max_bytes,
+                segment_entries=options.segment_entries,
+                journal_file_bytes=options.journal_file_bytes,
+                store_file_bytes=options.store_file_bytes,
+                commit_interval_s=options.commit_interval_s,
+            ),
+            self.timers,
+            report=self._report,
+        )
+        self.store.on_broken = self._broken
+
+    def load(self, broker: Broker) -> bool:
+        """Fill the broker with what is on disk; whether that was anything.
+
+        Raises: DataDirectoryError if something there is not understood. Nothing is changed then.
+        """
+        log = DurableLog(self.catalogue, broker.react, self._metadata)
+        broker.log = log
+        self.store.wake = lambda: broker.wake()  # whoever that will be
+        self.store.on_relieved = broker.relieved
+        try:
+            is_known = self._metadata.load(log.replay, self._report)
+            self._recover(broker)
+            self.store.begin()
+        except (NewerFormat, MetadataUnreadable, OSError) as error:
+            raise DataDirectoryError(
+                f"the data directory {self._data_dir} cannot be read: {error}"
+            ) from error
+        return is_known
+
+    def _recover(self, broker: Broker) -> None:
+        self._logger.info(log_phrases.store_starting(self._data_dir))
+        live = {
+            queue.record.uid: queue
+            for vhost in broker.vhosts.values()
+            for queue in vhost.queues.values()
+            if queue.is_durable
+        }
+        started = time.monotonic()
+        recovered = recover(
+            self._disk,
+            self.store,
+            {uid: queue.record for uid, queue in live.items()},
+            now=time.monotonic,
+            progress=self._tell_progress,
+            is_catalogue_whole=not self._metadata.is_damaged,
+        )
+        if not recovered.was_clean and live:
+            self._logger.warning(log_phrases.store_rebuilding(self._data_dir))
+        for finding in recovered.findings:
+            self._logger.error("%s", finding)
+        for uid, found in recovered.queues.items():
+            live[uid].restore(found.next_seq, found.pages, broker.now)
+        took_ms = round((time.monotonic() - started) * 1000)
+        self._logger.info(log_phrases.queues_recovered(len(live), took_ms))
+        self._logger.info(log_phrases.messages_recovered(recovered.messages, recovered.body_bytes))
+
+    def start(self) -> None:
+        """Begin to write, on the running loop."""
+        self._disk.start(asyncio.get_running_loop(), on_stalled=self._stalled, on_resumed=self._resumed)
+        self._is_started = True
+
+    async def stop(self, broker: Broker) -> None:
+        """Write what is left, and that the node was stopped; give the directory back."""
+        if self._is_started:
+            self._logger.info(log_phrases.store_stopping(self._data_dir))
+            for vhost in broker.vhosts.values():
+                for queue in vhost.queues.values():
+                    queue.note_deliveries()
+            await self._disk.drain()
+            self.store.close()
+        if self._disk.close(self._shutdown_timeout_s) and self._is_started:
+            self._logger.info(log_phrases.store_stopped(self._data_dir))
+
+    # --- what happens to the disk ---
+
+    def _tell_progress(self, progress: Progress) -> None:
+        percent = progress.done_bytes * 100 // max(progress.total_bytes, 1)
+        self._logger.info("Recovering messages: %d %% read, %d so far", percent, progress.messages)
+
+    def _report(self, path: str, offset: int, what: str) -> None:
+        self._logger.error("Damage in '%s/%s' at offset %d: %s", self._data_dir, path, offset, what)
+
+    def _stalled(self, reason: str) -> None:
+        self._stalled_at = time.monotonic()
+        self._logger.error(log_phrases.disk_full(reason))
+        self._on_unwritable(True)
+
+    def _resumed(self) -> None:
+        self._logger.warning(log_phrases.disk_resumed(time.monotonic() - self._stalled_at))
+        self._on_unwritable(False)
+
+    def _broken(self, error: OSError) -> None:
+        self._logger.critical(log_phrases.store_broken(self._data_dir, error.strerror or str(error)))
+        self._on_unwritable(True)

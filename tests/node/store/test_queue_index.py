@@ -1,0 +1,619 @@
+"""The index of a queue: single stories first, then a model that keeps, forgets, pages, scans and loads at random."""
+
+import errno
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from node.amqp.reader import MIXED_SIZES
+from node.broker.operations import Delivered, Enqueue, Image, Remove, decode
+from node.broker.run import NEVER, Absent, Envelope, Run
+from node.broker.storage import NO_STORE_ID
+from node.store.disk import Append, MakeDir, Read, RemoveTree, Sync, SyncDir
+from node.store.disk import Remove as RemoveFile
+from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore
+from node.store.queue_index import NO_LIMIT, IndexHost, QueueIndex
+from node.store.records import read_records
+from tests.node.broker.messages import bodies_of, content
+from tests.node.store.simulated_disk import SimulatedDisk
+
+SEGMENT_ENTRIES = 8
+EMBED_MAX_BYTES = 100
+EPOCH_S = 1_000_000.0
+LARGE = b"L" * EMBED_MAX_BYTES
+PERSISTENT = Envelope("x", "persistent", channel=1, frame_max_bytes=0, persistent=True)
+TRANSIENT = Envelope("x", "transient", channel=1, frame_max_bytes=0)
+
+
+@dataclass
+class Node:
+    """An index with all that is around it, and what it told."""
+
+    disk: SimulatedDisk = field(default_factory=SimulatedDisk)
+    dirty: int = 0
+    reports: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.persistent = MessageStore("messages", self.disk)
+        self.transient = MessageStore("transient/messages", self.disk, first_id=TRANSIENT_FIRST_ID)
+        self.host = IndexHost(
+            disk=self.disk,
+            persistent=self.persistent,
+            transient=self.transient,
+            segment_entries=SEGMENT_ENTRIES,
+            embed_max_bytes=EMBED_MAX_BYTES,
+            epoch_s=lambda: EPOCH_S,
+            on_dirty=self.on_dirty,
+            report=lambda *what: self.reports.append(what),
+            on_failed=self.on_failed,
+        )
+
+    def on_dirty(self, index: QueueIndex) -> None:
+        self.dirty += 1
+
+    def on_failed(self, error: OSError) -> None:
+        raise AssertionError(error)
+
+    def index(self, *, durable: bool = True) -> QueueIndex:
+        return QueueIndex("ab" * 16, is_durable=durable, host=self.host)
+
+    def execute(self, steps: Any) -> None:
+        """Have the disk execute steps, and all that waits."""
+        self.disk.submit(steps, lambda results: None, self.on_failed)
+        self.disk.settle()
+
+    def turn(self, index: QueueIndex) -> None:
+        """What the store does at the end of a turn."""
+        self.execute([*self.persistent.take_steps(), *self.transient.take_steps(), *index.take_steps()])
+
+    def scan(self, index: QueueIndex, segment: int, first: int = 0, last: int = NO_LIMIT) -> list[Absent]:
+        found: list[list[Absent]] = []
+        index.scan(segment, first, last, found.append)
+        assert not found, "later"
+        self.disk.settle()
+        assert len(found) == 1
+        return found[0]
+
+    def load(self, index: QueueIndex, *absent: Absent) -> list[Run | None]:
+        found: list[list[Run | None]] = []
+        index.load(absent, found.append)
+        assert not found, "later"
+        self.disk.settle()
+        assert len(found) == 1
+        return found[0]
+
+    def operations(self, path: str) -> list[Any]:
+        return [decode(payload) for _, payload in read_records(self.disk.content(path))]
+
+    @property
+    def stored(self) -> int:
+        return self.persistent.figures().messages + self.transient.figures().messages
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def keep(node: Node, index: QueueIndex, first_seq: int, *bodies: bytes, expiry: float = NEVER) -> Run:
+    """Keep messages as the broker does, large ones with ids; as the run that the broker has."""
+    contents = [content(body) for body in bodies]
+    size = len(bodies[0]) if len(set(map(len, bodies))) == 1 else MIXED_SIZES
+    store_id = node.persistent.place(contents) if len(contents[0]) >= EMBED_MAX_BYTES else NO_STORE_ID
+    index.keep(PERSISTENT, first_seq, contents, size, expiry, store_id)
+    seqs = range(first_seq, first_seq + len(bodies))
+    return Run(PERSISTENT, seqs, contents, size, expiry, 0, store_id, is_indexed=True)
+
+
+def passing(first_seq: int, *bodies: bytes, step: int = 1, expiry: float = NEVER) -> Run:
+    """A run of messages that are not kept."""
+    seqs = range(first_seq, first_seq + step * len(bodies), step)
+    size = len(bodies[0]) if len(set(map(len, bodies))) == 1 else MIXED_SIZES
+    return Run(TRANSIENT, seqs, list(map(content, bodies)), size, expiry)
+
+
+DIRECTORY = "queues/" + "ab" * 16
+
+
+def path(segment: int) -> str:
+    return f"{DIRECTORY}/{segment}.idx"
+
+
+def seqs_of(absents: list[Absent]) -> list[range]:
+    return [absent.seqs for absent in absents]
+
+
+# --- to the journal ---
+
+
+def test_what_is_kept_goes_to_the_journal_once(node: Node) -> None:
+    """The next batch takes it; the one after that has nothing."""
+    index = node.index()
+    keep(node, index, 1, b"a", b"b", expiry=2.5)
+    [entry], removed, delivered = index.take_operations()
+    assert entry.seqs == range(1, 3)
+    assert entry.contents == [content(b"a"), content(b"b")]
+    assert entry.expires_at_ms == 1_000_002_500
+    assert (removed, delivered) == (None, [])
+    assert index.take_operations() == ([], None, [])
+
+
+def test_what_follows_joins_the_entry(node: Node) -> None:
+    """A batch costs per run: the same envelope and expiry, no gap, one way of keeping contents."""
+    index = node.index()
+    keep(node, index, 0, b"a")
+    keep(node, index, 1, b"bb")
+    keep(node, index, 3, b"gap")
+    keep(node, index, 4, b"expiry", expiry=1.0)
+    keep(node, index, 5, LARGE)
+    keep(node, index, 6, LARGE)
+    entries, _, _ = index.take_operations()
+    assert [(entry.seqs, entry.size) for entry in entries] == [
+        (range(2), MIXED_SIZES),
+        (range(3, 4), 3),
+        (range(4, 5), 6),
+        (range(5, 7), len(LARGE)),
+    ]
+    assert (entries[3].store_id, entries[3].contents) == (1, [])
+    keep(node, index, 7, LARGE)
+    assert [entry.seqs for entry in index.take_operations()[0]] == [range(7, 8)], "the batch has gone"
+
+
+def test_an_entry_ends_with_its_segment(node: Node) -> None:
+    """A record is in one file."""
+    index = node.index()
+    run = keep(node, index, 6, *[b"m"] * 20)
+    assert [entry.seqs for entry in index.take_operations()[0]] == [
+        range(6, 8),
+        range(8, 16),
+        range(16, 24),
+        range(24, 26),
+    ]
+    index.page_out([run])
+    assert [len(node.scan(index, segment)) for segment in range(5)] == [1, 1, 1, 1, 0]
+
+
+def test_stored_contents_of_mixed_sizes_are_cut_by_size(node: Node) -> None:
+    """What is in the message store has one size; the ids go on."""
+    index = node.index()
+    keep(node, index, 1, LARGE, LARGE, LARGE + b"!", LARGE)
+    entries, _, _ = index.take_operations()
+    assert [(entry.seqs, entry.store_id, entry.size - len(LARGE)) for entry in entries] == [
+        (range(1, 3), 1, 0),
+        (range(3, 4), 3, 1),
+        (range(4, 5), 4, 0),
+    ]
+
+
+def test_what_is_forgotten_before_it_is_written_is_written_nowhere(node: Node) -> None:
+    """Not the message and not that it is gone; its bytes are let go of at once."""
+    index = node.index()
+    keep(node, index, 1, b"a", b"b", b"c", b"d")
+    keep(node, index, 8, b"e")
+    index.forget(range(1, 4, 2), NO_STORE_ID)
+    index.forget(range(8, 9), NO_STORE_ID)
+    entries, removed, _ = index.take_operations()
+    assert [entry.seqs for entry in entries] == [range(2, 3), range(4, 5)]
+    assert removed is None
+    steps, is_done = index.flush(NO_LIMIT, NO_LIMIT)
+    node.execute(steps)
+    assert is_done
+    assert [entry.contents for entry in node.operations(path(0))] == [[content(b"b")], [content(b"d")]]
+
+
+def test_fresh_bytes_are_those_of_the_next_batch(node: Node) -> None:
+    """They come and go with what is kept."""
+    index = node.index()
+    assert index.fresh_bytes == 0
+    keep(node, index, 1, b"a" * 50)
+    assert 50 < index.fresh_bytes < 300
+    index.forget(range(1, 2), NO_STORE_ID)
+    assert index.fresh_bytes == 0
+
+
+def test_what_was_journaled_is_removed_there(node: Node) -> None:
+    """In the fewest ranges, whatever the order and the step."""
+    index = node.index()
+    keep(node, index, 1, *[b"m"] * 6)
+    index.take_operations()
+    index.forget(range(2, 7, 2), NO_STORE_ID)
+    index.forget(range(1, 4, 2), NO_STORE_ID)
+    assert index.take_operations() == ([], Remove((range(1, 5), range(6, 7))), [])
+
+
+def test_the_host_is_told_once(node: Node) -> None:
+    """Of operations, steps and removals each, until they are taken."""
+    index = node.index()
+    for seq in range(1, 4):
+        keep(node, index, seq, b"a")
+    assert node.dirty == 1
+    index.take_operations()
+    run = keep(node, index, 4, b"a")
+    assert node.dirty == 2
+    index.page_out([run])
+    assert node.dirty == 3
+    index.take_steps()
+    index.take_operations()
+    index.forget(range(1, 5), NO_STORE_ID)
+    assert node.dirty == 5, "an operation for the journal and a file to be removed"
+
+
+# --- to segments ---
+
+
+def test_a_checkpoint_writes_the_oldest_first(node: Node) -> None:
+    """As much as it may, up to a number, and says whether that was all."""
+    index = node.index()
+    for seq in range(1, 7):
+        keep(node, index, seq, b"m" * 50, expiry=seq)
+    steps, is_done = index.flush(1, 6)
+    node.execute(steps)
+    assert not is_done
+    assert seqs_of(node.scan(index, 0)) == [range(1, 2)]
+    steps, is_done = index.flush(NO_LIMIT, 6)
+    node.execute(steps)
+    assert is_done
+    assert seqs_of(node.scan(index, 0)) == [range(seq, seq + 1) for seq in range(1, 6)]
+    assert (index.unflushed_count, index.flushed_count, index.needs_flush) == (1, 5, True)
+
+
+def test_paging_kept_messages_writes_all_below_them(node: Node) -> None:
+    """What is kept gets to segments in order; what is there is not written again."""
+    index = node.index()
+    runs = [keep(node, index, seq, b"m", expiry=seq) for seq in range(1, 5)]
+    index.page_out([runs[2]])
+    assert index.unflushed_count == 1
+    index.page_out(runs)
+    index.page_out(runs)
+    node.turn(index)
+    assert [operation.seqs for operation in node.operations(path(0))] == [
+        range(seq, seq + 1) for seq in range(1, 5)
+    ]
+    assert [entry.seqs for entry in index.take_operations()[0]] == [
+        range(seq, seq + 1) for seq in range(1, 5)
+    ], "the journal gets them nevertheless: nobody syncs what was paged out"
+
+
+def test_paging_others_writes_them_now(node: Node) -> None:
+    """From both ends of what is in memory, whatever their step, across segments."""
+    index = node.index(durable=False)
+    index.page_out([passing(20, *[b"m"] * 7)])
+    index.page_out([passing(2, b"a", b"b", b"c", step=5)])
+    assert seqs_of(node.scan(index, 0)) == [range(2, 3), range(7, 8)]
+    assert seqs_of(node.scan(index, 1)) == [range(12, 13)]
+    assert seqs_of(node.scan(index, 2)) == [range(20, 24)]
+    assert index.take_operations() == ([], None, [])
+    assert index.flush(NO_LIMIT, NO_LIMIT) == ([], True)
+    assert index.sync_steps() == []
+    assert node.disk.paths()[0].startswith("transient/queues/")
+
+
+def test_large_contents_are_paged_to_the_message_store(node: Node) -> None:
+    """Each once, and only the large ones of a mixed run."""
+    index = node.index(durable=False)
+    index.page_out([passing(1, b"s", LARGE, LARGE, b"t")])
+    placed = passing(5, LARGE)
+    placed.store_id = node.transient.reserve(1)
+    index.page_out([placed])
+    node.turn(index)
+    found = node.scan(index, 0)
+    assert seqs_of(found) == [range(1, 2), range(2, 4), range(4, 5), range(5, 6)]
+    assert [absent.place is None for absent in found] == [False, True, False, True]
+    assert found[3].store_id == placed.store_id
+    runs = node.load(index, *found)
+    assert [bodies_of(run) for run in runs if run] == [[b"s"], [LARGE, LARGE], [b"t"], [LARGE]]
+    assert node.stored == 3
+    for absent in found:
+        index.forget(absent.seqs, absent.store_id)
+    assert node.stored == 0
+
+
+def test_steps_are_joined_by_file(node: Node) -> None:
+    """One Append for each, the directory first; then syncs of files and names."""
+    index = node.index()
+    runs = [keep(node, index, seq, b"m") for seq in (1, 2, 9)]
+    index.page_out(runs)
+    steps = index.take_steps()
+    assert [(type(step), getattr(step, "path", "")) for step in steps] == [
+        (MakeDir, DIRECTORY),
+        (Append, path(0)),
+        (Append, path(1)),
+    ]
+    assert index.take_steps() == []
+    assert index.sync_steps(1) == [Sync(path(0)), SyncDir(DIRECTORY), SyncDir("queues")]
+    assert index.sync_steps() == [Sync(path(1))]
+    assert index.sync_steps() == []
+
+
+# --- forgotten in segments ---
+
+
+def test_a_checkpoint_tells_what_is_gone(node: Node) -> None:
+    """Until then only memory knows."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, *[b"m"] * 6)])
+    node.turn(index)
+    index.forget(range(2, 6, 3), NO_STORE_ID)
+    assert seqs_of(node.scan(index, 0)) == [range(1, 2), range(3, 5), range(6, 7)]
+    assert len(node.operations(path(0))) == 1
+    steps, _ = index.flush(NO_LIMIT, NO_LIMIT)
+    node.execute(steps)
+    assert node.operations(path(0))[1:] == [Remove((range(2, 3), range(5, 6)))]
+    assert not index.needs_flush
+
+
+def test_a_dead_segment_is_removed(node: Node) -> None:
+    """As a file, and its name is made safe; the next message of its numbers begins a new file."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, b"a", b"b")])
+    node.turn(index)
+    index.sync_steps()
+    index.forget(range(1, 3), NO_STORE_ID)
+    steps = index.take_removals()
+    assert steps == [RemoveFile(path(0))]
+    node.execute(steps)
+    assert (index.segment_count, index.needs_flush) == (0, False)
+    assert index.sync_steps() == [SyncDir(DIRECTORY)]
+    index.page_out([keep(node, index, 3, b"c")])
+    node.turn(index)
+    assert [operation.seqs for operation in node.operations(path(0))] == [range(3, 4)]
+    assert seqs_of(node.scan(index, 0)) == [range(3, 4)]
+
+
+def test_a_segment_that_is_written_to_again_is_not_dead(node: Node) -> None:
+    """Whoever asks for removals later must not get it."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, b"a")])
+    index.forget(range(1, 2), NO_STORE_ID)
+    index.page_out([keep(node, index, 2, b"b")])
+    assert index.take_removals() == []
+    assert bodies_of(node.load(index, *node.scan(index, 0))[0]) == [b"b"]  # type: ignore[arg-type]
+
+
+def test_what_was_never_written_is_not_written_after_its_end(node: Node) -> None:
+    """The file of a dead segment that is still in the outbox."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, b"a")])
+    index.forget(range(1, 2), NO_STORE_ID)
+    index.take_removals()
+    assert index.take_steps() == [MakeDir(DIRECTORY)]
+
+
+def test_clear_spares_what_is_outside_and_what_is_not_in_segments(node: Node) -> None:
+    """Over several segments; the journal hears of what was there."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, *[b"m"] * 20)])
+    keep(node, index, 21, b"m")
+    index.take_operations()
+    index.clear(3, 30)
+    assert index.take_operations() == ([], Remove((range(3, 21),)), [])
+    node.turn(index)
+    assert seqs_of(node.scan(index, 0)) == [range(1, 3)]
+    assert index.take_removals() == [RemoveFile(path(1)), RemoveFile(path(2))]
+    assert (index.flushed_count, index.unflushed_count) == (2, 1)
+
+
+def test_clear_drops_references_before_files_are_removed(node: Node) -> None:
+    """Only the file knows the ids."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, LARGE, LARGE), keep(node, index, 3, b"small")])
+    index.page_out([keep(node, index, 9, LARGE)])
+    node.turn(index)
+    index.clear(2, 20)
+    assert index.take_removals() == [], "it must be read first"
+    node.disk.settle()
+    assert node.stored == 1
+    assert index.take_removals() == [RemoveFile(path(1))]
+
+
+def test_drop_lets_go_of_everything(node: Node) -> None:
+    """References in memory at once, those in files when they were read; then the directory goes."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, LARGE, LARGE)])
+    index.forget(range(1, 2), 1)
+    keep(node, index, 3, LARGE)
+    node.turn(index)
+    assert node.stored == 2
+    index.drop()
+    assert node.stored == 1
+    assert index.take_removals() == []
+    node.disk.settle()
+    assert node.stored == 0
+    assert index.take_removals() == [RemoveTree(DIRECTORY)]
+    index.forget(range(2, 4), 2)
+    index.page_out([passing(7, b"late")])
+    keep_late = node.scan(index, 0)
+    assert (keep_late, index.take_steps(), index.take_operations()) == ([], [], ([], None, []))
+
+
+def test_a_drop_is_told_even_if_there_is_nothing(node: Node) -> None:
+    """So that the store lets go of the index."""
+    node.index().drop()
+    assert node.dirty == 1
+
+
+# --- back from disk ---
+
+
+def test_a_scan_finds_what_was_just_paged_out(node: Node) -> None:
+    """The index hands over its outbox before it reads."""
+    index = node.index()
+    run = keep(node, index, 1, b"a", b"bb", expiry=7.25)
+    index.page_out([run])
+    [absent] = node.scan(index, 0)
+    assert (absent.seqs, absent.size, absent.body_bytes) == (range(1, 3), MIXED_SIZES, 3)
+    assert absent.expiry == pytest.approx(7.25)
+    [loaded] = node.load(index, absent)
+    assert loaded is not None
+    assert (loaded.contents, loaded.is_indexed, loaded.deliveries) == (run.contents, True, 0)
+
+
+def test_stored_contents_that_were_just_placed_can_be_loaded(node: Node) -> None:
+    """The message store's steps are handed over first, too."""
+    index = node.index()
+    run = keep(node, index, 1, LARGE)
+    absent = Absent(PERSISTENT, run.seqs, run.size, run.body_bytes, NEVER, 0, run.store_id, None)
+    [loaded] = node.load(index, absent)
+    assert loaded is not None
+    assert loaded.contents == run.contents
+
+
+def test_equal_envelopes_become_one(node: Node) -> None:
+    """A backlog sees by identity that runs belong together."""
+    index = node.index(durable=False)
+    index.page_out([passing(1, b"a"), passing(3, b"b")])
+    first, second = node.scan(index, 0)
+    assert first.envelope is second.envelope
+
+
+def test_a_scan_is_of_a_range(node: Node) -> None:
+    """Bodies of different sizes are counted by themselves when a record is cut."""
+    index = node.index(durable=False)
+    index.page_out([passing(1, b"1", b"22", b"333", b"4444")])
+    [absent] = node.scan(index, 0, 2, 3)
+    assert (absent.seqs, absent.body_bytes) == (range(2, 4), 5)
+    assert [bodies_of(run) for run in node.load(index, absent) if run] == [[b"22", b"333"]]
+
+
+def test_absents_of_one_record_share_a_read(node: Node) -> None:
+    """A record is read once."""
+    index = node.index(durable=False)
+    index.page_out([passing(1, *[b"m"] * 7)])
+    index.forget(range(2, 7, 2), NO_STORE_ID)
+    absents = node.scan(index, 0)
+    index.load(absents, lambda runs: None)
+    assert [type(step) for step in node.disk.waiting] == [Read]
+
+
+@pytest.mark.parametrize("body", [b"m", b"other sizes"])
+def test_what_is_forgotten_during_a_scan_is_not_found(node: Node, body: bytes) -> None:
+    """Where sizes differ the file is read once more."""
+    index = node.index(durable=False)
+    index.page_out([passing(1, b"m", b"m", b"m", body)])
+    found: list[Absent] = []
+    index.scan(0, 0, 9, found.extend)
+    index.forget(range(2, 3), NO_STORE_ID)
+    node.disk.settle()
+    assert [(absent.seqs, absent.body_bytes) for absent in found] == [
+        (range(1, 2), 1),
+        (range(3, 5), 1 + len(body)),
+    ]
+
+
+def test_deliveries_are_told_apart(node: Node) -> None:
+    """Before a checkpoint, after it, and for the journal."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, b"1", b"22", b"3")])
+    index.take_operations()
+    index.delivered(range(2, 3), 4)
+    assert index.take_operations() == ([], None, [Delivered((range(2, 3),), 4)])
+    expected = [(range(1, 2), 0, 1), (range(2, 3), 4, 2), (range(3, 4), 0, 1)]
+    for _ in range(2):
+        found = node.scan(index, 0)
+        assert [(absent.seqs, absent.deliveries, absent.body_bytes) for absent in found] == expected
+        assert [run.deliveries for run in node.load(index, *found) if run] == [0, 4, 0]
+        steps, _ = index.flush(NO_LIMIT, NO_LIMIT)
+        node.execute(steps)
+        assert not index.needs_flush
+    assert node.operations(path(0))[1:] == [Delivered((range(2, 3),), 4)]
+
+
+def test_deliveries_come_behind_their_messages(node: Node) -> None:
+    """What is not in the segment yet gets there first."""
+    index = node.index()
+    keep(node, index, 1, b"a")
+    index.delivered(range(1, 2), 1)
+    index.flush(NO_LIMIT, 1)
+    steps, _ = index.flush(NO_LIMIT, NO_LIMIT)
+    node.execute(steps)
+    assert [type(operation) for operation in node.operations(path(0))] == [Enqueue, Delivered]
+
+
+def test_a_file_that_a_recovery_found_goes_on(node: Node) -> None:
+    """Its messages are known, new ones are appended, and it is synced, as nobody knows whether it was."""
+    before = node.index()
+    before.page_out([keep(node, before, 1, *[b"m"] * 4)])
+    node.turn(before)
+    index = node.index()
+    index.adopt(0, [range(1, 2), range(3, 5)], size_bytes=len(node.disk.content(path(0))), has_stored=False)
+    index.forget(range(4, 5), NO_STORE_ID)
+    index.page_out([keep(node, index, 5, b"n")])
+    assert seqs_of(node.scan(index, 0)) == [range(1, 2), range(3, 4), range(5, 6)]
+    assert index.sync_steps() == [Sync(path(0)), SyncDir(DIRECTORY)]
+
+
+# --- what can't be read ---
+
+
+def test_a_damaged_record_costs_its_messages_only(node: Node) -> None:
+    """It is reported once, with its place; the file stays for the next start to set it aside."""
+    index = node.index()
+    runs = [keep(node, index, seq, b"m", expiry=seq) for seq in (1, 2, 3)]
+    index.page_out(runs)
+    [_, second, _] = node.scan(index, 0)
+    assert second.place is not None
+    node.disk.flip_bit(path(0), second.place.offset + 20)
+    assert seqs_of(node.scan(index, 0)) == [range(1, 2), range(3, 4)]
+    assert [report[:2] for report in node.reports] == [(path(0), second.place.offset), (path(0), 0)]
+    node.scan(index, 0)
+    assert len(node.reports) == 2
+    index.forget(range(1, 4), NO_STORE_ID)
+    assert index.take_removals() == []
+
+
+@pytest.mark.parametrize("size", [0, 4, 30])
+def test_a_file_that_was_cut_off(node: Node, size: int) -> None:
+    """What is behind the cut is lost, and nothing crashes."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, b"m")])
+    node.turn(index)
+    node.disk.truncate(path(0), size)
+    assert node.scan(index, 0) == []
+    assert any("1 messages are lost" in what for _, _, what in node.reports)
+
+
+def test_a_load_from_a_damaged_record_gives_none(node: Node) -> None:
+    """The other runs come."""
+    index = node.index()
+    index.page_out([keep(node, index, seq, b"m", expiry=seq) for seq in (1, 2)])
+    first, second = node.scan(index, 0)
+    assert first.place is not None
+    node.disk.flip_bit(path(0), first.place.offset + 20)
+    lost, loaded = node.load(index, first, second)
+    assert lost is None
+    assert loaded is not None
+    assert [report[:2] for report in node.reports] == [(path(0), first.place.offset)]
+
+
+def test_stored_contents_that_are_partly_gone_give_none(node: Node) -> None:
+    """The whole run, and it is reported."""
+    index = node.index()
+    runs = [keep(node, index, 1, LARGE, LARGE), keep(node, index, 3, LARGE)]
+    index.page_out(runs)
+    node.turn(index)
+    [absent] = node.scan(index, 0)
+    node.disk.flip_bit("messages/1.rdq", 60)
+    lost, loaded = node.load(index, absent[:2], absent[2:])
+    assert lost is None
+    assert loaded is not None
+    assert len(node.reports) == 1
+
+
+def test_a_read_that_fails_costs_what_it_was_of(node: Node) -> None:
+    """A load is tried part by part, a scan finds nothing."""
+    index = node.index()
+    index.page_out([keep(node, index, seq, b"m", expiry=seq) for seq in (1, 9)])
+    absents = [*node.scan(index, 0), *node.scan(index, 1)]
+    node.disk.fail(Read, path(0), errno.EIO)
+    node.disk.fail(Read, path(0), errno.EIO)
+    lost, loaded = node.load(index, *absents)
+    assert lost is None
+    assert loaded is not None
+    assert [report[0] for report in node.reports] == [path(0)]
+    node.disk.fail(Read, path(1), errno.EIO)
+    assert node.scan(index, 1) == []
+    assert index.flushed_count == 1
