@@ -105,6 +105,7 @@ class QueueIndex:
         self._dead: set[int] = set()  # segments with nothing alive, when last looked at
         self._releases: deque[tuple[int, Wanted]] = deque()  # cleared messages whose contents may be stored
         self._is_releasing = False
+        self._is_removed = False  # the directory, after a drop
         self._told = 0  # the kinds of work that the host knows of
 
     # --- figures ---
@@ -446,7 +447,10 @@ class QueueIndex:
         """
         self._told &= ~_REMOVALS
         if self.is_dropped:
-            return [] if self._is_releasing else [RemoveTree(self.directory)]
+            if self._is_releasing or self._is_removed:
+                return []
+            self._is_removed = True
+            return [RemoveTree(self.directory)]
         steps: list[Step] = []
         needed = {number for number, _ in self._releases}
         for number in sorted(self._dead - needed):
@@ -498,21 +502,18 @@ class QueueIndex:
     # --- for recovery ---
 
     def adopt(self, number: int, live: Iterable[range], *, size_bytes: int, has_stored: bool) -> None:
-        """Take up a segment's file as it was found, before anything else is done with the index.
+        """Take up a segment's file as a recovery left it, before anything else is done with the index.
 
-        live: what is in it by its own records, of step 1. References to stored contents are added by the caller.
-        size_bytes: of the whole file, all of which is good.   has_stored: whether some of its messages have their
-            contents in the message store.
+        live: the messages in it, of step 1. Whatever else it holds, it says of it that it is gone.
+        size_bytes: of the whole file, all of which is good, and safe.
+        has_stored: whether contents of some messages are in the message store. The caller adds the references.
         """
         assert number not in self._segments, "a segment has one file"
         segment = Segment(number, notes_gone=self.is_durable, size_bytes=size_bytes, has_stored=has_stored)
         for seqs in live:
             segment.add(seqs)
-        # It may have been written, and not synced, by a node that was killed.
-        segment.is_dirty = True
         self._segments[number] = segment
         self._has_directory = True
-        self._unsynced_directories.add(self.directory)
         self._look_if_dead(segment)
 
     # --- to segments ---

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from node.store.findings import Damage, Finding
-from node.store.records import HEADER_BYTES, RECORD_HEAD_BYTES, check_header, read_records
+from node.store.records import HEADER_BYTES, RECORD_HEAD_BYTES, NewerFormat, check_header, read_records
 
 TORN_TEXT: Final = "the file ends inside a record, as after a crash in the middle of a write"
 
@@ -26,7 +26,10 @@ class RecordFile:
         self._header = header
         self._meaning = meaning
         self._is_rejected = False
-        self._is_whole = check_header(data, header)
+        try:
+            self._is_whole = check_header(data, header)
+        except NewerFormat as newer:
+            raise NewerFormat(f"{path}: {newer}") from None
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         data = self.data

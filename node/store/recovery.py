@@ -463,6 +463,8 @@ class _Recovery:
         """Remove what belongs to no queue: one that was deleted when the node ended."""
         unknown = [name for name in directories if name not in self._records]
         self._result.unknown_queues.update(unknown)
+        if not unknown:
+            return
         if is_catalogue_whole:
             self._disk.run([*(RemoveTree(f"{QUEUES}/{name}") for name in unknown), SyncDir(QUEUES)])
             return

@@ -53,13 +53,12 @@ class RecoveryWriter:
         if directory not in self._has_directory:
             self._has_directory.add(directory)
             self._disk.run([MakeDir(directory)])
-            self._dirty_directories[QUEUES] = None
-            self._dirty_directories[""] = None
 
     def keep(self, path: str) -> None:
         """Have a segment made safe, whoever wrote it: a node that was killed has left what was never synced."""
         self._dirty[path] = None
-        self._dirty_directories[path.rpartition("/")[0]] = None
+        for directory in (path.rpartition("/")[0], QUEUES, ""):
+            self._dirty_directories[directory] = None
 
     def rewrite(self, file: RecordFile) -> int:
         """Replace a segment by what is good in it, at once; its size then.   file: was read to its end."""

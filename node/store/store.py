@@ -26,8 +26,8 @@ from node.broker.records import QueueRecord
 from node.broker.storage import Waiter
 from node.broker.timers import Timer, Timers
 from node.store.checkpoint import Checkpoint
-from node.store.directory import JOURNAL, MESSAGES, TRANSIENT
-from node.store.disk import Disk, Step
+from node.store.directory import JOURNAL, MESSAGES, QUEUES, TRANSIENT
+from node.store.disk import Disk, MakeDir, Step
 from node.store.journal import Journal
 from node.store.message_store import PERSISTENT_FIRST_ID, TRANSIENT_FIRST_ID, MessageStore
 from node.store.options import MIB, StoreOptions
@@ -140,7 +140,9 @@ class Store:
         """Begin to write, at a node's start: in a journal file behind all that are there, which have been replayed.
         Raises: OSError.
         """
-        self.disk.run(self._journal.begin(self.disk.names(JOURNAL)))
+        # The names of these directories are made safe with the journal's.
+        directories: list[Step] = [MakeDir(QUEUES), MakeDir(MESSAGES)]
+        self.disk.run(directories + self._journal.begin(self.disk.names(JOURNAL)))
 
     # --- for the broker ---
 

@@ -76,6 +76,7 @@ class Bench:
         self.store.on_relieved = self._relieved
         self.store.begin()
         self.next_seqs: dict[int, int] = {}
+        self.store_ids: dict[tuple[int, int], int] = {}
 
     def _relieved(self) -> None:
         self.relieved += 1
@@ -92,11 +93,14 @@ class Bench:
         if len(contents[0]) >= EMBED_MAX_BYTES:
             store_id = self.store.place(contents, persistent=True)
         self.queue(queue).keep(ENVELOPE, first, contents, len(bodies[0]), NEVER, store_id)
-        return range(first, first + len(bodies))
+        seqs = range(first, first + len(bodies))
+        if store_id:
+            self.store_ids.update({(queue, seq): store_id + seq - first for seq in seqs})
+        return seqs
 
     def forget(self, queue: int, *seqs: int) -> None:
         for seq in seqs:
-            self.queue(queue).forget(range(seq, seq + 1), 0)
+            self.queue(queue).forget(range(seq, seq + 1), self.store_ids.get((queue, seq), 0))
 
     def turn(self, after_s: float = 0.0) -> None:
         self.now += after_s

@@ -42,7 +42,11 @@ def urgent(priority: int) -> Envelope:
 
 
 def enqueue(
-    first_seq: int, *bodies: bytes, envelope: Envelope = PERSISTENT, deliveries: int = 0, expires_at_ms: int = 0
+    first_seq: int,
+    *bodies: bytes,
+    envelope: Envelope = PERSISTENT,
+    deliveries: int = 0,
+    expires_at_ms: int = 0,
 ) -> Enqueue:
     """Messages whose contents are embedded."""
     sizes = {len(body) for body in bodies}

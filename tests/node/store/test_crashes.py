@@ -25,7 +25,7 @@ def _seeds() -> range:
 
 
 def test_histories() -> None:
-    """After each start, every message that was safe is there, once, in order, as it was; nothing else but what may be."""
+    """After each start, every message that was safe is there, once, in order, as it was; and nothing that must not."""
     crashes = messages = 0
     failures: list[str] = []
     for seed in _seeds():

@@ -14,7 +14,7 @@ from node.store import file_merge
 from node.store.disk import Append, MakeDir, Read, Remove, Rename, Step, Sync, SyncDir
 from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore, StoreFigures
 from node.store.records import HEADER_BYTES, NewerFormat
-from node.store.store_file import OVERHEAD_BYTES, StoreFile
+from node.store.store_file import OVERHEAD_BYTES, StoreFile, framed
 from tests.node.store.simulated_disk import SimulatedDisk
 
 CONTENT_BYTES = 100
@@ -201,6 +201,14 @@ def test_a_damaged_content_is_none() -> None:
     bench.flush()
     bench.disk.flip_bit("messages/1.rdq", HEADER_BYTES + RECORD_BYTES + OVERHEAD_BYTES + 5)
     assert bench.read(1, 3) == [contents(1)[0], None, contents(1, 2)[0]]
+
+
+def test_another_content_in_the_same_place_is_none() -> None:
+    """Though its record is good."""
+    bench = filled(0)
+    bench.disk.truncate("messages/1.rdq", HEADER_BYTES)
+    bench.submit([Append("messages/1.rdq", framed(2, contents(1)[0]))])
+    assert bench.read(1) == [None]
 
 
 def test_contents_that_are_not_there_are_none() -> None:
@@ -493,20 +501,70 @@ def test_old_files_stay_until_what_was_dropped_meanwhile_is_submitted() -> None:
     assert len(bench.disk.paths()) == 2
 
 
-def test_what_came_back_during_a_merge_is_not_lost_with_the_old_file() -> None:
-    """Paged out, consumed, and paged out for another queue, while the merge had passed it over."""
+def paged_out_and_wasteful() -> tuple[Bench, int]:
+    """As `wasteful`, with contents that may come back; and the first id."""
     bench = filled(4, TRANSIENT_FIRST_ID)
     for file in range(4):
         bench.store.drop_refs(TRANSIENT_FIRST_ID + file * PER_FILE + 2, PER_FILE - 2)
+    return bench, TRANSIENT_FIRST_ID
+
+
+def test_what_came_back_during_a_merge_is_not_lost_with_the_old_file() -> None:
+    """Consumed, and then paged out for another queue, when the merge had passed it over."""
+    bench, first = paged_out_and_wasteful()
     steps = each_step(bench)
     next(steps)
-    bench.store.write(TRANSIENT_FIRST_ID + 5, contents(1, 5))
-    bench.store.add_refs(TRANSIENT_FIRST_ID + 5, 1)
+    bench.store.write(first, contents(3))
+    bench.store.add_refs(first, 3)
     for _ in steps:
         pass
     bench.flush()
-    assert bench.read(TRANSIENT_FIRST_ID + 5) == contents(1, 5)
-    bench.store.drop_refs(TRANSIENT_FIRST_ID + 5, 1)
+    assert bench.read(first, 3) == contents(3)
+    bench.store.drop_refs(first + 1, 2)
+    bench.store.drop_refs(first, 2)
+
+
+def test_what_came_back_when_it_was_copied_already_is_there_once() -> None:
+    bench, first = paged_out_and_wasteful()
+    bench.put(*contents(PER_FILE - 1))  # so that it comes to a file that is newer than the merged one
+    bench.submit(bench.store.take_steps())
+    bench.disk.settle()
+    steps = each_step(bench)
+    for _ in range(5):
+        next(steps)
+    bench.store.drop_refs(first, 1)
+    bench.store.write(first, contents(1))
+    bench.store.add_refs(first, 1)
+    for _ in steps:
+        pass
+    bench.flush()
+    assert bench.read(first, 2) == contents(2)
+    bench.store.drop_refs(first, 2)
+    assert bench.figures.messages == 7 + PER_FILE - 1
+
+
+def test_what_is_dropped_before_its_turn_is_not_copied() -> None:
+    bench = wasteful()
+    with patch.object(file_merge, "_JOB_MAX_BYTES", RECORD_BYTES):
+        steps = each_step(bench)
+        next(steps)
+        bench.store.drop_refs(2, 1)
+        bench.store.drop_refs(PER_FILE + 1, 2)
+        for _ in steps:
+            pass
+    assert bench.disk.size("messages/6.rdq") == HEADER_BYTES + 5 * RECORD_BYTES
+
+
+def test_what_came_in_this_turn_is_not_merged() -> None:
+    """References may yet be added to it."""
+    bench = filled(3)
+    bench.store.drop_refs(2, 3 * PER_FILE)
+    bench.store.place(contents(2 * PER_FILE))
+    bench.submit(bench.store.take_steps())
+    bench.store.collect()
+    bench.store.add_refs(26, 2 * PER_FILE)
+    bench.flush()
+    assert bench.read(26, 2 * PER_FILE) == contents(2 * PER_FILE)
 
 
 def test_a_broken_disk_ends_merging() -> None:
@@ -524,10 +582,12 @@ def test_a_file_that_was_cut_off_ends_merging() -> None:
     """Nothing moves to where something else is expected."""
     bench = wasteful()
     bench.disk.truncate("messages/2.rdq", HEADER_BYTES + RECORD_BYTES)
-    bench.flush()
-    assert "messages/6.rdq.tmp" not in bench.disk.paths()
+    with patch.object(file_merge, "_JOB_MAX_BYTES", 2 * RECORD_BYTES):
+        bench.flush()
+    assert bench.disk.paths() == [f"messages/{number}.rdq" for number in range(1, 6)]
     assert bench.read(1, 2) == contents(2)
     assert bench.read(PER_FILE + 1, 2) == [contents(1, PER_FILE)[0], None]
+    assert bench.read(2 * PER_FILE + 1, 2) == contents(2, 2 * PER_FILE)
     bench.store.drop_refs(1, 2)
     bench.flush()
     assert "messages/1.rdq" not in bench.disk.paths()

@@ -2,12 +2,12 @@
 
 import errno
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.operations import Delivered, Enqueue, Image, Remove, decode
@@ -424,6 +424,7 @@ def test_drop_lets_go_of_everything(node: Node) -> None:
     node.disk.settle()
     assert node.stored == 0
     assert index.take_removals() == [RemoveTree(DIRECTORY)]
+    assert index.take_removals() == []
     index.forget(range(2, 4), 2)
     index.page_out([passing(7, b"late")])
     keep_late = node.scan(index, 0)
@@ -534,7 +535,7 @@ def test_deliveries_come_behind_their_messages(node: Node) -> None:
 
 
 def test_a_file_that_a_recovery_found_goes_on(node: Node) -> None:
-    """Its messages are known, new ones are appended, and it is synced, as nobody knows whether it was."""
+    """Its messages are known, and new ones are appended."""
     before = node.index()
     before.page_out([keep(node, before, 1, *[b"m"] * 4)])
     node.turn(before)
@@ -543,7 +544,7 @@ def test_a_file_that_a_recovery_found_goes_on(node: Node) -> None:
     index.forget(range(4, 5), NO_STORE_ID)
     index.page_out([keep(node, index, 5, b"n")])
     assert seqs_of(node.scan(index, 0)) == [range(1, 2), range(3, 4), range(5, 6)]
-    assert index.sync_steps() == [Sync(path(0)), SyncDir(DIRECTORY)]
+    assert index.sync_steps() == [Sync(path(0))]
 
 
 # --- what can't be read ---
@@ -617,3 +618,249 @@ def test_a_read_that_fails_costs_what_it_was_of(node: Node) -> None:
     node.disk.fail(Read, path(1), errno.EIO)
     assert node.scan(index, 1) == []
     assert index.flushed_count == 1
+
+
+# --- a model ---
+
+
+@dataclass
+class Message:
+    """What the model knows of a message that the index knows and that isn't forgotten."""
+
+    body: bytes
+    expiry: float
+    is_kept: bool
+    is_stored: bool
+    deliveries: int = 0
+
+
+BODIES = st.lists(st.sampled_from([b"", b"a", b"b", b"three", LARGE, LARGE + b"!"]), min_size=1, max_size=12)
+EXPIRIES = st.sampled_from([NEVER, NEVER, 5.0])
+
+
+class IndexAgainstModel(RuleBasedStateMachine):
+    """Everything at random times, the disk as slow as it likes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = Node()
+        self.index = self.node.index()
+        self.alive: dict[int, Message] = {}
+        self.in_memory: list[Run] = []  # not kept, not paged out
+        self.runs: list[Run | Absent] = []  # that the index knows, or knew: parts may be forgotten
+        self.next_seq = 1
+        self.journal: list[Any] = []
+        self.answers = 0
+        self.asked = 0
+
+    # --- what should be where ---
+
+    def unflushed(self) -> set[int]:
+        """The prefix rule: of what was kept the last ones."""
+        kept = sorted(seq for seq, message in self.alive.items() if message.is_kept)
+        return set(kept[len(kept) - self.index.unflushed_count :])
+
+    def in_segments(self) -> set[int]:
+        return self.alive.keys() - self.unflushed()
+
+    # --- rules ---
+
+    @rule(bodies=BODIES, expiry=EXPIRIES, gap=st.integers(0, 3))
+    def keep(self, bodies: list[bytes], expiry: float, gap: int) -> None:
+        is_large = len(content(bodies[0])) >= EMBED_MAX_BYTES
+        bodies = [body for body in bodies if (len(content(body)) >= EMBED_MAX_BYTES) is is_large]
+        self.next_seq += gap
+        run = keep(self.node, self.index, self.next_seq, *bodies, expiry=expiry)
+        self.next_seq += len(bodies)
+        self.runs.append(run)
+        for seq, body in zip(run.seqs, bodies, strict=True):
+            self.alive[seq] = Message(body, expiry, True, is_large)
+
+    @rule(bodies=BODIES, expiry=EXPIRIES, step=st.integers(1, 3))
+    def hold(self, bodies: list[bytes], expiry: float, step: int) -> None:
+        run = passing(self.next_seq, *bodies, step=step, expiry=expiry)
+        self.next_seq = run.seqs[-1] + 1
+        self.in_memory.append(run)
+
+    @rule(data=st.data())
+    def page_out(self, data: st.DataObject) -> None:
+        leaving = [run for run in self.in_memory if data.draw(st.booleans())]
+        self.in_memory = [run for run in self.in_memory if run not in leaving]
+        known = [
+            run
+            for run in self.runs
+            if data.draw(st.booleans()) and all(seq in self.alive for seq in run.seqs)
+        ]
+        self.index.page_out(data.draw(st.permutations([*leaving, *known])))
+        for run in leaving:
+            for seq, body in zip(run.seqs, bodies_of(run), strict=True):
+                is_large = len(content(body)) >= EMBED_MAX_BYTES
+                self.alive[seq] = Message(body, run.expiry, False, is_large)
+        last = max((run.seqs[-1] for run in known), default=0)
+        assert all(seq > last for seq in self.unflushed())
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        run = data.draw(st.sampled_from(self.runs))
+        start = data.draw(st.integers(0, len(run) - 1))
+        stop = data.draw(st.integers(start + 1, len(run)))
+        seqs = run.seqs[start : stop : data.draw(st.integers(1, 3))]
+        store_id = run.store_id + seqs.start - run.seqs.start if run.store_id else NO_STORE_ID
+        if not all(seq in self.alive for seq in seqs):
+            return
+        self.index.forget(seqs, store_id)
+        for seq in seqs:
+            del self.alive[seq]
+
+    @rule(first=st.integers(0, 60), length=st.integers(0, 30))
+    def clear(self, first: int, length: int) -> None:
+        cleared = {seq for seq in self.in_segments() if first <= seq <= first + length}
+        self.index.clear(first, first + length)
+        for seq in cleared:
+            del self.alive[seq]
+
+    @precondition(lambda self: self.alive)
+    @rule(data=st.data(), count=st.integers(1, 3), length=st.integers(1, 5))
+    def delivered(self, data: st.DataObject, count: int, length: int) -> None:
+        first = data.draw(st.sampled_from(sorted(self.alive)))
+        self.index.delivered(range(first, first + length), count)
+        for seq in range(first, first + length):
+            if seq in self.alive:
+                self.alive[seq].deliveries = count
+
+    @rule(limit_bytes=st.sampled_from([1, 200, NO_LIMIT]), upto_seq=st.integers(0, 80))
+    def flush(self, limit_bytes: int, upto_seq: int) -> None:
+        steps, is_done = self.index.flush(limit_bytes, upto_seq)
+        self.submit(steps)
+        if is_done:
+            assert all(seq >= upto_seq or seq > min(self.unflushed()) for seq in self.unflushed())
+
+    @rule()
+    def batch(self) -> None:
+        entries, removed, delivered = self.index.take_operations()
+        self.journal += [*entries, *delivered, *([removed] if removed else [])]
+        self.submit(self.node.persistent.take_steps(turn_ended=True))
+        self.submit(self.index.take_steps())
+        self.submit(self.index.take_removals())
+
+    @rule(limit=st.integers(1, 3))
+    def sync(self, limit: int) -> None:
+        self.submit(self.index.sync_steps(limit))
+
+    @rule(count=st.integers(1, 30))
+    def disk_goes_on(self, count: int) -> None:
+        for _ in range(count):
+            self.node.disk.step()
+
+    @rule(segment=st.integers(0, 7), first=st.integers(0, 60), length=st.sampled_from([3, 20, 100]))
+    def scan(self, segment: int, first: int, length: int) -> None:
+        entries = range(segment * SEGMENT_ENTRIES, (segment + 1) * SEGMENT_ENTRIES)
+        expected = {seq for seq in self.in_segments() if seq in entries and first <= seq <= first + length}
+        deliveries = {seq: self.alive[seq].deliveries for seq in expected}
+
+        def found(absents: list[Absent]) -> None:
+            self.answers += 1
+            seqs = [seq for absent in absents for seq in absent.seqs]
+            assert seqs == sorted(expected & self.alive.keys())
+            for absent in absents:
+                self.check(absent)
+                assert {deliveries[seq] for seq in absent.seqs} == {absent.deliveries}
+            self.runs += absents
+
+        self.asked += 1
+        self.index.scan(segment, first, first + length, found)
+
+    @precondition(lambda self: any(isinstance(run, Absent) for run in self.runs))
+    @rule(data=st.data())
+    def load(self, data: st.DataObject) -> None:
+        wanted = [
+            run
+            for run in self.runs
+            if isinstance(run, Absent) and run.seqs[0] in self.alive and run.seqs[-1] in self.alive
+        ][-data.draw(st.integers(1, 5)) :]
+        wanted = [run for run in wanted if all(seq in self.alive for seq in run.seqs)]
+        bodies = [[self.alive[seq].body for seq in absent.seqs] for absent in wanted]
+
+        def loaded(runs: list[Run | None]) -> None:
+            self.answers += 1
+            for absent, run, expected in zip(wanted, runs, bodies, strict=True):
+                if run is None:
+                    assert not all(seq in self.alive for seq in absent.seqs)
+                    self.node.reports.clear()
+                else:
+                    assert bodies_of(run) == expected
+                    assert (run.seqs, run.is_indexed) == (absent.seqs, True)
+
+        self.asked += 1
+        self.index.load(wanted, loaded)
+
+    # --- checks ---
+
+    @invariant()
+    def counts(self) -> None:
+        kept = sum(message.is_kept for message in self.alive.values())
+        assert self.index.unflushed_count <= kept
+        assert self.index.flushed_count == len(self.alive) - self.index.unflushed_count
+
+    def check(self, absent: Absent) -> None:
+        messages = [self.alive[seq] for seq in absent.seqs]
+        assert absent.body_bytes == sum(len(message.body) for message in messages)
+        assert absent.expiry in {message.expiry for message in messages}
+        assert {message.is_stored for message in messages} == {absent.place is None}
+        assert {message.is_kept for message in messages} == {absent.envelope.persistent}
+        assert absent.place is None or absent.store_id == NO_STORE_ID
+
+    def submit(self, steps: Any) -> None:
+        self.node.disk.submit(steps, lambda results: None, self.node.on_failed)
+
+    def teardown(self) -> None:
+        self.node.disk.settle()
+        assert (self.answers, self.node.reports) == (self.asked, [])
+        self.all_is_found()
+        self.replay_equals_the_model()
+        self.drop()
+
+    def all_is_found(self) -> None:
+        """Scans and loads give everything that is in segments."""
+        found: set[int] = set()
+        for segment in range(self.next_seq // SEGMENT_ENTRIES + 1):
+            absents = self.node.scan(self.index, segment)
+            for absent, run in zip(absents, self.node.load(self.index, *absents), strict=True):
+                assert run is not None
+                assert bodies_of(run) == [self.alive[seq].body for seq in run.seqs]
+                found.update(absent.seqs)
+        assert found == self.in_segments()
+
+    def replay_equals_the_model(self) -> None:
+        """The journal has what was kept, and after a checkpoint the files have everything."""
+        self.batch()
+        self.node.disk.settle()
+        kept = [seq for seq, message in sorted(self.alive.items()) if message.is_kept]
+        assert [seq for entry in Image(self.journal).entries for seq in entry.seqs] == kept
+        steps, is_done = self.index.flush(NO_LIMIT, NO_LIMIT)
+        assert is_done
+        self.node.execute(steps)
+        assert not self.index.needs_flush
+        files = [path for path in self.node.disk.paths() if path.startswith(DIRECTORY)]
+        assert len(files) == self.index.segment_count
+        found: dict[int, Enqueue] = {}
+        for file in files:
+            for entry in Image(self.node.operations(file)).entries:
+                found |= dict.fromkeys(entry.seqs, entry)
+        assert found.keys() == self.alive.keys()
+        assert all(entry.deliveries == self.alive[seq].deliveries for seq, entry in found.items())
+
+    def drop(self) -> None:
+        """No reference is left, and no file."""
+        assert self.node.stored == sum(message.is_stored for message in self.alive.values())
+        self.index.drop()
+        self.node.disk.settle()
+        self.submit(self.index.take_removals())
+        self.node.disk.settle()
+        assert self.node.stored == 0
+        assert not any(path.startswith(DIRECTORY) for path in self.node.disk.paths())
+
+
+TestIndexAgainstModel = IndexAgainstModel.TestCase
+TestIndexAgainstModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
