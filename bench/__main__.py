@@ -1,7 +1,8 @@
 """`python -m bench`: run the workloads on Fluffle and RabbitMQ in alternation; print the table of ratios.
 
 Both brokers run during the whole bench; the one that is not measured is idle. For each workload the rounds
-alternate (Fluffle, RabbitMQ, Fluffle, …), so that what else the machine does meets both alike.
+alternate (Fluffle, RabbitMQ, Fluffle, …), so that what else the machine does meets both alike. Another
+version of Fluffle may stand in RabbitMQ's place.
 """
 
 import argparse
@@ -13,7 +14,6 @@ import platform
 import pstats
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,18 +23,22 @@ from pathlib import Path
 from typing import NoReturn
 
 from bench.client import BenchError
-from bench.report import FAILED, SHORT, Summary, table, table_cells
-from bench.servers import REPOSITORY, Fluffle, RabbitMQ, Server
+from bench.durability import DURABLE_WORKLOADS
+from bench.report import FAILED, SHORT, Row, Summary, table, table_cells
+from bench.servers import REPOSITORY, Fluffle, RabbitMQ, Server, commit
 from bench.workloads import FULL, QUICK, WORKLOADS, Outcome, Scale, Workload
 
+CATALOGUE = (*WORKLOADS, *DURABLE_WORKLOADS)
 OPEN_FILES_WANTED = 10_000
+AGAINST_TOLERANCE = 0.05
+"""By how much two runs of one version may differ on a quiet machine, as a part of 1."""
 
 
 def main() -> int:
     """Exit code 0: all that could be judged is met; 1: something is short or failed; 130: Ctrl-C."""
     options = parse_options()
     if options.list:
-        for workload in WORKLOADS:
+        for workload in CATALOGUE:
             rows = (f"{row.metric} [{row.unit}] {row.required or ''}".strip() for row in workload.rows)
             print(f"{workload.name:20} {'  '.join(rows)}")
         return 0
@@ -44,13 +48,16 @@ def main() -> int:
     scale = QUICK if options.quick else FULL
     if options.profile:
         return profile(options.profile, scale)
-    bench = Bench(_servers(options), scale, options.rounds)
+    servers = _servers(options)
+    reference = next((server.name for server in servers if server.name != Fluffle.name), RabbitMQ.name)
+    bench = Bench(servers, reference, scale, options.rounds)
     interrupted = False
     with contextlib.ExitStack() as stack:
         for server in bench.servers:
             stack.enter_context(server)
         try:
-            for workload in options.only or WORKLOADS:
+            # Beside another version of Fluffle, one that may not keep anything, the disk is for those who ask.
+            for workload in options.only or (WORKLOADS if options.against else CATALOGUE):
                 bench.measure(workload)
         except KeyboardInterrupt:
             _log("interrupted: what was measured follows")
@@ -63,12 +70,17 @@ def main() -> int:
 
 
 def parse_options() -> argparse.Namespace:
-    by_name = {workload.name: workload for workload in WORKLOADS}
+    by_name = {workload.name: workload for workload in CATALOGUE}
 
     def named(name: str) -> Workload:
         if name not in by_name:
             raise argparse.ArgumentTypeError(f"no workload {name}; there are: {', '.join(by_name)}")
         return by_name[name]
+
+    def checkout(name: str) -> Path:
+        if not (path := Path(name).resolve()).joinpath("node", "__main__.py").exists() or path == REPOSITORY:
+            raise argparse.ArgumentTypeError(f"{name} is no other checkout of Fluffle")
+        return path
 
     parser = argparse.ArgumentParser(prog="python -m bench", description="Fluffle beside RabbitMQ.")
     parser.add_argument(
@@ -82,10 +94,15 @@ def parse_options() -> argparse.Namespace:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--fluffle-only", action="store_true")
     only.add_argument("--rabbitmq-only", action="store_true")
+    only.add_argument(
+        "--against", type=checkout, metavar="DIR", help="another checkout of Fluffle in RabbitMQ's place"
+    )
     return parser.parse_args()
 
 
 def _servers(options: argparse.Namespace) -> list[Server]:
+    if options.against:
+        return [Fluffle(), Fluffle(checkout=options.against)]
     servers: list[Server] = []
     if not options.rabbitmq_only:
         servers.append(Fluffle())
@@ -98,9 +115,13 @@ def _servers(options: argparse.Namespace) -> list[Server]:
 
 @dataclass
 class Bench:
-    """The servers, and the rounds that have been run on them: by workload, then by server."""
+    """The servers, and the rounds that have been run on them: by workload, then by server.
+
+    reference: the name of the one that Fluffle is beside.
+    """
 
     servers: Sequence[Server]
+    reference: str
     scale: Scale
     rounds: int
     outcomes: dict[str, dict[str, list[Outcome]]] = field(default_factory=dict)
@@ -109,10 +130,11 @@ class Bench:
 
     def measure(self, workload: Workload) -> None:
         """All rounds of one workload. A broker that fails one is stopped, and starts anew for the next."""
-        outcomes = self.outcomes[workload.name] = {server.name: [] for server in self.servers}
+        servers = [server for server in self.servers if not workload.alone or server.name == Fluffle.name]
+        outcomes = self.outcomes[workload.name] = {server.name: [] for server in servers}
         errors = self.errors[workload.name] = {}
-        for _ in range(self.rounds):
-            for server in self.servers:
+        for _ in range(1 if workload.alone else self.rounds):
+            for server in servers:
                 if server.name in errors:
                     continue
                 try:
@@ -123,11 +145,13 @@ class Bench:
                     server.stop()
 
     def _round(self, workload: Workload, server: Server) -> Outcome:
-        if not server.running or (workload.fresh and server.used):
+        if not server.running or server.settings or (workload.fresh and server.used):
             server.stop()
             server.start()
             self.versions[server.name] = server.version
         server.used = True
+        if workload.keeps:
+            os.sync()  # what the round before left to the kernel isn't written during this one
         for each in self.servers:
             each.wait_until_quiet()
         outcome = workload.run(server, self.scale)
@@ -152,12 +176,13 @@ class Bench:
 
     def report(self, *, quick: bool) -> str:
         lines = []
-        for workload in WORKLOADS:
+        for workload in CATALOGUE:
             if workload.name in self.outcomes:
                 ours = self.summary(workload.name, Fluffle.name)
-                theirs = self.summary(workload.name, RabbitMQ.name)
-                lines += [table_cells(workload.name, row, ours, theirs) for row in workload.rows]
-        text = [table(lines), "", *machine()]
+                theirs = self.summary(workload.name, self.reference)
+                rows = [self._required(row) for row in workload.rows]
+                lines += [table_cells(workload.name, row, ours, theirs) for row in rows]
+        text = [table(lines, self.reference), "", *machine()]
         text += [f"{name} says it is {version}" for name, version in self.versions.items()]
         text.append(f"{self.rounds} rounds, medians; the generator's CPU is in parts of one core.")
         if quick:
@@ -165,6 +190,10 @@ class Bench:
         for name, errors in self.errors.items():
             text += [f"{FAILED} {name} on {server}: {error}" for server, error in errors.items()]
         return "\n".join(text)
+
+    def _required(self, row: Row) -> Row:
+        """The row with what is required beside this reference."""
+        return row if self.reference == RabbitMQ.name else row.not_worse(AGAINST_TOLERANCE)
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -199,12 +228,10 @@ def machine() -> list[str]:
         cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "?")
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    describe = ["git", "describe", "--always", "--dirty"]
-    commit = subprocess.run(describe, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     system = f"Linux {platform.release()}, load {load}"
     return [
         f"Machine: {cpu}, {os.cpu_count()} cores, {memory_gb:.0f} GB, {system}",
-        f"Python {platform.python_version()}, commit {commit.stdout.strip() or '?'}, "
+        f"Python {platform.python_version()}, commit {commit(REPOSITORY) or '?'}, "
         + time.strftime("%Y-%m-%d %H:%M %Z"),
     ]
 

@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import NamedTuple, Self
 
 from bench.client import BenchError, Connection
-from bench.frames import AckFrames, Chunk, ConfirmTracker, DeliveryShape, ack
+from bench.frames import AckFrames, Chunk, ConfirmTracker, ConfirmWaits, DeliveryShape, ack
 from bench.servers import Meter, Server
 
 RECEIVE_BUFFER_BYTES = 1 << 20
@@ -28,6 +28,8 @@ STALL_S = 30.0
 # A publisher waits when it is this far ahead of the consumers. Without it the brokers would be measured with
 # ever longer queues, which is what the workload queue-200k is for.
 AHEAD_COUNT_MAX = 50_000
+# Of every so many publishes one confirm is timed: ten in a window of 1,000, so that timing costs nothing.
+CONFIRMS_TIMED_EACH = 100
 
 
 class Acks(enum.Enum):
@@ -124,7 +126,13 @@ class ConfirmPublisher(Publisher):
         self._cycle_count = chunk.message_count
         self._message_bytes, rest = divmod(len(chunk.data), chunk.message_count)
         assert not rest, "all publishes must have one length"
+        self._timed = ConfirmWaits(CONFIRMS_TIMED_EACH)
         connection.select_confirms()
+
+    @property
+    def waits_s(self) -> list[float]:
+        """Seconds from publish to confirm, of a sample of the publishes."""
+        return self._timed.waits_s
 
     def run(self, progress: Progress) -> None:
         sock = self.connection.socket
@@ -137,6 +145,7 @@ class ConfirmPublisher(Publisher):
             while publishing and room:
                 at = self.message_count % self._cycle_count
                 count = min(room, self._cycle_count - at)
+                self._timed.sent(self.message_count + 1, count, time.perf_counter())
                 sock.sendall(self._data[at * self._message_bytes : (at + count) * self._message_bytes])
                 self.message_count += count
                 self.delivery_count += count
@@ -144,9 +153,11 @@ class ConfirmPublisher(Publisher):
             if tracker.confirmed_count == self.message_count:
                 break
             acks = sock.recv(RECEIVE_LOW_WATER_BYTES)
+            received_at = time.perf_counter()
             if not acks:
                 raise BenchError("the broker closed the publisher's connection")
             tracker.feed(acks, self.message_count)
+            self._timed.take(tracker, received_at)
         self.finished_at = time.perf_counter()
         self.done = True
 
@@ -162,9 +173,15 @@ class Sink:
         *,
         acks: Acks = Acks.NONE,
         gather_count: int | None = None,
+        ack_count_max: int | None = None,
     ) -> None:
-        """`gather_count`: wait for so many deliveries before they are read (and acknowledged) together."""
+        """`gather_count`: wait for so many deliveries before they are read (and acknowledged) together.
+
+        `ack_count_max`: acknowledge no more than these, the first ones. With it and a prefetch, a part of a
+        queue can be taken.
+        """
         self.connection, self.shape, self.consumer_tags, self.acks = connection, shape, consumer_tags, acks
+        self.ack_count_max = ack_count_max
         self.low_water_bytes = RECEIVE_LOW_WATER_BYTES
         if gather_count is not None:
             self.low_water_bytes = gather_count * shape.size_bytes
@@ -213,6 +230,8 @@ class Sink:
             at = index * each - before
             if at < size:
                 self._check(bytes(view[at : min(at + each, size)]), index + 1)
+        if self.ack_count_max is not None:
+            whole_count = min(whole_count, self.ack_count_max)
         if self.acks is not Acks.NONE and whole_count > self.acked_count:
             self._acknowledge(whole_count)
 
@@ -298,6 +317,10 @@ class Bed:
 
     def bind(self, queue: str, exchange: str, routing_key: str = "") -> None:
         self._admin.bind_queue(queue, exchange, routing_key)
+
+    def leave(self, queue: str) -> None:
+        """Don't look at this queue any more at the end: its messages are to stay."""
+        self._queues.remove(queue)
 
     def discard(self, queue: str, count: int) -> None:
         """Delete a queue that holds `count` messages on purpose."""

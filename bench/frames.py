@@ -109,6 +109,7 @@ class DeliveryShape:
     The length lets a consumer count by bytes; `check` compares a sample with the bytes that must be there.
     `ordered`: delivery tag t carries message (t - 1) mod len(messages). Otherwise the message is looked up by
     the number that its body starts with. `consumer_tags_of[i]` names the consumers that may get message i.
+    `redelivered_or_not`: the flag may be set; otherwise it must not be.
     """
 
     def __init__(
@@ -119,8 +120,10 @@ class DeliveryShape:
         consumer_tags_of: Sequence[frozenset[bytes]] | None = None,
         channel: int = 1,
         ordered: bool = True,
+        redelivered_or_not: bool = False,
     ) -> None:
         self.ordered = ordered
+        self._redelivered_or_not = redelivered_or_not
         self._tags_of = consumer_tags_of or [frozenset([consumer_tag.encode()])] * len(messages)
         self._tag_length = len(next(iter(self._tags_of[0])))
         self._tails = [_delivery_tail(message, channel) for message in messages]
@@ -133,6 +136,7 @@ class DeliveryShape:
         assert {len(tail) for tail in self._tails} == {tail_bytes}, "all deliveries must have one length"
         self.size_bytes = len(self._head) + self._tag_length + 8 + tail_bytes
         self._number_at = self.size_bytes - len(first.body) - 1
+        self._redelivered_at = len(self._head) + self._tag_length + 8
 
     def expected(self, delivery_tag: int, index: int, consumer_tag: bytes) -> bytes:
         return self._head + consumer_tag + struct.pack(">Q", delivery_tag) + self._tails[index]
@@ -150,6 +154,9 @@ class DeliveryShape:
                 return False
             if not 0 <= index < len(self._tails):
                 return False
+        at = self._redelivered_at
+        if self._redelivered_or_not and data[at : at + 1] == b"\1":
+            data = data[:at] + b"\0" + data[at + 1 :]
         return any(
             data == self.expected(delivery_tag, index, tag)[: len(data)] for tag in self._tags_of[index]
         )
@@ -243,6 +250,9 @@ class ConfirmTracker:
     def confirmed_count(self) -> int:
         return self.low + len(self._ahead)
 
+    def confirmed(self, tag: int) -> bool:
+        return tag <= self.low or tag in self._ahead
+
     def feed(self, data: bytes, published_count: int) -> None:
         data = self._rest + data
         whole = len(data) - len(data) % ACK_FRAME_BYTES
@@ -260,3 +270,30 @@ class ConfirmTracker:
             while self.low + 1 in self._ahead:
                 self.low += 1
                 self._ahead.remove(self.low)
+
+
+class ConfirmWaits:
+    """How long confirms take, from the sending of the buffer that a publish is in: of every `each`th publish.
+
+    A sample of the publishes, not of the buffers: how many a broker confirms at once doesn't weigh on it.
+    """
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+        self._open: list[tuple[int, float]] = []
+        self.waits_s: list[float] = []
+
+    def sent(self, first_tag: int, count: int, at_s: float) -> None:
+        """`count` publishes from `first_tag` on went out in one buffer, whose sending began at `at_s`."""
+        first = -(-first_tag // self._each) * self._each
+        self._open += [(tag, at_s) for tag in range(first, first_tag + count, self._each)]
+
+    def take(self, tracker: ConfirmTracker, at_s: float) -> None:
+        """`tracker` was fed what arrived at `at_s`."""
+        still_open = []
+        for tag, sent_at_s in self._open:
+            if tracker.confirmed(tag):
+                self.waits_s.append(at_s - sent_at_s)
+            else:
+                still_open.append((tag, sent_at_s))
+        self._open = still_open

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SHORT, FAILED = "** SHORT **", "** FAILED **"
 
@@ -16,42 +16,57 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """Fluffle's value must be `ratio` times RabbitMQ's or more."""
+    """Fluffle's value must be `ratio` times the reference's or more."""
 
     ratio: float
 
     def __str__(self) -> str:
         return f"≥ {self.ratio:g}×"
 
-    def met(self, fluffle: float, rabbitmq: float | None) -> bool | None:
-        return None if rabbitmq is None else fluffle >= self.ratio * rabbitmq
+    def met(self, fluffle: float, reference: float | None) -> bool | None:
+        return None if reference is None else fluffle >= self.ratio * reference
 
 
 @dataclass(frozen=True)
 class NotAbove:
-    """Fluffle's value must not exceed RabbitMQ's."""
+    """Fluffle's value must be `ratio` times the reference's or less."""
+
+    ratio: float = 1.0
 
     def __str__(self) -> str:
-        return "≤ 1×"
+        return f"≤ {self.ratio:g}×"
 
-    def met(self, fluffle: float, rabbitmq: float | None) -> bool | None:
-        return None if rabbitmq is None else fluffle <= rabbitmq
+    def met(self, fluffle: float, reference: float | None) -> bool | None:
+        return None if reference is None else fluffle <= self.ratio * reference
 
 
 @dataclass(frozen=True)
 class Below:
-    """Fluffle's value must be below `limit`, whatever RabbitMQ shows."""
+    """Fluffle's value must be below `limit`, whatever the reference shows."""
 
     limit: float
 
     def __str__(self) -> str:
         return f"< {self.limit:g}"
 
-    def met(self, fluffle: float, rabbitmq: float | None) -> bool | None:
+    def met(self, fluffle: float, reference: float | None) -> bool | None:
         return fluffle < self.limit
 
 
-Requirement = AtLeast | NotAbove | Below
+@dataclass(frozen=True)
+class NotBelow:
+    """Fluffle's value must be `limit` or more, whatever the reference shows."""
+
+    limit: float
+
+    def __str__(self) -> str:
+        return f"≥ {self.limit:g}"
+
+    def met(self, fluffle: float, reference: float | None) -> bool | None:
+        return fluffle >= self.limit
+
+
+Requirement = AtLeast | NotAbove | Below | NotBelow
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,15 @@ class Row:
     metric: str
     unit: str
     required: Requirement | None = None
+
+    def not_worse(self, tolerance: float) -> "Row":
+        """The same metric beside another version of Fluffle: worse by at most `tolerance`, a part of 1.
+
+        A row without a requirement is a rate: more is better.
+        """
+        less_is_better = isinstance(self.required, NotAbove | Below)
+        required = NotAbove(1 + tolerance) if less_is_better else AtLeast(1 - tolerance)
+        return replace(self, required=required)
 
 
 @dataclass(frozen=True)
@@ -81,22 +105,22 @@ class Summary:
         return (max(self.metrics[metric]) - min(self.metrics[metric])) / median if median else None
 
 
-def verdict(row: Row, fluffle: float | None, rabbitmq: float | None) -> str:
-    """`fluffle` None: it failed. `rabbitmq` None: it failed or is not there."""
+def verdict(row: Row, fluffle: float | None, reference: float | None) -> str:
+    """`fluffle` None: it failed. `reference` None: it failed or is not there."""
     if fluffle is None:
         return FAILED
     if row.required is None:
         return ""
-    met = row.required.met(fluffle, rabbitmq)
+    met = row.required.met(fluffle, reference)
     if met is None:
-        return "no RabbitMQ"
+        return "no ratio"
     return "ok" if met else SHORT
 
 
 HEADINGS = (
     "workload",
     "Fluffle",
-    "RabbitMQ",
+    "",
     "unit",
     "ratio",
     "required",
@@ -105,21 +129,22 @@ HEADINGS = (
     "CPU-s per M F/R",
     "generator CPU F/R",
 )
+_REFERENCE_COLUMN = 2
 _RIGHT = {1, 2, 4, 7, 8, 9}
 
 
-def table_cells(name: str, row: Row, fluffle: Summary | None, rabbitmq: Summary | None) -> list[str]:
+def table_cells(name: str, row: Row, fluffle: Summary | None, reference: Summary | None) -> list[str]:
     """The cells of one line. A broker that was not asked (None) has a dash, one that failed says so."""
     ours = fluffle.median(row.metric) if fluffle else None
-    theirs = rabbitmq.median(row.metric) if rabbitmq else None
+    theirs = reference.median(row.metric) if reference else None
 
     def both(text: Callable[[Summary], str]) -> str:
-        return " / ".join(text(summary) if summary else "-" for summary in (fluffle, rabbitmq))
+        return " / ".join(text(summary) if summary else "-" for summary in (fluffle, reference))
 
     return [
         name if row.metric == "rate" else f"{name} {row.metric}",
         _value(fluffle, ours),
-        _value(rabbitmq, theirs),
+        _value(reference, theirs),
         row.unit,
         f"{ours / theirs:.2f}×" if ours is not None and theirs else "-",
         str(row.required or "-"),
@@ -146,9 +171,10 @@ def number(value: float | None) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def table(lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, padded so that it can be read as it stands."""
-    widths = [max(len(cells[i]) for cells in (HEADINGS, *lines)) for i in range(len(HEADINGS))]
+def table(lines: Sequence[Sequence[str]], reference: str) -> str:
+    """A Markdown table, padded so that it can be read as it stands. `reference`: what Fluffle is beside."""
+    headings = [*HEADINGS[:_REFERENCE_COLUMN], reference, *HEADINGS[_REFERENCE_COLUMN + 1 :]]
+    widths = [max(len(cells[i]) for cells in (headings, *lines)) for i in range(len(headings))]
 
     def line(cells: Sequence[str]) -> str:
         columns = enumerate(zip(cells, widths, strict=True))
@@ -156,4 +182,4 @@ def table(lines: Sequence[Sequence[str]]) -> str:
         return "| " + " | ".join(padded) + " |"
 
     rule = "|" + "|".join("-" * (w + 1) + (":" if i in _RIGHT else "-") for i, w in enumerate(widths)) + "|"
-    return "\n".join([line(HEADINGS), rule, *(line(cells) for cells in lines)])
+    return "\n".join([line(headings), rule, *(line(cells) for cells in lines)])

@@ -33,6 +33,12 @@ RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 QUIET_TIMEOUT_S = 5.0
+RESTART_TIMEOUT_S = 300.0
+"""For each half of a restart: with a million messages RabbitMQ takes tens of seconds."""
+WRITTEN_POLL_S = 2.0
+"""How long nothing may be written before the disk counts as settled. Brokers' timers are shorter."""
+WRITTEN_TIMEOUT_S = 120.0
+MEMORY_WATCH_S = 0.1
 
 
 def free_port() -> int:
@@ -42,12 +48,17 @@ def free_port() -> int:
 
 
 class Server:
-    """A broker process (and its children). Start it once; stop and start give a fresh one with empty data."""
+    """A broker process (and its children). Start it once; stop and start give a fresh one with empty data.
+
+    `restart` gives one with the same data. `settings` are lines of configuration in RabbitMQ's format.
+    """
 
     name = ""
     ready_words = ""
+    checkout = REPOSITORY
 
     def __init__(self) -> None:
+        self.settings: Sequence[str] = ()
         self.port = 0
         self.ready_s = 0.0
         self.running = False
@@ -79,27 +90,61 @@ class Server:
         prefix = f"fluffle-bench-{self.name.lower()}-"
         self._data = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
         self.port = free_port()
-        self._output.clear()
-        ready = threading.Event()
         try:
             self._prepare()
-            command = self.command()
-            started_at = time.perf_counter()
-            self._process = self._spawn(command)
-            threading.Thread(target=self._read_output, args=(self._process, ready), daemon=True).start()
-            while not ready.wait(0.002):
-                if self._process.poll() is not None or time.perf_counter() - started_at > READY_TIMEOUT_S:
-                    raise BenchError(f"{self.name} did not become ready:\n{self.last_words()}")
-            self.ready_s = time.perf_counter() - started_at
-            with Connection(self.port) as connection:
-                self.version = server_version(connection.server_properties)
-                connection.close()
-            parent = psutil.Process(self._process.pid)
-            self._tree = [parent, *parent.children(recursive=True)]
+            self._launch((), READY_TIMEOUT_S)
         except BaseException:
             self.stop()
             raise
-        self.running, self.used = True, False
+        self.used = False
+
+    def restart(self, *, kill: bool = False, settings: Sequence[str] = ()) -> None:
+        """End the broker, in order or with `kill`, and start it on the same data and port; see `start`.
+
+        `settings` take the place of those it had. Errors leave it to the caller to `stop` it.
+        """
+        assert self._process is not None, "not started"
+        self.running = False
+        if kill:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            # To the leader alone: RabbitMQ's script passes it on. If its runtime's helper ends first, it crashes.
+            self._process.terminate()
+        try:
+            self._process.wait(RESTART_TIMEOUT_S)
+            self._await_end_of_tree()
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(f"{self.name} did not stop within {RESTART_TIMEOUT_S:.0f} s") from error
+        self._launch(settings, RESTART_TIMEOUT_S)
+
+    def _await_end_of_tree(self) -> None:
+        """Wait for the children of a leader that has ended: they hold the port and the data until then."""
+        deadline = time.perf_counter() + RESTART_TIMEOUT_S
+        while any(_lives(process) for process in self._tree):
+            if time.perf_counter() > deadline:
+                raise BenchError(f"processes of {self.name} live on after its end")
+            time.sleep(0.01)
+
+    def _launch(self, settings: Sequence[str], timeout_s: float) -> None:
+        """Start the process in the directory that is there, with these settings."""
+        self.settings = settings
+        self._configure()
+        self._output.clear()
+        ready = threading.Event()
+        command = self.command()
+        started_at = time.perf_counter()
+        self._process = process = self._spawn(command)
+        threading.Thread(target=self._read_output, args=(process, ready), daemon=True).start()
+        while not ready.wait(0.002):
+            if process.poll() is not None or time.perf_counter() - started_at > timeout_s:
+                raise BenchError(f"{self.name} did not become ready:\n{self.last_words()}")
+        self.ready_s = time.perf_counter() - started_at
+        with Connection(self.port) as connection:
+            self.version = server_version(connection.server_properties)
+            connection.close()
+        parent = psutil.Process(process.pid)
+        self._tree = [parent, *parent.children(recursive=True)]
+        self.running = True
 
     def stop(self) -> None:
         """Stop the process group that was started, politely first; remove its data. May be called twice."""
@@ -134,6 +179,27 @@ class Server:
                 total += process.memory_info().rss
         return total
 
+    def written_bytes(self) -> int:
+        """What the broker and its living children have sent towards the disk since they started.
+
+        Linux counts a page of 4 KiB when it is first changed after it was last written back. Files in memory
+        (tmpfs) count as nothing.
+        """
+        total = 0
+        for process in self._tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += process.io_counters().write_bytes
+        return total
+
+    def settled_written_bytes(self) -> int:
+        """`written_bytes` when it has stopped growing, or after WRITTEN_TIMEOUT_S."""
+        deadline = time.perf_counter() + WRITTEN_TIMEOUT_S
+        before = -1
+        while (now := self.written_bytes()) != before and time.perf_counter() < deadline:
+            before = now
+            time.sleep(WRITTEN_POLL_S)
+        return now
+
     def last_words(self) -> str:
         """The end of what it wrote to its stdout and stderr."""
         errors = ""
@@ -152,16 +218,20 @@ class Server:
                 return
 
     def _prepare(self) -> None:
-        """Write what the command needs into `directory`."""
+        """Make what the command needs in `directory`, once."""
+
+    def _configure(self) -> None:
+        """Write the configuration, with `settings`, into `directory`."""
+        raise NotImplementedError
 
     def _end_helpers(self) -> None:
         """End what was started beside the command."""
 
     def _spawn(self, command: Sequence[str]) -> subprocess.Popen[str]:
-        with (self.directory / "stderr").open("w") as errors:
+        with (self.directory / "stderr").open("a") as errors:
             return subprocess.Popen(
                 command,
-                cwd=REPOSITORY,
+                cwd=self.checkout,
                 env={**os.environ, **self.environment()},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -182,16 +252,32 @@ class Fluffle(Server):
     name = "Fluffle"
     ready_words = r"\bready\b"
 
-    def __init__(self, *, profile: Path | None = None) -> None:
-        """`profile`: run under cProfile and leave its data in that file when the node stops."""
+    def __init__(self, *, profile: Path | None = None, checkout: Path = REPOSITORY) -> None:
+        """`profile`: run under cProfile and leave its data in that file when the node stops.
+
+        `checkout`: where the node's sources are. Elsewhere than here it is named by its commit.
+        """
         super().__init__()
         self.profile = profile
+        self.checkout = checkout
+        if checkout != REPOSITORY:
+            self.name = commit(checkout) or checkout.name
 
     def command(self) -> Sequence[str]:
         profiler = ["-m", "cProfile", "-o", str(self.profile)] if self.profile else []
         data = ["--data", str(self.directory / "data")]
         listen = ["--listen", f"127.0.0.1:{self.port}"]
-        return [sys.executable, *profiler, "-m", "node", "start", "--name", "bench", *data, *listen]
+        config = ["--config", str(self.directory / "fluffle.conf")]
+        name = ["--name", "bench"]
+        return [sys.executable, *profiler, "-m", "node", "start", *name, *data, *listen, *config]
+
+    def environment(self) -> Mapping[str, str]:
+        return {
+            "PYTHONPATH": str(self.checkout)
+        }  # not another checkout that is installed in this environment
+
+    def _configure(self) -> None:
+        (self.directory / "fluffle.conf").write_text("".join(f"{line}\n" for line in self.settings))
 
 
 class RabbitMQ(Server):
@@ -230,7 +316,6 @@ class RabbitMQ(Server):
         cookie = self.directory / ".erlang.cookie"
         cookie.write_text(secrets.token_hex(16))
         cookie.chmod(0o400)
-        (self.directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
         (self.directory / "enabled_plugins").write_text("[].\n")
         self._epmd_port = free_port()
         # Started here, or the node would start one that outlives it.
@@ -241,6 +326,10 @@ class RabbitMQ(Server):
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+    def _configure(self) -> None:
+        lines = [f"listeners.tcp.1 = 127.0.0.1:{self.port}", *self.settings]
+        (self.directory / "rabbitmq.conf").write_text("".join(f"{line}\n" for line in lines))
 
     def _end_helpers(self) -> None:
         if self._epmd is not None:
@@ -265,6 +354,43 @@ class Meter:
         self.elapsed_s = time.perf_counter() - self.started_at
         self.generator_cpu_s += time.process_time()
         self.server_cpu_s += self._server.cpu_s()
+
+
+class MemoryWatch:
+    """The largest resident memory of a broker from `with` to its end, looked at every MEMORY_WATCH_S."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.max_bytes = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            self.max_bytes = max(self.max_bytes, self._server.rss_bytes())
+            if self._end.wait(MEMORY_WATCH_S):
+                return
+
+
+def commit(checkout: Path) -> str:
+    """What git calls the state of a checkout; empty if it can't say."""
+    describe = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(describe, cwd=checkout, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def server_version(start: bytes) -> str:

@@ -1,7 +1,8 @@
-"""The catalogue of workloads: what each does, what it measures, and what is required of it.
+"""Workloads: what each does, what it measures, and what is required of it. Here: those that need no disk.
 
 Names are stable: they are what `--only` takes and what closing notes quote. Requirements are those of
-issue 2, "Speed and size". Rows without one show where the fast paths do not apply.
+issue 2, "Speed and size". Rows without one show where the fast paths do not apply. bench/durability.py
+has the workloads whose messages go to disk.
 """
 
 import time
@@ -23,7 +24,6 @@ from bench.flow import (
 )
 from bench.frames import (
     NO_PROPERTIES,
-    PERSISTENT,
     DeliveryShape,
     Message,
     Properties,
@@ -68,12 +68,17 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """`run` measures one round on a running server. `fresh`: on one that was started for it alone."""
+    """`run` measures one round on a running server. `fresh`: on one that was started for it alone.
+
+    `keeps`: the messages go to disk. `alone`: it asks no other broker, and needs but one round.
+    """
 
     name: str
     run: Callable[[Server, Scale], Outcome]
     rows: Sequence[Row]
     fresh: bool = False
+    keeps: bool = False
+    alone: bool = False
 
 
 def outcome(flow: FlowOutcome, **metrics: float) -> Outcome:
@@ -81,6 +86,18 @@ def outcome(flow: FlowOutcome, **metrics: float) -> Outcome:
     meter = flow.meter
     numbers = metrics or {"rate": flow.message_count / flow.elapsed_s}
     return Outcome(numbers, flow.message_count, meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s)
+
+
+def joint_outcome(flows: Sequence[FlowOutcome], message_count: int, **metrics: float) -> Outcome:
+    """Several flows of the same messages, which count once."""
+    meters = [flow.meter for flow in flows]
+    return Outcome(
+        metrics,
+        message_count,
+        sum(meter.elapsed_s for meter in meters),
+        sum(meter.server_cpu_s for meter in meters),
+        sum(meter.generator_cpu_s for meter in meters),
+    )
 
 
 # -- one queue -----------------------------------------------------------------------------------------
@@ -150,7 +167,12 @@ class OneQueue:
     def __call__(self, server: Server, scale: Scale) -> Outcome:
         with Bed(server) as bed:
             self.set_up(bed, "bench.q")
-            return outcome(bed.run(scale.seconds))
+            flow = bed.run(scale.seconds)
+            waits_s = [wait for p in bed.publishers if isinstance(p, ConfirmPublisher) for wait in p.waits_s]
+        metrics = {"rate": flow.message_count / flow.elapsed_s}
+        if waits_s:
+            metrics["p99"] = percentile(waits_s, 99) * 1e3
+        return outcome(flow, **metrics)
 
 
 def four_pairs(server: Server, scale: Scale) -> Outcome:
@@ -238,43 +260,53 @@ def topic(server: Server, scale: Scale) -> Outcome:
 # -- full queues ---------------------------------------------------------------------------------------
 
 
-def fill(bed: Bed, queue: str, count: int) -> tuple[list[Message], FlowOutcome]:
+def fill(
+    bed: Bed, queue: str, count: int, *, durable: bool = False, properties: Properties = NO_PROPERTIES
+) -> tuple[list[Message], FlowOutcome]:
     """Publish `count` messages to a queue without consumers, until they are all in it."""
-    messages = [Message("", queue, numbered_body(i, 100)) for i in range(1000)]
+    messages = [Message("", queue, numbered_body(i, 100), properties) for i in range(1000)]
     cycles, rest = divmod(count, len(messages))
     assert not rest, "whole cycles only"
-    bed.queue(queue)
+    bed.queue(queue, durable=durable)
     connection = bed.connect()
     prepared = chunks(messages, [1] * len(messages), chunk_bytes=CHUNK_BYTES)
     bed.publishers = [PlainPublisher(connection, prepared, ahead_count_max=count, cycles=cycles)]
-    return messages, bed.run(float("inf"), settle=lambda: _await_count(connection, queue, count))
+    return messages, bed.run(float("inf"), settle=lambda: await_count(connection, queue, count))
 
 
-def _await_count(connection: Connection, queue: str, count: int) -> None:
-    """Ask until all that was published is in the queue. RabbitMQ answers this ahead of waiting publishes."""
+def await_count(connection: Connection, queue: str, count: int) -> None:
+    """Ask until all that was published is in the queue. RabbitMQ answers this ahead of waiting publishes.
+
+    Errors: BenchError when there are too many, or no more come for STALL_S.
+    """
     connection.socket.settimeout(STALL_S)
-    deadline = time.perf_counter() + STALL_S
+    seen, seen_at = -1, 0.0
     while (found := connection.declare_queue(queue, passive=True)) != count:
-        if found > count or time.perf_counter() > deadline:
+        if found != seen:
+            seen, seen_at = found, time.perf_counter()
+        if found > count or time.perf_counter() > seen_at + STALL_S:
             raise BenchError(f"{count} published, {found} in the queue")
         time.sleep(0.005)
+
+
+def drain(
+    bed: Bed, queue: str, messages: Sequence[Message], count: int, *, redelivered_or_not: bool = False
+) -> FlowOutcome:
+    """Take `count` messages, all that there are, with one consumer and auto-ack, from its consume on."""
+    connection = bed.connect()
+    shape = DeliveryShape(messages, consumer_tag="c", redelivered_or_not=redelivered_or_not)
+    bed.publishers = [Publisher.finished(count)]
+    bed.sinks = [Sink(connection, shape, ["c"])]
+    return bed.run(0.0, begin=lambda: connection.consume(queue, "c", no_ack=True))
 
 
 def fill_and_drain(server: Server, scale: Scale) -> Outcome:
     count = 200_000 // scale.divisor
     with Bed(server) as bed:
         messages, filling = fill(bed, "bench.full", count)
-        connection = bed.connect()
-        bed.publishers = [Publisher.finished(count)]
-        bed.sinks = [Sink(connection, DeliveryShape(messages, consumer_tag="c"), ["c"])]
-        draining = bed.run(0.0, begin=lambda: connection.consume("bench.full", "c", no_ack=True))
-    return Outcome(
-        {"drain": count / draining.elapsed_s, "fill": count / filling.elapsed_s},
-        count,
-        filling.meter.elapsed_s + draining.meter.elapsed_s,
-        filling.meter.server_cpu_s + draining.meter.server_cpu_s,
-        filling.meter.generator_cpu_s + draining.meter.generator_cpu_s,
-    )
+        draining = drain(bed, "bench.full", messages, count)
+    rates = {"drain": count / draining.elapsed_s, "fill": count / filling.elapsed_s}
+    return joint_outcome([filling, draining], count, **rates)
 
 
 def full_memory(server: Server, scale: Scale) -> Outcome:
@@ -362,10 +394,6 @@ def _three_headers(index: int) -> Properties:
     return header_properties({"trace-id": f"{index:016x}", "tenant": "rabbits", "retries": "0"})
 
 
-def _persistent(_index: int) -> Properties:
-    return PERSISTENT
-
-
 def _rate(required: float | None = None, metric: str = "rate", unit: str = "msg/s") -> Row:
     return Row(metric, unit, AtLeast(required) if required else None)
 
@@ -391,7 +419,6 @@ WORKLOADS: Sequence[Workload] = (
     Workload("latency-5000", latency, [Row("p50", "ms", NotAbove()), Row("p99", "ms", NotAbove())]),
     Workload("typical-properties", OneQueue(properties_of=_typical), [_rate()]),
     Workload("three-headers", OneQueue(properties_of=_three_headers), [_rate()]),
-    Workload("persistent", OneQueue(properties_of=_persistent, durable=True), [_rate()]),
     Workload("other-channel", OneQueue(consumer_channel=2), [_rate()]),
     Workload("ten-keys", OneQueue(routing_keys=[f"key-{i}" for i in range(10)]), [_rate()]),
     Workload("prefetch-1", _PING_PONG, [_rate()]),

@@ -67,7 +67,9 @@ class Node:
         )
         self.broker.start(time.monotonic())
         try:
+            gc.disable()  # it would look through the growing catalogue again and again
             is_known = persistence.load(self.broker)
+            gc.enable()
             persistence.start()
             if is_known:
                 self._logger.info(log_phrases.will_not_seed())

@@ -19,8 +19,9 @@ EX_USAGE: Final = 64
 EX_UNAVAILABLE: Final = 69
 EX_CONFIG: Final = 78
 
-FILES_KEPT_FOR_OURSELVES: Final = 100
-"""RabbitMQ's reserve, for the "file handles (sockets)" line: sockets are 90 % of what is left."""
+FILES_KEPT_FOR_OURSELVES: Final = 400
+"""The reserve for the "file handles (sockets)" line: RabbitMQ's 100, and what the disk keeps open. Sockets are 90 %
+of what is left."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:

@@ -130,9 +130,7 @@ class MessageStore:
                 self._gathered_refs[ids[0]] += 1
             else:
                 assert self._is_recovering, ids
-                self._is_damaged = True
-                # What refers to lost contents must not come to mean others.
-                self._next_id = max(self._next_id, ids.stop)
+                self._lose(ids[-1])
 
     def drop_refs(self, first_id: int, count: int) -> None:
         """A queue no longer refers to contents. The last reference gone, they must not be used any more, unless
@@ -149,8 +147,19 @@ class MessageStore:
                 assert self._is_damaged, ids
 
     def missing(self, first_id: int, count: int) -> list[int]:
-        """Those of consecutive ids whose contents are not here."""
-        return [store_id for store_id in range(first_id, first_id + count) if not self._has(store_id)]
+        """Those of consecutive ids whose contents are not here. While the node starts, they never will be."""
+        missing: list[int] = []
+        for file, _position, ids in self._stretches(first_id, count):
+            if file is None and ids[0] not in self._gathered:
+                missing += ids
+        if missing and self._is_recovering:
+            self._lose(missing[-1])
+        return missing
+
+    def _lose(self, last_id: int) -> None:
+        """Contents were referred to that are lost. What still refers to them must not come to mean others."""
+        self._is_damaged = True
+        self._next_id = max(self._next_id, last_id + 1)
 
     # --- to and from the disk ---
 

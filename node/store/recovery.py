@@ -427,14 +427,13 @@ class _Recovery:
             segment = queue.growing.get(number)
             if segment is None:
                 continue
-            base = segment.base
-            low, high = max(first, base), min(stop, base + entries)
-            bits = segment.wanted & bits_of(low - base, high - low)
+            low, high = max(first, segment.base), min(stop, segment.base + entries)
+            bits = (segment.wanted >> (low - segment.base)) & bits_of(0, high - low)
             if not bits:
                 continue
-            segment.wanted &= ~bits
+            segment.wanted &= ~(bits << (low - segment.base))
             whole: Enqueue | None = None
-            for seqs in ranges_of(bits, base):
+            for seqs in ranges_of(bits, low):
                 piece = head
                 if len(seqs) != head.count:
                     whole = whole or (head if head.store_id else _decoded(raw))
@@ -443,7 +442,7 @@ class _Recovery:
                     self._append(segment, [[raw] if part is head else encode(part)])
                     segment.count(part)
                     if part.deliveries:
-                        segment.returned |= bits_of(part.first_seq - base, part.count)
+                        segment.returned |= bits_of(part.first_seq - segment.base, part.count)
 
     def _finish_growing(self, queue: _Queue) -> None:
         """All messages of a queue are in its segments."""

@@ -4,12 +4,7 @@ A million messages must not become a million objects while a node starts: the nu
 of one integer, two kilobytes for 16,384 of them. Bit 0 is the segment's first number.
 """
 
-import re
 from collections.abc import Iterable, Iterator
-from typing import Final
-
-_ONES: Final = re.compile("1+")
-
 
 def bits_of(first: int, count: int) -> int:
     """`count` consecutive bits from bit `first` on."""
@@ -18,8 +13,12 @@ def bits_of(first: int, count: int) -> int:
 
 def ranges_of(bits: int, base: int) -> list[range]:
     """The set bits as consecutive numbers, rising.   base: the number of bit 0."""
-    digits = f"{bits:b}"[::-1]
-    return [range(base + match.start(), base + match.end()) for match in _ONES.finditer(digits)]
+    digits = f"{bits:b}"[::-1] + "0"
+    found, stop = [], 0
+    while (start := digits.find("1", stop)) >= 0:
+        stop = digits.find("0", start)
+        found.append(range(base + start, base + stop))
+    return found
 
 
 def clipped(ranges: Iterable[range], base: int, count: int) -> Iterator[range]:

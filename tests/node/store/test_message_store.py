@@ -692,6 +692,16 @@ def test_ids_of_lost_contents_do_not_come_again() -> None:
     bench.store.drop_refs(50, 10)
 
 
+def test_ids_that_were_asked_for_do_not_come_again() -> None:
+    bench = filled(0)
+    other = Bench(disk=bench.disk.kill())
+    other.store.recover(other.disk, pytest.fail)
+    assert other.store.missing(1, 3) == [2, 3]
+    other.store.finish_recovery()
+    assert other.put(b"new") == 4
+    other.store.drop_refs(2, 2)
+
+
 def test_what_was_found_is_synced_again() -> None:
     """A process that was killed may not have got to it."""
     bench = filled(1).restart([range(1, 10)])

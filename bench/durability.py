@@ -1,0 +1,167 @@
+"""Workloads whose messages go to disk: persistent ones, backlogs that outlive a restart, paging.
+
+Requirements are those of issue 3, "Speed and size".
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bench.client import BenchError, Connection
+from bench.flow import Acks, Bed, FlowOutcome, Publisher, Sink
+from bench.frames import PERSISTENT, DeliveryShape, Message, Properties
+from bench.report import AtLeast, Below, NotAbove, NotBelow, Row
+from bench.servers import MemoryWatch, Server
+from bench.workloads import (
+    ACKS_GATHERED,
+    FULL,
+    SETTLE_S,
+    OneQueue,
+    Outcome,
+    Scale,
+    Workload,
+    await_count,
+    drain,
+    fill,
+    joint_outcome,
+)
+
+QUEUE = "bench.kept"
+WATERMARK_MB = 400
+WATERMARK_QUICK_MB = 150
+"""Not a tenth: an empty node needs more than that."""
+PREFETCH = 50_000
+"""Of the first 100,000 of a paged queue, how many stay unacknowledged. The largest that there is: 65,535."""
+
+
+def backlog_and_restarts(server: Server, scale: Scale) -> Outcome:
+    """A million persistent messages: in; what that wrote; killed; stopped; and all of them out again.
+
+    The kill comes first, because then what the clean stop would have tidied is not yet tidied. Each start is
+    timed to its ready line, and all messages must be there at once.
+    """
+    count = 1_000_000 // scale.divisor
+    written_before = server.settled_written_bytes()
+    with Bed(server) as bed:
+        messages, filling = fill(bed, QUEUE, count, durable=True, properties=PERSISTENT)
+        written_bytes = server.settled_written_bytes() - written_before
+        bed.leave(QUEUE)
+    if not written_bytes:
+        raise BenchError(f"nothing was written: is {server.directory} on a disk?")
+    after_kill_s = _restart(server, count, kill=True)
+    after_stop_s = _restart(server, count, kill=False)
+    with Bed(server) as bed:
+        bed.queue(QUEUE, durable=True)
+        # a broker that was killed can't know what it had delivered
+        draining = drain(bed, QUEUE, messages, count, redelivered_or_not=True)
+    return joint_outcome(
+        [filling, draining],
+        count,
+        fill=count / filling.elapsed_s,
+        disk=written_bytes / count,
+        restart=after_stop_s,
+        recovery=after_kill_s,
+        drain=count / draining.elapsed_s,
+    )
+
+
+def _restart(server: Server, count: int, *, kill: bool) -> float:
+    """Seconds from the spawn to the ready line. Errors: BenchError unless `count` messages are in the queue."""
+    server.restart(kill=kill)
+    with Connection(server.port) as connection:
+        found = connection.declare_queue(QUEUE, passive=True)
+        connection.close()
+    if found != count:
+        raise BenchError(f"{found} of {count} messages after {'a kill' if kill else 'a clean stop'}")
+    return server.ready_s
+
+
+def paging(server: Server, scale: Scale) -> Outcome:
+    """Ten million transient messages in a node that may hold 400 MB, beside a million of them in memory."""
+    count = 10_000_000 // scale.divisor
+    unpaged_count = 1_000_000 // scale.divisor
+    with Bed(server) as bed:
+        _, unpaged = fill(bed, QUEUE, unpaged_count)
+        bed.discard(QUEUE, unpaged_count)
+    watermark_mb = WATERMARK_MB if scale == FULL else WATERMARK_QUICK_MB
+    server.restart(settings=[f"vm_memory_high_watermark.absolute = {watermark_mb}MB"])
+    with Bed(server) as bed, MemoryWatch(server) as memory:
+        messages, paged = fill(bed, QUEUE, count)
+        time.sleep(SETTLE_S)
+        settled_bytes = server.rss_bytes()
+        left_count, taking = _take_first(server, messages, count)
+        await_count(bed.connect(), QUEUE, left_count)
+        bed.discard(QUEUE, left_count)
+    unpaged_rate = unpaged_count / unpaged.elapsed_s
+    paged_rate = count / paged.elapsed_s
+    return joint_outcome(
+        [paged, taking],
+        count,
+        rate=paged_rate,
+        share=paged_rate / unpaged_rate,
+        rss=settled_bytes / 1e6,
+        rss_max=memory.max_bytes / 1e6,
+        drain=taking.delivery_count / taking.elapsed_s,
+    )
+
+
+def _take_first(server: Server, messages: Sequence[Message], count: int) -> tuple[int, FlowOutcome]:
+    """Take the first messages of a queue of `count`: are they in order? Returns how many are left in it.
+
+    The first half is acknowledged, then the prefetch ends it; the other half goes back.
+    """
+    with Bed(server) as bed:
+        connection = bed.connect()
+        connection.set_prefetch(PREFETCH)
+        shape = DeliveryShape(messages, consumer_tag="c")
+        bed.publishers = [Publisher.finished(2 * PREFETCH)]
+        bed.sinks = [Sink(connection, shape, ["c"], acks=Acks.MULTIPLE, ack_count_max=PREFETCH)]
+        flow = bed.run(0.0, begin=lambda: connection.consume(QUEUE, "c", no_ack=False))
+    return count - PREFETCH, flow
+
+
+def _persistent(_index: int) -> Properties:
+    return PERSISTENT
+
+
+_PERSISTENT = OneQueue(properties_of=_persistent, durable=True)
+_CONFIRMED = replace(
+    _PERSISTENT, confirm_window=1000, prefetch=500, acks=Acks.EACH, gather_count=ACKS_GATHERED
+)
+
+DURABLE_WORKLOADS: Sequence[Workload] = (
+    Workload("persistent", _PERSISTENT, [Row("rate", "msg/s")], keeps=True),
+    Workload(
+        "persistent-confirms",
+        _CONFIRMED,
+        [Row("rate", "msg/s", AtLeast(3)), Row("p99", "ms", NotAbove())],
+        keeps=True,
+    ),
+    Workload(
+        "persistent-1m",
+        backlog_and_restarts,
+        [
+            Row("fill", "msg/s", AtLeast(2)),
+            Row("disk", "B/msg", NotAbove()),
+            Row("restart", "s", NotAbove()),
+            Row("recovery", "s", NotAbove()),
+            Row("drain", "msg/s", AtLeast(2)),
+        ],
+        fresh=True,
+        keeps=True,
+    ),
+    Workload(
+        "paging-10m",
+        paging,
+        [
+            Row("rate", "msg/s"),
+            Row("share", "of unpaged", NotBelow(0.3)),
+            Row("rss", "MB", Below(600.0)),
+            Row("rss_max", "MB", Below(600.0)),
+            Row("drain", "msg/s"),
+        ],
+        fresh=True,
+        keeps=True,
+        alone=True,
+    ),
+)
