@@ -2,7 +2,7 @@
 
 A command is all that the change depends on: names, salts, hashes and ids that must be random or new are made
 by whoever submits it, so that every node that applies it gets the same catalogue. Commands hold plain values
-only: they are pickled by the replicated log.
+only: they are written as JSON (`node.broker.command_codec`).
 
 `Command[R]` says what applying it gives: an `R`, or a `Refused`.
 """

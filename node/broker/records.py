@@ -1,6 +1,6 @@
 """What the catalogue knows, one frozen record a noun.
 
-Records are plain values: they pickle, compare by value and are never changed, only replaced. Tables and JSON
+Records are plain values: they compare by value and are never changed, only replaced. Tables and JSON
 objects inside them are dictionaries that nobody may write to. What a record does not say (how many messages,
 which consumers) belongs to the live queue, not to the catalogue.
 

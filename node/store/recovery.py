@@ -172,19 +172,27 @@ class _Segment:
     settled: int = 0
     returned: int = 0
     has_stored: bool = False
-    pages: dict[int, Page] = field(default_factory=dict)  # by priority
+    tallies: dict[int, list[int]] = field(default_factory=dict)  # by priority, as in `Page` from first_seq on
 
     def count(self, piece: Enqueue) -> None:
-        """More messages are alive in the file."""
-        self.alive |= bits_of(piece.first_seq - self.base, piece.count)
-        self.has_stored = self.has_stored or piece.store_id > 0
-        priority = piece.envelope.priority
-        first, last, count, body_bytes = piece.first_seq, piece.seqs[-1], piece.count, piece.body_bytes
-        page = self.pages.get(priority)
-        if page is not None:
-            first, last = min(first, page.first_seq), max(last, page.last_seq)
-            count, body_bytes = count + page.count, body_bytes + page.body_bytes
-        self.pages[priority] = Page(self.number, priority, first, last, count, body_bytes)
+        """These messages are alive in the file, which `alive` says already."""
+        first, last = piece.first_seq, piece.first_seq + piece.count - 1
+        tally = self.tallies.get(piece.envelope.priority)
+        if tally is None:
+            self.tallies[piece.envelope.priority] = [first, last, piece.count, piece.body_bytes]
+        else:
+            if first < tally[0]:
+                tally[0] = first
+            if last > tally[1]:
+                tally[1] = last
+            tally[2] += piece.count
+            tally[3] += piece.body_bytes
+        if piece.store_id:
+            self.has_stored = True
+
+    def pages(self) -> list[Page]:
+        """What is alive in the file."""
+        return [Page(self.number, priority, *self.tallies[priority]) for priority in sorted(self.tallies)]
 
 
 @dataclass(slots=True)
@@ -268,26 +276,26 @@ class _Recovery:
                 [data] = self._disk.run([Read(path, 0, TO_THE_END)])
                 self._isolation.keep([finding], data)
 
-    def _refer(self, piece: Enqueue, path: str, offset: int) -> Iterator[Enqueue]:
-        """Count the references to stored contents; the parts of an enqueue whose contents are there."""
-        if not piece.store_id:
-            yield piece
-            return
+    def _refer(self, segment: _Segment, piece: Enqueue, path: str, offset: int) -> list[Enqueue]:
+        """Count the references to stored contents; the parts of an enqueue whose contents are there. The others are
+        not alive after all.   path, offset: of its record.
+        """
         missing = self._contents.missing(piece.store_id, piece.count)
         if not missing:
             self._contents.add_refs(piece.store_id, piece.count)
-            yield piece
-            return
+            return [piece]
         lost = 0
         for store_id in missing:
             lost |= bits_of(store_id - piece.store_id, 1)
+        segment.alive &= ~(lost << (piece.first_seq - segment.base))
         seqs = ", ".join(_shown(seqs) for seqs in ranges_of(lost, piece.first_seq))
         text = f"the contents of message {seqs} are no longer in the message store: dropped"
         self._isolation.note(Finding(Damage.MISSING, path, offset, 0, text))
-        for seqs_there in ranges_of(bits_of(0, piece.count) & ~lost, 0):
-            part = piece[seqs_there.start : seqs_there.stop]
+        found = ranges_of(bits_of(0, piece.count) & ~lost, 0)
+        parts = [piece[there.start : there.stop] for there in found]
+        for part in parts:
             self._contents.add_refs(part.store_id, part.count)
-            yield part
+        return parts
 
     # --- the journal, first time ---
 
@@ -346,8 +354,12 @@ class _Recovery:
         gone = scan.removed | changes.removed.of(number)
         wanted = changes.enqueued.of(number) & ~scan.known & ~gone
         segment = _Segment(number, base, file.path, len(file.data), wanted=wanted)
-        for entry, piece in scan.pieces(scan.known & ~scan.transient & ~gone):
-            for part in self._refer(piece, file.path, entry.offset):
+        segment.alive = live = scan.known & ~scan.transient & ~gone
+        for entry, piece in scan.pieces(live):
+            if not piece.store_id:
+                segment.count(piece)
+                continue
+            for part in self._refer(segment, piece, file.path, entry.offset):
                 segment.count(part)
         self._isolation.keep(file.findings, file.data)
         if not segment.alive and not wanted:
@@ -395,10 +407,8 @@ class _Recovery:
         """All is known of a segment."""
         self._writer.keep(segment.path)
         alive = ranges_of(segment.alive, segment.base)
-        queue.index.adopt(
-            segment.number, alive, size_bytes=segment.size_bytes, has_stored=segment.has_stored
-        )
-        for page in segment.pages.values():
+        queue.index.adopt(segment.number, alive, size_bytes=segment.size_bytes, has_stored=segment.has_stored)
+        for page in segment.pages():
             queue.pages.append(page)
             self._result.messages += page.count
             self._result.body_bytes += page.body_bytes
@@ -423,26 +433,33 @@ class _Recovery:
         if not head.envelope.persistent:
             return
         first, stop, entries = head.first_seq, head.first_seq + head.count, self._entries
+        whole: Enqueue | None = None
         for number in range(first // entries, (stop - 1) // entries + 1):
             segment = queue.growing.get(number)
             if segment is None:
                 continue
             low, high = max(first, segment.base), min(stop, segment.base + entries)
-            bits = (segment.wanted >> (low - segment.base)) & bits_of(0, high - low)
+            at = low - segment.base
+            bits = (segment.wanted >> at) & bits_of(0, high - low)
             if not bits:
                 continue
-            segment.wanted &= ~(bits << (low - segment.base))
-            whole: Enqueue | None = None
+            segment.wanted &= ~(bits << at)
+            segment.alive |= bits << at
+            if head.deliveries:
+                segment.returned |= bits << at
+            if bits == bits_of(0, head.count):
+                self._put(segment, head, raw, path, offset)
+                continue
+            whole = whole or (head if head.store_id else _decoded(raw))
             for seqs in ranges_of(bits, low):
-                piece = head
-                if len(seqs) != head.count:
-                    whole = whole or (head if head.store_id else _decoded(raw))
-                    piece = whole[seqs.start - first : seqs.stop - first]
-                for part in self._refer(piece, path, offset):
-                    self._append(segment, [[raw] if part is head else encode(part)])
-                    segment.count(part)
-                    if part.deliveries:
-                        segment.returned |= bits_of(part.first_seq - segment.base, part.count)
+                self._put(segment, whole[seqs.start - first : seqs.stop - first], None, path, offset)
+
+    def _put(self, segment: _Segment, entry: Enqueue, raw: bytes | None, path: str, offset: int) -> None:
+        """Write messages to a segment.   raw: the operation, where it is known as bytes."""
+        parts = self._refer(segment, entry, path, offset) if entry.store_id else [entry]
+        for part in parts:
+            self._append(segment, [[raw] if raw is not None and part is entry else encode(part)])
+            segment.count(part)
 
     def _finish_growing(self, queue: _Queue) -> None:
         """All messages of a queue are in its segments."""

@@ -6,6 +6,7 @@ of one integer, two kilobytes for 16,384 of them. Bit 0 is the segment's first n
 
 from collections.abc import Iterable, Iterator
 
+
 def bits_of(first: int, count: int) -> int:
     """`count` consecutive bits from bit `first` on."""
     return ((1 << count) - 1) << first

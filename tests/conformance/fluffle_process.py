@@ -26,11 +26,14 @@ STOP: Final = "stop"
 
 
 class FluffleProcess:
-    """A node in a directory that goes away with it. Implements `RestartableServer`."""
+    """A node in a directory that goes away with it. Implements `RestartableServer`.
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    parent: where that directory is made, if not among the temporary ones.
+    """
+
+    def __init__(self, settings: Mapping[str, str], parent: Path | None = None) -> None:
         self._settings = settings
-        self._directory = Path(tempfile.mkdtemp(prefix="fluffle-node-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="fluffle-node-", dir=parent))
         self.host = "127.0.0.1"
         self.port = 0
         self.boot()

@@ -25,12 +25,15 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class RabbitServer:
-    """A RabbitMQ node of our own, with its own epmd, in a directory that goes away with it."""
+    """A RabbitMQ node of our own, with its own epmd, in a directory that goes away with it.
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    parent: where that directory is made, if not among the temporary ones.
+    """
+
+    def __init__(self, settings: Mapping[str, str], parent: Path | None = None) -> None:
         self.host = "127.0.0.1"
         self.port, epmd_port, dist_port = _free_ports(3)
-        self._directory = Path(tempfile.mkdtemp(prefix="fluffle-rabbitmq-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="fluffle-rabbitmq-", dir=parent))
         self._node = f"fluffle-test-{self.port}@localhost"
         self._cookie = secrets.token_hex(8)
         self._environment = self._prepare(settings, epmd_port, dist_port)

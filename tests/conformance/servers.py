@@ -6,6 +6,7 @@ is private to the test run: own ports, own data directory, stopped by its own pr
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from tests.conformance.fluffle_process import FluffleProcess
@@ -92,9 +93,12 @@ def start_server(settings: Settings | None = None) -> Server:
     return RabbitServer(settings or {}) if _is_rabbitmq() else FluffleServer(settings or {})
 
 
-def start_restartable_server(settings: Settings | None = None) -> RestartableServer:
-    """The same, for tests that stop or kill the server and start it again."""
-    return RabbitServer(settings or {}) if _is_rabbitmq() else FluffleProcess(settings or {})
+def start_restartable_server(
+    settings: Settings | None = None, parent: Path | None = None
+) -> RestartableServer:
+    """The same, for tests that stop or kill the server and start it again.   parent: of its directory."""
+    kind = RabbitServer if _is_rabbitmq() else FluffleProcess
+    return kind(settings or {}, parent)
 
 
 def _is_rabbitmq() -> bool:

@@ -1,9 +1,12 @@
 """amqp-behaviour §1.11, §7.1: who is blocked when memory or disk runs short, what the client sees, what waits."""
 
+import os
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,9 +32,12 @@ from node.amqp.methods import (
     QueueDeclareOk,
 )
 from tests.conformance.amqp_client import Channel, Connection, content_header, frame
-from tests.conformance.servers import Admin
+from tests.conformance.servers import Admin, Server, start_restartable_server
 
 WANTS_TO_KNOW: Table = {"capabilities": table({"connection.blocked": boolean(True)})}
+NEXT_LOOK_S = 10.5
+"""Until when the server has looked at its disk again: 10 s at the latest."""
+
 SILENCE_S = 0.4
 """How long nothing must come where something would come at once."""
 
@@ -300,6 +306,55 @@ def test_who_does_not_want_to_know_is_blocked_silently(
     connection.expect(ChannelOpenOk, 2)
     assert other.wait_get(queue).body == b"silent"
     connection.expect_nothing()
+
+
+# --- why there is an alarm ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_memory_alarm_by_its_watermark(
+    connect: Callable[..., Connection], server_with: Callable[..., Server]
+) -> None:
+    """§7.1 row 1: whoever uses more than the watermark, here any server."""
+    server = server_with({"vm_memory_high_watermark.absolute": "1MB"})
+    publisher = connect(client_properties=WANTS_TO_KNOW, to=server)
+    publisher.channel(1)
+    publisher.send_bytes(whole("nowhere", b"x"))
+    assert blocked(publisher) == "low on memory"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 100 MB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100m", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.slow
+def test_the_disk_alarm_by_free_space(small_disk: Path) -> None:
+    """§7.1 row 1: on below the limit, off when there is room again."""
+    server = start_restartable_server({"disk_free_limit.absolute": "40MB"}, small_disk)
+    try:
+        publisher = Connection(server, client_properties=WANTS_TO_KNOW)
+        channel = publisher.channel(1)
+        channel.publish("", "nowhere", b"x")
+        channel.sync()
+        publisher.expect_nothing()
+        filler = small_disk / "filler"
+        with open(filler, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 70_000_000)
+        time.sleep(NEXT_LOOK_S)
+        channel.publish("", "nowhere", b"x")
+        assert blocked(publisher) == "low on disk"
+        filler.unlink()
+        publisher.expect(ConnectionUnblocked, timeout=NEXT_LOOK_S)
+    finally:
+        server.stop()
 
 
 # --- several alarms ----------------------------------------------------------------------------------------

@@ -248,11 +248,11 @@ class SimulatedDisk:
         again.   random: to have an Append that is next cut off at any byte.
         """
         self._is_gone = True
-        if random is not None and self._jobs:
-            step = self._jobs[0].steps[self._jobs[0].position : self._jobs[0].position + 1]
-            if step and isinstance(step[0], Append):
-                raw = b"".join(step[0].parts)
-                self._append(step[0].path, raw[: random.randint(0, len(raw))])
+        if random is not None and self._jobs and self._broken is None:
+            step = next(iter(self._jobs[0].left), None)
+            if isinstance(step, Append) and self._capacity_bytes is None:
+                raw = b"".join(step.parts)
+                self._append(step.path, raw[: random.randint(0, len(raw))])
         other = SimulatedDisk()
         other._root = self._root
         return other

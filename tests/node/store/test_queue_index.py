@@ -724,10 +724,11 @@ class IndexAgainstModel(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.integers(1, 3), length=st.integers(1, 5))
     def delivered(self, data: st.DataObject, count: int, length: int) -> None:
         first = data.draw(st.sampled_from(sorted(self.alive)))
-        self.index.delivered(range(first, first + length), count)
-        for seq in range(first, first + length):
-            if seq in self.alive:
-                self.alive[seq].deliveries = count
+        seqs = range(first, first + length)
+        seqs = seqs[: next((at for at, seq in enumerate(seqs) if seq not in self.alive), length)]
+        self.index.delivered(seqs, count)
+        for seq in seqs:
+            self.alive[seq].deliveries = count
 
     @rule(limit_bytes=st.sampled_from([1, 200, NO_LIMIT]), upto_seq=st.integers(0, 80))
     def flush(self, limit_bytes: int, upto_seq: int) -> None:
@@ -741,6 +742,7 @@ class IndexAgainstModel(RuleBasedStateMachine):
         entries, removed, delivered = self.index.take_operations()
         self.journal += [*entries, *delivered, *([removed] if removed else [])]
         self.submit(self.node.persistent.take_steps(turn_ended=True))
+        self.submit(self.node.transient.take_steps(turn_ended=True))
         self.submit(self.index.take_steps())
         self.submit(self.index.take_removals())
 
