@@ -195,17 +195,17 @@ _BANNER: Final = "*** Publishers will be blocked until this alarm clears ***"
 def alarm_set(node: str, resource: str) -> str:
     """Too little memory or disk. warning, default. `resource`: memory or disk."""
     frame = "*" * len(_BANNER)
-    return f"{resource} resource limit alarm set on node '{escape(node)}'.\n\n{frame}\n{_BANNER}\n{frame}\n"
+    return f"{escape(resource)} resource limit alarm set on node '{escape(node)}'.\n\n{frame}\n{_BANNER}\n{frame}\n"
 
 
 def alarm_cleared(node: str, resource: str) -> str:
     """Enough of it again. warning, default."""
-    return f"{resource} resource limit alarm cleared on node '{escape(node)}'"
+    return f"{escape(resource)} resource limit alarm cleared on node '{escape(node)}'"
 
 
 def alarm_cleared_everywhere(resource: str) -> str:
     """No node has this alarm any more. warning, default."""
-    return f"{resource} resource limit alarm cleared across the cluster"
+    return f"{escape(resource)} resource limit alarm cleared across the cluster"
 
 
 def memory_limit(limit_bytes: int, total_bytes: int) -> str:

@@ -49,7 +49,7 @@ class Backlog:
                 and tail.expiry == expiry
                 and not tail.deliveries
                 and len(tail.contents) < RUN_MAX
-                and (tail.store_id + len(tail.contents) == store_id if store_id else not tail.store_id)
+                and (store_id == tail.store_id + len(tail.contents) if tail.store_id else not store_id)
                 and tail.is_indexed is is_indexed
             ):
                 tail.contents += contents

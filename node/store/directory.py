@@ -7,10 +7,11 @@ Source: architecture §2.2.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from node.store.disk import TO_THE_END, Append, Disk, MakeDir, Read, Remove, Rename, Sync, SyncDir
+from node.store.options import StoreOptions
 from node.store.records import NewerFormat
 
 FORMAT: Final = 1
@@ -35,6 +36,8 @@ _HARMLESS: Final = frozenset({"lock", "log", "logs", "lost+found", _NEW_STORE_FI
 _HARMLESS_ENDINGS: Final = (".log", ".conf")
 """What an operator may have put here before the first start, or a start that got no further has left."""
 
+_SEGMENT_ENTRIES: Final = StoreOptions().segment_entries
+
 _NAMES_SHOWN_MAX: Final = 5
 
 
@@ -52,10 +55,14 @@ class NotAStore(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What `store.json` says.   node: the node's full name."""
+    """What `store.json` says.
+
+    node: the node's full name.   segment_entries: see `StoreOptions`; what the store was made with stays in force.
+    """
 
     format: int
     node: str
+    segment_entries: int
 
 
 def read_identity(disk: Disk) -> Identity | None:
@@ -81,14 +88,16 @@ def read_identity(disk: Disk) -> Identity | None:
     return None
 
 
-def claim(disk: Disk, node: str) -> None:
-    """See to it that the directory is this node's store; a new one becomes it.
+def claim(disk: Disk, node: str, segment_entries: int = _SEGMENT_ENTRIES) -> Identity:
+    """See to it that the directory is this node's store; a new one becomes it. What it is.
 
+    segment_entries: of a new store.
     Raises DirectoryOfAnotherNode, NotAStore, NewerFormat, OSError.
     """
     identity = read_identity(disk)
     if identity is None:
-        _create(disk, node)
+        identity = Identity(FORMAT, node, segment_entries)
+        _create(disk, identity)
     elif identity.node != node:
         raise DirectoryOfAnotherNode(
             f"the data directory belongs to node {identity.node}, and this is {node}: "
@@ -96,11 +105,12 @@ def claim(disk: Disk, node: str) -> None:
         )
     # Each time, as a crash may have come between the file and the directories.
     disk.run([*map(MakeDir, _DIRECTORIES), SyncDir("")])
+    return identity
 
 
-def _create(disk: Disk, node: str) -> None:
+def _create(disk: Disk, identity: Identity) -> None:
     """Say whose it is, before anything else of ours is there."""
-    text = json.dumps({"format": FORMAT, "node": node}) + "\n"
+    text = json.dumps(asdict(identity)) + "\n"
     disk.run(
         [
             Remove(_NEW_STORE_FILE),
@@ -124,9 +134,10 @@ def _parse(data: bytes) -> Identity:
             f"{STORE_FILE}: the data directory has format {found['format']}, written by a later version; "
             f"this one knows up to {FORMAT}"
         )
-    if found["format"] < 1 or not isinstance(found.get("node"), str):
+    node, entries = found.get("node"), found.get("segment_entries", _SEGMENT_ENTRIES)
+    if found["format"] < 1 or not isinstance(node, str) or type(entries) is not int or entries < 1:
         raise NotAStore(f"{STORE_FILE} is damaged: it doesn't say whose it is")
-    return Identity(found["format"], found["node"])
+    return Identity(found["format"], node, entries)
 
 
 def _is_harmless(name: str) -> bool:

@@ -77,7 +77,8 @@ class RecordFile:
         told by their crcs all the same.
         """
         data = self.data
-        if data.strip(b"\0") and not self._header.startswith(data):
+        # A power loss may leave the length of what was written, and zeros for its bytes.
+        if not self._header.startswith(data.rstrip(b"\0")):
             self._add(Damage.CORRUPT, 0, min(HEADER_BYTES, len(data)), "the header of the file is damaged")
             return False
         if data:

@@ -26,6 +26,10 @@ METADATA_HEADER: Final = b"FLFC\0\0\0\1"
 
 _MAGIC_BYTES: Final = 4
 
+VERSION_MAX: Final = 255
+"""A header with a higher version is damaged. There will never be so many, and a node refuses to start over a
+later version."""
+
 RECORD_HEAD_BYTES: Final = 8
 """What stands before the payload of a record."""
 
@@ -77,11 +81,10 @@ def check_header(data: bytes, header: bytes) -> bool:
     found = data[:HEADER_BYTES]
     if found == header:
         return True
-    if len(found) == HEADER_BYTES and found[:_MAGIC_BYTES] == header[:_MAGIC_BYTES] and found > header:
-        raise NewerFormat(
-            f"format {int.from_bytes(found[_MAGIC_BYTES:])} of {found[:_MAGIC_BYTES].decode()}, "
-            f"known up to {int.from_bytes(header[_MAGIC_BYTES:])}"
-        )
+    if len(found) == HEADER_BYTES and found[:_MAGIC_BYTES] == header[:_MAGIC_BYTES]:
+        version, known = int.from_bytes(found[_MAGIC_BYTES:]), int.from_bytes(header[_MAGIC_BYTES:])
+        if known < version <= VERSION_MAX:
+            raise NewerFormat(f"format {version} of {found[:_MAGIC_BYTES].decode()}, known up to {known}")
     return False
 
 

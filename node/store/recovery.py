@@ -56,10 +56,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A queue that was recovered.   next_seq: above all numbers it ever gave.   pages: sorted by segment."""
+    """A queue that was recovered.
+
+    next_seq: above all numbers it ever gave.   pages: sorted by segment.   operations: of it in the journal.
+    """
 
     next_seq: int
     pages: list[Page]
+    operations: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True)
@@ -123,15 +127,17 @@ def recover(
     now: Callable[[], float],
     progress: Callable[[Progress], None] = lambda progress: None,
     is_catalogue_whole: bool = True,
+    is_trial: bool = False,
 ) -> RecoveredStore:
     """Bring a store in order, at the start of a node, before anything is written to it.
 
     queues: the durable ones, by uid.   now: seconds on any clock, to tell the progress now and then.
     is_catalogue_whole: False: the queue that something seems to be without may only have been forgotten; then it is
         moved to `corrupt/` instead of being removed.
+    is_trial: the disk takes no writes; findings don't say where something is kept.
     Raises: NewerFormat, OSError. Then nothing is lost, and it may be tried again.
     """
-    recovery = _Recovery(disk, store, queues, Isolation(disk, is_dry=False), _Clock(now, progress))
+    recovery = _Recovery(disk, store, queues, Isolation(disk, is_dry=is_trial), _Clock(now, progress))
     return recovery.run(is_catalogue_whole=is_catalogue_whole)
 
 
@@ -242,7 +248,9 @@ class _Recovery:
         for queue in self._queues.values():
             self._finish_growing(queue)
             queue.pages.sort(key=_page_order)
-            result.queues[queue.uid] = Recovered(max(queue.end, FIRST_SEQ), queue.pages)
+            result.queues[queue.uid] = Recovered(
+                max(queue.end, FIRST_SEQ), queue.pages, queue.changes.operations
+            )
         self._writer.sync()
         self._contents.finish_recovery()
         disk.run(self._contents.sync_steps())
@@ -327,6 +335,7 @@ class _Recovery:
         known: dict[int, int] = {}
         if has_directory:
             self._remove_leftovers(queue.uid)
+            self._writer.keep_names(f"{QUEUES}/{queue.uid}")
             for number, path in segment_files(self._disk, queue.uid):
                 [data] = self._disk.run([Read(path, 0, TO_THE_END)])
                 scan = scan_segment(path, number, self._entries, data)

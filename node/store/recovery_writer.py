@@ -57,8 +57,14 @@ class RecoveryWriter:
     def keep(self, path: str) -> None:
         """Have a segment made safe, whoever wrote it: a node that was killed has left what was never synced."""
         self._dirty[path] = None
-        for directory in (path.rpartition("/")[0], QUEUES, ""):
-            self._dirty_directories[directory] = None
+        self.keep_names(path.rpartition("/")[0])
+
+    def keep_names(self, directory: str) -> None:
+        """Have the names in the directory of a queue made safe: what a node that was killed has removed must not
+        come back when nobody knows any more that it is gone.
+        """
+        for each in (directory, QUEUES, ""):
+            self._dirty_directories[each] = None
 
     def rewrite(self, file: RecordFile) -> int:
         """Replace a segment by what is good in it, at once; its size then.   file: was read to its end."""

@@ -125,7 +125,7 @@ class Store:
         self._indexes: dict[str, QueueIndex] = {}
         self._reported: dict[QueueIndex, None] = {}  # since the last turn
         self._gathering: dict[QueueIndex, None] = {}  # with something for the next batch
-        self._touched: dict[QueueIndex, None] = {}  # since the last checkpoint began
+        self._touched: dict[QueueIndex, None] = {}  # in the journal since the last checkpoint began
         self._gathering_since: float | None = None
         self._gathered_bytes = 0  # when last weighed
         self._waiting = Waiting()  # for the next batch
@@ -133,6 +133,7 @@ class Store:
         self._is_congested = False
         self._checkpoint: Checkpoint | None = None
         self._checkpoint_jobs = 0  # in flight
+        self._is_flushing = False
         self._batches = 0
         self._checkpoints = 0
 
@@ -185,6 +186,8 @@ class Store:
         return bool(self._gathering) or self.persistent.gathered_bytes > 0
 
     def _on_dirty(self, index: QueueIndex) -> None:
+        if self._is_flushing:
+            return  # what a checkpoint has it write is taken at once
         self._reported[index] = None
         self._gathering[index] = None
         self._wake()
@@ -243,7 +246,6 @@ class Store:
         contents = self.transient.take_steps(turn_ended=True)
         if steps:
             contents += self.persistent.take_steps(turn_ended=True)
-        self._touched.update(reported)
         self._submit(contents + steps, self._paged_out)
 
     def _paged_out(self, results: list[Any]) -> None:

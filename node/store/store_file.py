@@ -257,7 +257,7 @@ def scan(path: str, data: bytes, report: Report) -> Scan:
     except NewerFormat as error:
         raise NewerFormat(f"{path}: {error}") from None
     if not has_header:
-        if MESSAGES_HEADER.startswith(data) or data.count(0) == len(data):
+        if MESSAGES_HEADER.startswith(data.rstrip(b"\0")):
             return Scan(file, may_grow=False, is_hopeless=False)
         # The records can still be told by their crcs.
         damages.append((0, "the header is damaged"))

@@ -195,9 +195,9 @@ class Unflushed:
             and len(entry.seqs) < RUN_MAX
             and seqs.start % self._segment_entries
             and (
-                entry.store_id + len(entry.seqs) == store_id and entry.size == size
-                if store_id
-                else not entry.store_id
+                store_id == entry.store_id + len(entry.seqs) and entry.size == size
+                if entry.store_id
+                else not store_id
             )
         ):
             entry.extend(len(seqs), contents, size)

@@ -301,6 +301,49 @@ NAME = "127.0.0.1:1 -> 127.0.0.1:5672"
         (log_phrases.file_handles(927, 832), "Limiting to approx 927 file handles (832 sockets)"),
         (log_phrases.closing_by_admin(PID, "why"), f'Closing connection {PID} because "why"'),
         (
+            log_phrases.alarm_set("rabbit@h", "memory"),
+            "memory resource limit alarm set on node 'rabbit@h'.\n\n"
+            "**********************************************************\n"
+            "*** Publishers will be blocked until this alarm clears ***\n"
+            "**********************************************************\n",
+        ),
+        (
+            log_phrases.alarm_cleared("rabbit@h", "disk"),
+            "disk resource limit alarm cleared on node 'rabbit@h'",
+        ),
+        (
+            log_phrases.alarm_cleared_everywhere("disk"),
+            "disk resource limit alarm cleared across the cluster",
+        ),
+        (
+            log_phrases.memory_limit(10110604083, 25276510208),
+            "Memory high watermark set to 9642 MiB (10110604083 bytes) of 24105 MiB (25276510208 bytes) total",
+        ),
+        (
+            log_phrases.memory_high(148332544, 1000),
+            "vm_memory_high_watermark set. Memory used:148332544 allowed:1000",
+        ),
+        (
+            log_phrases.memory_normal(1000, 2000),
+            "vm_memory_high_watermark clear. Memory used:1000 allowed:2000",
+        ),
+        (log_phrases.disk_limit(50_000_000), "Disk free limit set to 50MB"),
+        (
+            log_phrases.disk_low(83685478400, 10**18),
+            "Free disk space is insufficient. Free bytes: 83685478400. Limit: 1000000000000000000",
+        ),
+        (
+            log_phrases.disk_enough(83685470208, 50000000),
+            "Free disk space is sufficient. Free bytes: 83685470208. Limit: 50000000",
+        ),
+        (
+            log_phrases.store_rebuilding("a/msg_store_persistent"),
+            'Message store "a/msg_store_persistent": rebuilding indices from scratch',
+        ),
+        (log_phrases.queues_recovered(2, 7), "Recovering 2 queues of type rabbit_classic_queue took 7ms"),
+        (log_phrases.store_stopping("/d"), "Stopping message store for directory '/d'"),
+        (log_phrases.store_stopped("/d"), "Message store for directory '/d' is stopped"),
+        (
             log_phrases.settings("rabbit@h", ["/a", "/b"], [], "/d"),
             "\n node           : rabbit@h\n config file(s) : /a\n                : /b\n"
             " log(s)         : (none)\n database dir   : /d",

@@ -127,6 +127,15 @@ def test_the_head_expiry_is_that_of_the_head() -> None:
     assert backlog.head_expiry == 5.0
 
 
+def test_stored_contents_never_join_embedded_ones() -> None:
+    """The ids 2 and 3 follow two messages, but not two messages of the store."""
+    backlog = Backlog()
+    shared = envelope()
+    backlog.append(shared, 1, [content(b"a"), content(b"b")], 1, NEVER, 0, True)
+    backlog.append(shared, 3, [content(b"c"), content(b"d")], 1, NEVER, 2, True)
+    assert [(run.seqs, run.store_id) for run in backlog] == [(range(1, 3), 0), (range(3, 5), 2)]
+
+
 # --- against the model ------------------------------------------------------------------------------------
 
 

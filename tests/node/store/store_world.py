@@ -17,9 +17,11 @@ from node.broker.run import NEVER, Absent, Envelope, Run
 from node.broker.storage import NO_STORE_ID
 from node.broker.timers import Timers
 from node.store.directory import claim
+from node.store.disk import Remove
 from node.store.findings import Damage
 from node.store.options import StoreOptions
 from node.store.queue_index import QueueIndex
+from node.store.records import HEADER_BYTES
 from node.store.recovery import RecoveredStore, recover
 from node.store.store import Store
 from tests.node.store.simulated_disk import PowerLost, SimulatedDisk
@@ -32,6 +34,9 @@ OPTIONS = StoreOptions(
     commit_interval_s=0.025,
 )
 """Small files, so that everything that takes many messages happens after few."""
+
+_VERSION_AT = 4
+"""Where a file's header has its version."""
 
 EXPIRY_TOLERANCE_S = 0.002
 
@@ -61,6 +66,7 @@ class Message:
 
     expires_at_s: since 1970; None: never.   store_id: None: not known to the broker.
     is_safe: a crash must not lose it.   is_gone: the broker is done with it; safely_gone: for good.
+    is_forgiven: the files that knew of it were damaged.
     in_memory: whether the broker has its content.   copy: to where it was moved when it was done with.
     """
 
@@ -78,6 +84,7 @@ class Message:
     is_gone: bool = False
     safely_gone: bool = False
     is_loading: bool = False
+    is_forgiven: bool = False
     copy: "Message | None" = None
 
     def __repr__(self) -> str:
@@ -131,6 +138,8 @@ class World:
         self.queues: list[Queue] = []
         self.dropped: list[Queue] = []
         self.may_be_clean = False
+        self.damaged_paths: set[str] = set()
+        self.all_messages: dict[tuple[str, int], list[Message]] = {}
         self._uids = 0
         self._records: list[QueueRecord] = []
         for number in range(3):
@@ -160,7 +169,8 @@ class World:
     def _go_on(self, steps: int) -> None:
         random = self.random
         for _ in range(steps):
-            if not self.disk.step():
+            # The answers of several jobs may come together, and after other work has come up.
+            if not (self.disk.execute() if random.random() < 0.3 else self.disk.step()):
                 break
             if self.store.has_work and random.random() < 0.4:
                 self.store.turn(self.now)
@@ -198,6 +208,53 @@ class World:
             self._cut_off(kind)
         self.crashes += 1
         self._start(was_clean=is_clean)
+
+    def damage(self) -> str:
+        """The node is killed when all is written, and somebody damages a file. Returns: its path.
+
+        Whatever it was, the node starts; what the file does not concern is as it should be.
+        """
+        random = self.random
+        self.disk.free()
+        self.settle()
+        self._cut_off("kill")
+        paths = [path for path in self.disk.paths() if path.startswith(("journal/", "queues/", "messages/"))]
+        path = random.choice(paths)
+        size = self.disk.size(path)
+        at = random.randrange(size)
+        if _VERSION_AT <= at < HEADER_BYTES < size:
+            at = HEADER_BYTES  # a later version's file is not damaged: the node would not start
+        match random.choice(("flip", "flip", "zero", "truncate", "garbage", "remove")):
+            case "flip":
+                self.disk.flip_bit(path, at, random.randrange(8))
+            case "zero":
+                self.disk.zero(path, at, random.choice((1, 50, 512)))
+            case "truncate":
+                self.disk.truncate(path, at)
+            case "garbage":
+                content = self.disk.content(path)
+                garbage = random.randbytes(random.choice((1, 50, 512)))
+                self.disk.write(path, content[:at] + garbage + content[at + len(garbage) :])
+            case "remove":
+                self.disk.run([Remove(path)])
+        self._forgive(path)
+        self._start()
+        return path
+
+    def _forgive(self, path: str) -> None:
+        """What a file says need not be so any more: it may be there, or gone, or back."""
+        self.damaged_paths.add(path)
+        directory = path.rpartition("/")[0]
+        for queue in (*self.queues, *self.dropped):
+            for message in queue.messages.values():
+                segment = f"queues/{queue.record.uid}/{message.seq // OPTIONS.segment_entries}.idx"
+                if (
+                    directory == "journal"
+                    or segment == path
+                    or (directory == "messages" and message.store_id)
+                ):
+                    message.is_safe = message.safely_gone = False
+                    message.is_forgiven = True
 
     def _cut_off(self, kind: str) -> None:
         self.disk = self.disk.crash(self.random) if kind == "power" else self.disk.kill(self.random)
@@ -264,10 +321,9 @@ class World:
                     self._check(message, found, was_clean=was_clean)
         assert self.reports == [], self.reports
         # What was not safe may be torn, or be there without its content.
-        damaged = [
-            finding for finding in recovered.findings if finding.damage not in (Damage.TORN, Damage.MISSING)
-        ]
-        assert damaged == [], damaged
+        harmless = (Damage.TORN, Damage.MISSING)
+        damaged = [finding for finding in recovered.findings if finding.damage not in harmless]
+        assert all(finding.path in self.damaged_paths for finding in damaged), damaged
         assert recovered.messages == len(found)
 
     def _check(self, message: Message, found: set[Message], *, was_clean: bool) -> None:
@@ -280,7 +336,7 @@ class World:
 
     def _went_on(self, message: Message, found: set[Message]) -> bool:
         """Whether a message is there, or where it went to, or was done with by the broker."""
-        if message in found:
+        if message in found or message.is_forgiven:
             return True
         if message.copy is not None:
             return message.copy.queue.is_dropped or self._went_on(message.copy, found)
@@ -302,7 +358,7 @@ class World:
     def _adopt(self, queue: Queue, before: Queue, run: Run) -> Iterable[Message]:
         """Messages that were found in a queue."""
         for index, seq in enumerate(run.seqs):
-            old = before.messages.get(seq)
+            old = before.messages.get(seq) or self._come_back(before, seq, run.contents[index])
             assert old is not None, f"unknown: {queue.record.uid} {seq}"
             assert seq not in queue.messages, f"twice: {old}"
             assert run.contents[index] == old.content, f"another content: {old}"
@@ -319,6 +375,14 @@ class World:
                 in_memory=False, deliveries=run.deliveries, is_safe=True,
             )  # fmt: skip
             yield old
+
+    def _come_back(self, queue: Queue, seq: int, content: bytes) -> Message | None:
+        """A message that was gone long ago, and of which only the file knew that was damaged."""
+        for message in self.all_messages.get((queue.record.uid, seq), ()):
+            segment = f"queues/{queue.record.uid}/{seq // OPTIONS.segment_entries}.idx"
+            if message.content == content and message.is_kept and segment in self.damaged_paths:
+                return message
+        return None
 
     def _compare(self, run: Run | Absent, message: Message) -> None:
         assert fields(run.envelope) == fields(message.envelope), message
@@ -416,6 +480,7 @@ class World:
                 is_kept=is_kept,
             )
             queue.messages[message.seq] = message
+            self.all_messages.setdefault((queue.record.uid, message.seq), []).append(message)
             came.append(message)
             self.messages += 1
             if is_kept:

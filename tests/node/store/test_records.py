@@ -47,6 +47,7 @@ def test_a_later_version_is_told_apart() -> None:
     """What a later version wrote must not be taken for damage."""
     with pytest.raises(NewerFormat, match="format 2 of FLFJ, known up to 1"):
         check_header(b"FLFJ\0\0\0\2", JOURNAL_HEADER)
+    assert not check_header(b"FLFJ\0\0\1\1", JOURNAL_HEADER), "a flipped bit"
 
 
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=9).filter(any))

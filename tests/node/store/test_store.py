@@ -758,6 +758,43 @@ def test_a_busy_life_ends_well() -> None:
         assert len(bench.disk.names("journal")) <= 2
 
 
+def test_segments_never_know_what_the_journal_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint rests while something gathers: it would tell that a message has gone which is nowhere else yet."""
+    monkeypatch.setattr("node.store.checkpoint.FLUSH_BYTES", 1)
+    bench = Bench(journal_file_bytes=100)
+    for queue in (1, 2, 3):
+        bench.keep(queue, b"a")
+    bench.settle()
+    bench.keep(3, b"b")
+    bench.turn(INTERVAL_S)
+    assert len(bench.disk.submitted) == 3, "two batches, and the first job of the checkpoint"
+    bench.forget(2, 1)
+    bench.keep(1, b"a")
+    bench.turn()
+    assert len(bench.disk.submitted) == 3
+    bench.disk.settle()
+    bench.turn()
+    assert [steps in bench.disk.journal_jobs for steps in bench.disk.submitted[3:]] == [True, False]
+
+
+@pytest.mark.parametrize("pace", range(2, 8))
+def test_checkpoints_under_steady_load_leave_nothing_behind(pace: int) -> None:
+    """What is kept while one begins is in the journal until the next one, at whatever pace the disk works."""
+    bench, waiter, random = Bench(journal_file_bytes=300), Recorder(), Random(pace)
+    for number in range(2000):
+        bench.keep(number // 4 + 1, b"a" * 20)  # each queue has a few messages in a row, then never any more
+        bench.store.await_safety(waiter, number, number)
+        if random.random() < 0.7:
+            bench.turn()
+        for _ in range(random.randint(0, pace)):
+            bench.disk.step()
+    bench.settle()
+    assert bench.store.figures().checkpoints >= 10
+    found = remains(bench.disk)
+    for queue in range(1, 501):
+        assert found.seqs(queue) == [1, 2, 3, 4], queue
+
+
 # --- the end, and the beginning ---
 
 
