@@ -67,9 +67,7 @@ class Node:
         )
         self.broker.start(time.monotonic())
         try:
-            gc.disable()  # it would look through the growing catalogue again and again
-            is_known = persistence.load(self.broker)
-            gc.enable()
+            is_known = self._load(persistence)
             persistence.start()
             if is_known:
                 self._logger.info(log_phrases.will_not_seed())
@@ -97,6 +95,13 @@ class Node:
     def close_all_connections(self, reason: str) -> None:
         """Close every connection with 320 and this reason."""
         self.broker.close_connections(reason)
+
+    def _load(self, persistence: Persistence) -> bool:
+        gc.disable()  # it would look through the growing catalogue again and again
+        try:
+            return persistence.load(self.broker)
+        finally:
+            gc.enable()
 
     def _seed(self) -> None:
         """Fill the empty catalogue with the default vhost and user. Raises: ConfigError for a refused password."""

@@ -255,11 +255,6 @@ def store_rebuilding(directory: str) -> str:
     return f'Message store "{escape(directory)}": rebuilding indices from scratch'
 
 
-def store_progress(queue_count: int, total_count: int) -> str:
-    """How far a long recovery has come. info, default."""
-    return f"Recovering queues: {queue_count} of {total_count}"
-
-
 def queues_recovered(queue_count: int, took_ms: int) -> str:
     """All queues are back. info, default."""
     return f"Recovering {queue_count} queues of type rabbit_classic_queue took {took_ms}ms"
@@ -268,16 +263,6 @@ def queues_recovered(queue_count: int, took_ms: int) -> str:
 def messages_recovered(message_count: int, body_bytes: int) -> str:
     """What came back with them. info, default."""
     return f"Recovered {message_count} messages with {body_bytes} bytes of bodies"
-
-
-def record_corrupt(path: str, offset: int, size_bytes: int) -> str:
-    """Part of a file can't be trusted and was left out. error, default."""
-    return f"Corrupt record in '{escape(path)}': skipped {size_bytes} bytes at offset {offset}"
-
-
-def file_set_aside(path: str, aside: str) -> str:
-    """A file with something corrupt was moved out of the way, for who wants to look into it. error, default."""
-    return f"'{escape(path)}' is damaged: moved to '{escape(aside)}'"
 
 
 def disk_full(reason: str) -> str:

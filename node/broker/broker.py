@@ -93,8 +93,8 @@ class Broker:
         self.in_flow: dict[Connection, None] = {}
         """Publishers that aren't read from until the storage isn't congested, who waited longest first."""
         self.now = 0.0
-        self.timers = timers or Timers()
-        self.catalogue = catalogue or Catalogue()
+        self.timers = timers if timers is not None else Timers()
+        self.catalogue = catalogue if catalogue is not None else Catalogue()
         self.log: ReplicatedLog = LocalLog(self.catalogue, self.react)
         self.vhosts: dict[str, LiveVhost] = {}
         self.connections: dict[str, Connection] = {}

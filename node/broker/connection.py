@@ -93,6 +93,8 @@ class Connection:
             excuses=lambda: not self.is_reading,
             lost=self._heartbeats_missed,
         )
+        self.held_bytes = 0
+        """Of messages in open transactions."""
         self.stalled: dict[Channel, None] = {}
         self.confirming: dict[Channel, None] = {}
         self.is_writable = True

@@ -15,11 +15,12 @@ from node.broker.unacked import Delivery
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
+    from node.broker.connection import Connection
     from node.broker.queue import Queue
 
 
 HELD_MAX_BYTES: Final = 512 * 1024 * 1024
-"""What an open transaction holds in memory: four messages of the largest size that is allowed."""
+"""What a connection's open transactions hold in memory: four messages of the largest size that is allowed."""
 
 
 class _Publish(NamedTuple):
@@ -33,7 +34,8 @@ class _Publish(NamedTuple):
 class Transaction:
     """What to do when it commits, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
         self._held_bytes = 0
         self._publishes: list[_Publish] = []
         self._settled: list[
@@ -51,13 +53,16 @@ class Transaction:
     ) -> None:
         """Messages to enqueue; routed already.   is_returned: mandatory and unroutable.
 
-        Raises: ProtocolError 506 if the transaction holds too much.
+        Raises: ProtocolError 506 if the connection's transactions hold too much.
         """
-        self._held_bytes += sum(map(len, contents)) + MESSAGE_BYTES * len(contents)
-        if self._held_bytes > HELD_MAX_BYTES:
+        cost = sum(map(len, contents)) + MESSAGE_BYTES * len(contents)
+        if self._connection.held_bytes + cost > HELD_MAX_BYTES:
             raise ProtocolError(
-                ReplyCode.RESOURCE_ERROR, f"messages of an open transaction exceed {HELD_MAX_BYTES} bytes"
+                ReplyCode.RESOURCE_ERROR,
+                f"open transactions of this connection exceed {HELD_MAX_BYTES} bytes",
             )
+        self._held_bytes += cost
+        self._connection.held_bytes += cost
         self._publishes.append(_Publish(envelope, contents, size, queues, is_returned))
 
     def ack(self, settled: list[Delivery]) -> None:
@@ -76,7 +81,7 @@ class Transaction:
         """
         publishes, self._publishes = self._publishes, []
         settled, self._settled = self._settled, []
-        self._held_bytes = 0
+        self._let_go()
         refused = is_kept = False
         for publish in publishes:
             if publish.is_returned:
@@ -93,11 +98,15 @@ class Transaction:
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
         return is_kept
 
+    def _let_go(self) -> None:
+        self._connection.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+
     def rollback(self) -> list[Delivery]:
         """Forget it all; the deliveries that are unacknowledged again."""
         settled, self._settled = self._settled, []
         self._publishes = []
-        self._held_bytes = 0
+        self._let_go()
         return [delivery for deliveries, _ in settled for delivery in deliveries]
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from node.cli import start
+from node.cli import start, store
 from node.version import COMPATIBLE_VERSION, VERSION
 
 EX_OK: Final = 0
@@ -34,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     start.add_parser(commands)
+    store.add_parser(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(run=_version)
     return parser

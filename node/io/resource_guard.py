@@ -38,6 +38,7 @@ class ResourceGuard:
         self._logger.info(log_phrases.disk_limit(self.disk.limit_bytes))
         self.memory.start(self._loop)
         self.disk.start(self._loop)
+        self._set_disk_alarm()  # it may have been unwritable before
         self._sample()
 
     def stop(self) -> None:

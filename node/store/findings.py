@@ -35,7 +35,8 @@ class Damage(Enum):
 class Finding:
     """Something that is broken.
 
-    path: of the file, relative to the data directory.   offset, length: of the bad bytes (`WHOLE_FILE`: all).
+    path: of the file, relative to the data directory.   offset, length: of the bad bytes (`WHOLE_FILE`: all;
+        0: it is about what a good record says).
     text: what it is and what it means, for the operator.
     kept_as: the path of the copy; "": there is none.
     """
@@ -51,7 +52,9 @@ class Finding:
         if self.length == WHOLE_FILE:
             place = self.path
         else:
-            place = f"{self.path}, offset {self.offset}, {self.length:,} bytes"
+            place = f"{self.path}, offset {self.offset}"
+            if self.length:
+                place += f", {self.length:,} bytes"
         kept = f" (kept as {self.kept_as})" if self.kept_as else ""
         return f"{place}: {self.text}{kept}"
 

@@ -366,7 +366,9 @@ class Store:
             self._checkpoint = Checkpoint(list(self._journal.older), self.persistent, indexes)
         if self._checkpoint_jobs == CHECKPOINT_JOBS_MAX:
             return
+        self._is_flushing = True
         steps = self._checkpoint.next_steps(is_gathering=self._is_gathering, jobs=self._checkpoint_jobs)
+        self._is_flushing = False
         if steps:
             self._checkpoint_jobs += 1
             self._submit(steps, self._checkpoint_went_on)

@@ -184,7 +184,8 @@ class Client(asyncio.Protocol):
         if self.lost is not None:
             raise self.lost
         assert self._transport is not None
-        self._transport.write(data)
+        if not self._transport.is_closing():  # else `connection_lost` is about to be called
+            self._transport.write(data)
 
     # --- asyncio.Protocol ---
 

@@ -5,7 +5,6 @@ tasks end when the connection does, or when `stopping` is set.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -171,7 +170,8 @@ class Load:
     async def end(self) -> None:
         """Wait for all tasks: the node is gone, or `stopping` was set."""
         for task in self._tasks:
-            task.cancel() if self.stopping else None
+            if self.stopping:
+                task.cancel()
         for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, Lost | asyncio.CancelledError):
                 self.errors.append(outcome)
@@ -324,8 +324,7 @@ class Publisher:
         self._kind = source.kind
         self._window = source.window
         self.target(source.exchange, source.key, source.queues)
-        self._unconfirmed: deque[tuple[int, Value, tuple[QueueLedger, ...]]] = deque()
-        self._settled: dict[int, bool] = {}
+        self._unconfirmed: dict[int, tuple[Value, tuple[QueueLedger, ...]]] = {}  # by tag, rising
         self._changed = asyncio.Event()
         ledger.kinds[name] = source.kind
 
@@ -356,7 +355,7 @@ class Publisher:
         mark = SENT | (TRANSIENT if self._kind.is_transient(self.number) else 0)
         for queue in self._queues:
             queue.mark(value, mark)
-        self._unconfirmed.append((self.number, value, self._queues))
+        self._unconfirmed[self.number] = (value, self._queues)
         self._ledger.count.published += 1
         self._channel.publish(
             self._exchange, self._key, self._kind.properties(value), self._kind.body(value)
@@ -390,16 +389,12 @@ class Publisher:
     def _confirm(self, tag: int, multiple: bool, is_ack: bool) -> None:
         waiting = self._unconfirmed
         if multiple:
-            while waiting and waiting[0][0] <= tag:
-                number, value, queues = waiting.popleft()
-                self._note(value, queues, self._settled.pop(number, is_ack))
+            while waiting and next(iter(waiting)) <= tag:
+                self._note(*waiting.pop(next(iter(waiting))), is_ack)
+        elif tag in waiting:
+            self._note(*waiting.pop(tag), is_ack)
         else:
-            self._settled[tag] = is_ack
-            while waiting and waiting[0][0] in self._settled:
-                number, value, queues = waiting.popleft()
-                self._note(value, queues, self._settled.pop(number))
-        for number, value, queues in [each for each in waiting if each[0] in self._settled][:0]:
-            self._note(value, queues, self._settled[number])
+            self._ledger.count.problem("other", f"{self._name}: a confirm of {tag}, which doesn't wait for one")
         self._changed.set()
 
     def _note(self, value: Value, queues: tuple[QueueLedger, ...], is_ack: bool) -> None:

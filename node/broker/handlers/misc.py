@@ -49,7 +49,7 @@ def tx_select(channel: Channel, method: TxSelect) -> None:
     """tx.select."""
     if channel.confirms is not None:
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
-    channel.transaction = channel.transaction or Transaction()
+    channel.transaction = channel.transaction or Transaction(channel.connection)
     channel.send(TxSelectOk())
 
 

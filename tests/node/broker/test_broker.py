@@ -22,6 +22,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties, content_header
 from node.broker.broker import DEAD_LETTERS_MAX, Broker, text_properties
+from node.broker.catalogue import Catalogue
 from node.broker.commands import (
     ClearPolicy,
     Command,
@@ -36,6 +37,7 @@ from node.broker.commands import (
 )
 from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
+from node.broker.timers import Timers
 from tests.node.broker.harness import EPOCH_S, Client, World, check_invariants
 
 
@@ -436,3 +438,11 @@ def test_closing_some_connections() -> None:
     world.broker.close_connections("because", lambda connection: connection is first.connection)
     assert len(first.received()) == 1
     assert second.received() == []
+
+
+def test_what_is_shared_is_kept_even_if_it_is_empty() -> None:
+    """Others' deadlines hang on the same heap."""
+    timers, catalogue = Timers(), Catalogue()
+    broker = Broker(BrokerSettings(), entropy=bytes, timers=timers, catalogue=catalogue)
+    assert broker.timers is timers
+    assert broker.catalogue is catalogue

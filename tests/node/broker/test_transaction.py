@@ -10,8 +10,10 @@ from node.amqp.methods import (
     BasicReject,
     BasicReturn,
     ChannelClose,
+    ChannelOpen,
     ConfirmSelect,
     ConfirmSelectOk,
+    ConnectionClose,
     Method,
     QueueDeclare,
     QueueDelete,
@@ -22,6 +24,7 @@ from node.amqp.methods import (
     TxSelect,
     TxSelectOk,
 )
+from node.broker import transaction
 from tests.node.broker.harness import Client, World, check_invariants
 
 
@@ -169,3 +172,18 @@ def test_modes_exclude_each_other() -> None:
     assert client.ask(2, TxSelect()) == ChannelClose(
         406, "PRECONDITION_FAILED - cannot switch from confirm to tx mode", 90, 10
     )
+
+
+def test_transactions_of_a_connection_hold_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/limits.md: 506, over all channels together; what was committed or rolled back no longer counts."""
+    monkeypatch.setattr(transaction, "HELD_MAX_BYTES", 1000)
+    client = in_transaction()
+    for end in (TxCommit(), TxRollback()):
+        client.publish(1, "q", bytes(500))
+        client.ask(1, end)
+    client.ask(2, ChannelOpen())
+    client.ask(2, TxSelect())
+    client.publish(1, "q", bytes(500))
+    client.publish(2, "q", bytes(500))
+    [closing] = [each.method for each in client.received() if isinstance(each.method, ConnectionClose)]
+    assert closing.reply_text == "RESOURCE_ERROR - open transactions of this connection exceed 1000 bytes"

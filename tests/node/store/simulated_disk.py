@@ -226,8 +226,13 @@ class SimulatedDisk:
 
     def write(self, path: str, content: bytes) -> None:
         """Put a file there that is safe already, with its directories."""
-        directory, _, name = path.rpartition("/")
-        parent = self._make(directory)
+        *directories, name = path.split("/")
+        parent = self._root
+        for each in directories:
+            inner = parent.names.setdefault(each, _Directory())
+            assert isinstance(inner, _Directory), path
+            parent.synced[each] = inner
+            parent = inner
         parent.names[name] = parent.synced[name] = _File(content)
 
     # --- what a disk does ---
@@ -352,7 +357,22 @@ class SimulatedDisk:
             return False
         before = list(self._jobs)[: self._jobs.index(job)]
         waiting = [step for other in before for step in other.left]
-        return not any(_collide(step, earlier) for step in job.left for earlier in waiting)
+        return not any(self._collide(step, earlier) for step in job.left for earlier in waiting)
+
+    def _collide(self, step: Step, earlier: Step) -> bool:
+        """Whether a Read, Remove or RemoveTree must not be executed before a step that was submitted earlier."""
+        assert isinstance(step, READING)
+        if isinstance(step, Read):
+            if isinstance(earlier, Read):
+                return False
+            if isinstance(earlier, Append) and 0 <= step.size <= self._size_if_there(step.path) - step.offset:
+                return False  # files only grow: these bytes are there, and stay as they are
+        paths = (earlier.old, earlier.new) if isinstance(earlier, Rename) else (earlier.path,)
+        return any(_is_within(path, step.path) or _is_within(step.path, path) for path in paths)
+
+    def _size_if_there(self, path: str) -> int:
+        node = self._find(path)
+        return len(node) if isinstance(node, _File) else 0
 
     # --- steps ---
 
@@ -407,6 +427,8 @@ class SimulatedDisk:
         new_directory, _, new_name = new.rpartition("/")
         source, target = self._directory(old_directory), self._directory(new_directory)
         replaced = target.names.get(new_name)
+        if replaced is node:
+            return
         if isinstance(replaced, _Directory) and replaced.names:
             raise OSError(errno.ENOTEMPTY, "Directory not empty", new)
         if source is target:
@@ -479,15 +501,6 @@ class SimulatedDisk:
 
     def _used_bytes(self) -> int:
         return sum(len(file) for _, file in self._files())
-
-
-def _collide(step: Step, earlier: Step) -> bool:
-    """Whether a Read, Remove or RemoveTree must not be executed before a step that was submitted earlier."""
-    assert isinstance(step, READING)
-    if isinstance(step, Read) and isinstance(earlier, Read):
-        return False
-    paths = (earlier.old, earlier.new) if isinstance(earlier, Rename) else (earlier.path,)
-    return any(_is_within(path, step.path) or _is_within(step.path, path) for path in paths)
 
 
 def _is_within(path: str, above: str) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from node.broker.operations import Delivered, Enqueue, Operation, Remove
 from node.broker.storage import Page
 from node.store.disk import Append, MakeDir
+from node.store.disk import Remove as FileRemove
 from node.store.findings import Damage
 from node.store.message_store import TRANSIENT_FIRST_ID
 from node.store.records import JOURNAL_HEADER, SEGMENT_HEADER, NewerFormat
@@ -376,6 +377,14 @@ def test_a_file_that_was_just_created(length: int) -> None:
     assert len(result.findings) == (2 if length == 5 else 0)
 
 
+def test_a_power_loss_may_leave_zeros_behind_half_a_header() -> None:
+    """Length and first bytes were written, the others not."""
+    files = Files()
+    files.disk.write("journal/1.journal", JOURNAL_HEADER[:3] + bytes(50))
+    result, _ = files.recover()
+    assert [each.damage for each in result.findings] == [Damage.TORN]
+
+
 def test_a_bad_stretch_in_the_journal_is_isolated() -> None:
     """Reading goes on behind it."""
     files = Files()
@@ -636,6 +645,18 @@ def test_a_node_that_was_killed_has_left_what_was_never_synced() -> None:
     for seed in range(10):
         left = Files(files.disk.crash(Random(seed)))
         assert left.bodies() == {1: b"a"}
+
+
+def test_what_a_killed_node_removed_does_not_come_back() -> None:
+    """A segment that is gone, while the directory was never synced."""
+    files = Files()
+    path = files.segment(0, enqueue(1, b"a"))
+    files.journal(remove(1))
+    files.disk.sync_all()
+    files.disk.run([FileRemove(path)])
+    files.recover()
+    for seed in range(10):
+        assert Files(files.disk.crash(Random(seed))).bodies() == {}
 
 
 @settings(max_examples=200, deadline=None)

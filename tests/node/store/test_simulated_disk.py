@@ -214,7 +214,7 @@ def test_what_needs_no_room_passes_a_stalled_job() -> None:
     disk.fill_up()
     answers.submit(Append("d/f", [b"567"]))
     answers.submit(Append("d/h", [b"8"]))
-    answers.submit(Read("d/f", 0, 4))  # waits, as the file is to be written
+    answers.submit(Read("d/f", 0, 5))  # waits, as this is to be written
     answers.submit(RemoveTree("d"))  # waits, as something in it is to be written
     assert disk.step(), "the disk says that it is full"
     assert not disk.step()
@@ -226,7 +226,20 @@ def test_what_needs_no_room_passes_a_stalled_job() -> None:
     assert disk.jobs == 5
     disk.free()
     disk.settle()
-    assert answers.list[1:] == [[], [], [b"safe"], [], errno.ENOENT]
+    assert answers.list[1:] == [[], [], [b"safe5"], [], errno.ENOENT]
+
+
+def test_what_was_written_before_can_be_read_while_more_waits() -> None:
+    """Messages that are on disk can be had though the disk is full."""
+    disk = disk_with()
+    answers = Answers(disk)
+    disk.fill_up()
+    answers.submit(Append("d/f", [b"567"]))
+    answers.submit(Read("d/f", 1, 3))
+    answers.submit(Read("d/f", 1, -1))
+    answers.submit(Remove("d/f"))
+    disk.settle()
+    assert (answers.list, disk.jobs) == ([[b"afe"]], 3)
 
 
 def test_what_is_removed_makes_room() -> None:

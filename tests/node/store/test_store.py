@@ -231,7 +231,7 @@ def test_dead_segments_are_removed_behind_the_sync() -> None:
     bench.forget(1, 1, 2)
     bench.store.await_safety(Recorder(), 1, 1)
     bench.turn()
-    steps = bench.disk.submitted[-1]
+    steps = bench.disk.journal_jobs[-1]
     path = f"queues/{uid_of(1)}/0.idx"
     assert RemoveFile(path) in steps
     syncs = [at for at, step in enumerate(steps) if isinstance(step, Sync) and "journal" in step.path]
@@ -766,7 +766,8 @@ def test_segments_never_know_what_the_journal_does_not(monkeypatch: pytest.Monke
         bench.keep(queue, b"a")
     bench.settle()
     bench.keep(3, b"b")
-    bench.turn(INTERVAL_S)
+    bench.store.await_safety(Recorder(), 1, 1)
+    bench.turn()
     assert len(bench.disk.submitted) == 3, "two batches, and the first job of the checkpoint"
     bench.forget(2, 1)
     bench.keep(1, b"a")

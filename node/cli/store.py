@@ -1,0 +1,244 @@
+"""`fluffle store check` and `fluffle store dump`: what is in the data directory of a node that doesn't run.
+
+Both only read. Exit codes: 0 when all is well, 1 when something is broken, 2 when there is nothing to look at (no
+store, a running node, a newer format), 64 for a bad command line.
+"""
+
+import argparse
+import base64
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from node.broker.records import QueueRecord
+    from node.io.disk import ReadOnlyDisk
+    from node.store.directory import Identity
+    from node.store.inspection import Inspection, Listed
+
+Found = TypeVar("Found")
+
+EX_OK: Final = 0
+EX_BROKEN: Final = 1
+EX_NOTHING: Final = 2
+
+
+class _Nothing(Exception):
+    """There is nothing to look at; the text says why."""
+
+
+def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Describe the commands' arguments."""
+    parser = commands.add_parser("store", help="look at the data directory of a node that doesn't run")
+    tools = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    check = tools.add_parser("check", help="say what is there, and what is broken")
+    check.add_argument("directory", metavar="DIR", help="the node's data directory")
+    check.set_defaults(run=run_check)
+    dump = tools.add_parser("dump", help="print the messages, one JSON object a line")
+    dump.add_argument("directory", metavar="DIR", help="the node's data directory")
+    dump.add_argument("--vhost", metavar="NAME", help="only queues of this virtual host")
+    dump.add_argument("--queue", metavar="NAME", help="only queues of this name, or with this uid")
+    dump.add_argument("--bodies", action="store_true", help="with what the messages say")
+    dump.set_defaults(run=run_dump)
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Print what is there and what is broken. Returns: the exit code."""
+    from node.store.inspection import inspect
+
+    try:
+        disk, identity = _open(arguments.directory)
+        inspection = _guarded(lambda: inspect(disk, identity))
+        if _is_running(arguments.directory):
+            raise _Nothing(f"a node was started on {arguments.directory} meanwhile: stop it first")
+    except _Nothing as error:
+        return _fail(str(error))
+    _print_inspection(arguments.directory, inspection)
+    return EX_BROKEN if inspection.findings else EX_OK
+
+
+def run_dump(arguments: argparse.Namespace) -> int:
+    """Print the messages. Returns: the exit code."""
+    try:
+        disk, identity = _open(arguments.directory)
+        return _guarded(lambda: _dump(disk, identity, arguments))
+    except _Nothing as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # Whoever reads has seen enough. Nothing more must be written when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EX_OK
+
+
+def _open(path: str) -> "tuple[ReadOnlyDisk, Identity]":
+    """The disk and what it is. Raises _Nothing."""
+    from node.io.data_directory import DataDirectoryError
+    from node.io.disk import ReadOnlyDisk
+    from node.store.directory import StoreError, read_identity
+
+    try:
+        disk = ReadOnlyDisk(path)
+        if disk.is_locked:
+            raise _Nothing(f"a node runs on {path}: stop it first")
+        identity = _guarded(lambda: read_identity(disk))
+    except DataDirectoryError as error:
+        raise _Nothing(str(error)) from None
+    except StoreError as error:
+        raise _Nothing(f"{path}: {error}") from None
+    except OSError as error:
+        raise _Nothing(f"{path}: {error.strerror}") from None
+    if identity is None:
+        raise _Nothing(f"{path} holds no store")
+    return disk, identity
+
+
+def _is_running(path: str) -> bool:
+    from node.io.data_directory import is_locked
+
+    return is_locked(path)
+
+
+def _guarded(look: Callable[[], Found]) -> Found:
+    """What `look` gives. Raises _Nothing where files can't be read, or are from the future."""
+    from node.store.records import NewerFormat
+
+    try:
+        return look()
+    except NewerFormat as error:
+        raise _Nothing(str(error)) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _Nothing(f"cannot read {error.filename or 'the store'}: {error.strerror}") from None
+
+
+# --- check ---
+
+
+def _print_inspection(directory: str, inspection: "Inspection") -> None:
+    identity, recovered, contents = inspection.identity, inspection.recovered, inspection.contents
+    stop = (
+        "cleanly" if recovered.was_clean else "not cleanly: the next start marks all messages as redelivered"
+    )
+    print(f"directory      {directory}")
+    print(f"node           {identity.node}")
+    print(f"format         {identity.format}")
+    print(f"stopped        {stop}")
+    print(
+        f"journal        {inspection.journal_files} files, {inspection.journal_bytes:,} bytes, "
+        f"{recovered.operations:,} operations"
+    )
+    print(
+        f"message store  {contents.files} files, {contents.bytes:,} bytes, {contents.garbage_bytes:,} of them garbage"
+    )
+    print(f"messages       {recovered.messages:,}, {recovered.body_bytes:,} bytes")
+    if recovered.unknown_queues:
+        fate = "removes" if inspection.is_catalogue_whole else "moves to corrupt/"
+        count = len(recovered.unknown_queues)
+        print(
+            f"left over      {count:,} queues that no longer exist; what there is of them the next start {fate}"
+        )
+    print()
+    _print_queues(inspection)
+    print()
+    for finding in inspection.findings:
+        print(f"{finding.damage.value}: {finding}")
+    if not inspection.findings:
+        print("nothing is broken")
+
+
+def _print_queues(inspection: "Inspection") -> None:
+    """One row a queue."""
+    head = ("vhost", "queue", "messages", "bytes", "segments", "journaled")
+    rows = [
+        (
+            _shown(queue.record.vhost),
+            _shown(queue.record.name),
+            f"{queue.messages:,}",
+            f"{queue.body_bytes:,}",
+            f"{queue.segments:,}",
+            f"{queue.operations:,}",
+        )
+        for queue in inspection.queues
+    ]
+    if not rows:
+        print("no durable queues")
+        return
+    if not inspection.has_metadata:
+        print("the metadata cannot be read: queues are shown by their uid")
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        names = [text.ljust(width) for text, width in zip(row[:2], widths, strict=False)]
+        numbers = [text.rjust(width) for text, width in zip(row[2:], widths[2:], strict=True)]
+        print("  ".join((*names, *numbers)))
+
+
+def _shown(name: str) -> str:
+    """A name on one line of a terminal, whatever is in it."""
+    return name if name.isprintable() else repr(name)
+
+
+# --- dump ---
+
+
+def _dump(disk: "ReadOnlyDisk", identity: "Identity", arguments: argparse.Namespace) -> int:
+    from node.store.inspection import Listing, read_metadata
+
+    metadata = read_metadata(disk)
+    queues = {uid: record for uid, record in metadata.queues.items() if _is_wanted(record, arguments)}
+    if not queues and (arguments.queue is not None or arguments.vhost is not None):
+        raise _Nothing("there is no such durable queue")
+    listing = Listing(disk, queues, identity.segment_entries, has_bodies=arguments.bodies)
+    for message in listing:
+        print(json.dumps(_line(message, has_body=arguments.bodies)))
+    sys.stdout.flush()
+    damaged = sorted({finding.path for finding in metadata.findings} | set(listing.damaged))
+    if damaged:
+        print(
+            f"fluffle: something may be missing: damaged: {', '.join(damaged)}; see `fluffle store check`",
+            file=sys.stderr,
+        )
+    return EX_BROKEN if damaged else EX_OK
+
+
+def _is_wanted(record: "QueueRecord", arguments: argparse.Namespace) -> bool:
+    return arguments.vhost in (None, record.vhost) and arguments.queue in (None, record.name, record.uid)
+
+
+def _line(message: "Listed", *, has_body: bool) -> dict[str, object]:
+    envelope, entry = message.entry.envelope, message.entry
+    line: dict[str, object] = {
+        "vhost": message.record.vhost,
+        "queue": message.record.name,
+        "seq": message.seq,
+        "exchange": envelope.exchange,
+        "routing_key": envelope.routing_key,
+        "priority": envelope.priority,
+        "payload_bytes": message.size,
+        "expires_at_ms": entry.expires_at_ms or None,
+        "deliveries": message.deliveries,
+        "store_id": message.store_id or None,
+    }
+    if has_body:
+        line.update(_payload(message.content))
+    return line
+
+
+def _payload(content: bytes | None) -> dict[str, object]:
+    """As the management API gives it (management §2.3)."""
+    from node.amqp.frames import split_content
+
+    if content is None:
+        return {"payload": None, "payload_encoding": "lost"}
+    body = split_content(content)[1]
+    try:
+        return {"payload": body.decode(), "payload_encoding": "string"}
+    except UnicodeDecodeError:
+        return {"payload": base64.b64encode(body).decode("ascii"), "payload_encoding": "base64"}
+
+
+def _fail(problem: str) -> int:
+    print(f"fluffle: {problem}", file=sys.stderr)
+    return EX_NOTHING

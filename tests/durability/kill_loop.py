@@ -1,0 +1,280 @@
+"""Kill a node under load, start it again, see that nothing is missing. Again and again.
+
+    python -m tests.durability.kill_loop --rounds 100 --seed 7
+
+A round is a start, a load, an end by `kill -9` (or SIGTERM: `--stops`), a restart and a check of every queue. Rounds come in
+episodes of one data directory, so that what is left of one round is what the next begins with. The seed decides
+everything but the time that things take. A round with a problem keeps its directory, and the copies of the data that
+were made after each kill, and says where.
+"""
+
+import argparse
+import asyncio
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from node.amqp import methods
+from tests.durability.check import Check, note_that_acks_were_heard
+from tests.durability.client import Client, Lost
+from tests.durability.durable_node import DurableNode, StartFailed
+from tests.durability.ledger import DEAD_LETTERS, Count, Ledger, QueueLedger
+from tests.durability.load import FAN, FANNED, QUEUES, Churn, Load
+
+ROUNDS_OF_EPISODE: Final = 5
+NUMBERS: Final = tuple(each.name for each in fields(Count) if each.name != "problems")
+MUST_BE_0: Final = NUMBERS[NUMBERS.index("lost") :]
+
+PLAIN: Final[dict[str, str]] = {}
+TINY: Final = {
+    "store.journal_file_size": "65536",
+    "msg_store_file_size_limit": "65536",
+}
+SMALL: Final = {
+    "store.journal_file_size": "400000",
+    "msg_store_file_size_limit": "262144",
+    "queue_index_embed_msgs_below": "200",
+    "store.commit_interval": "500",
+}
+PAGING: Final = {
+    "store.journal_file_size": "1000000",
+    "msg_store_file_size_limit": "1000000",
+    # Some 10 MB, which every node has: all that can leave memory does.
+    "vm_memory_high_watermark.absolute": "1000000000",
+    "vm_memory_high_watermark_paging_ratio": "0.01",
+}
+FAULT: Final = re.compile(r"\[(error|critical)\]|Traceback")
+ASKED_FOR: Final = re.compile("Channel error on connection|channel exception not_found: no queue")
+SETTINGS: Final = {"plain": PLAIN, "tiny": TINY, "small": SMALL, "paging": PAGING}
+
+
+@dataclass(slots=True)
+class Result:
+    """A round.   ends: how the node ended, in order.   start_s: how long the last start took."""
+
+    number: int
+    settings: str
+    ends: str
+    load_s: float
+    start_s: float
+    count: Count
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing happened that must not."""
+        return not self.count.problems
+
+    def row(self) -> list[str]:
+        """The cells of the table."""
+        start = [str(self.number), self.settings, self.ends, f"{self.load_s:.2f}", f"{self.start_s:.2f}"]
+        return start + [str(getattr(self.count, name)) for name in NUMBERS]
+
+
+HEAD: Final = ["round", "settings", "ends", "load s", "start s", *NUMBERS]
+_WIDTHS: Final = [max(7, len(name)) for name in HEAD]
+
+
+def line(cells: Sequence[str]) -> str:
+    """A line of the table."""
+    return " ".join(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True))
+
+
+class Episode:
+    """Some rounds on one data directory, which is below `directory`."""
+
+    def __init__(self, directory: Path, seed: str, *, stops: bool = False) -> None:
+        self._directory = directory
+        self._seed = seed
+        self._stops = stops
+        self._node = DurableNode(directory)
+        self._churn = Churn()
+        self._ledger = Ledger(Count())
+        for name in QUEUES:
+            is_ordered = name != DEAD_LETTERS
+            self._ledger.queues[name] = QueueLedger(name, is_priority=name == "prio", has_order=is_ordered)
+        self._is_fresh = True
+        self._copies = 0
+
+    async def run_round(self, number: int) -> Result:
+        """One round. The node is up before it, from the second one on, and after it."""
+        random = Random(f"{self._seed}/{number}")
+        count = self._ledger.count = Count()
+        result = Result(number, random.choice(list(SETTINGS)), "", 0.0, 0.0, count)
+        settings = SETTINGS[result.settings]
+        try:
+            if self._is_fresh:
+                self._is_fresh = False
+                self._node.start(settings)
+                await self._declare()
+            load = Load(self._ledger, self._churn, str(number), random)
+            await load.start(self._node.host, self._node.port)
+            result.load_s = random.uniform(0.2, 1.5)
+            await asyncio.sleep(result.load_s)
+            was_killed = not self._stops
+            await self._end(load, result, was_killed=was_killed)
+            self._copy()
+            if random.random() < 0.4:
+                was_killed = self._kill_recovery(random, settings, result) or was_killed
+            self._node.start(settings)
+            if random.random() < 0.15:
+                await self._kill_reader(random, result)
+                was_killed = True
+                self._node.start(settings)
+            result.start_s = self._node.start_s
+            await Check(self._node, self._ledger, self._churn, was_killed=was_killed).run(random)
+            if number % ROUNDS_OF_EPISODE == ROUNDS_OF_EPISODE - 1:
+                await self._stop_and_check(settings, random, result)
+        except (StartFailed, Lost, AssertionError) as error:
+            count.problem("other", f"{type(error).__name__}: {error}")
+        self._read_log(count)
+        return result
+
+    def close(self) -> None:
+        """End the node if it runs."""
+        self._node.kill()
+
+    async def _declare(self) -> None:
+        client = await Client.open(self._node.host, self._node.port)
+        channel = await client.channel()
+        await channel.call(methods.ExchangeDeclare(exchange=FAN, type="fanout", durable=True))
+        for name, arguments in QUEUES.items():
+            await channel.call(methods.QueueDeclare(queue=name, durable=True, arguments=arguments))
+        for name in FANNED:
+            await channel.call(methods.QueueBind(queue=name, exchange=FAN))
+        await channel.call(methods.QueueDeclare(queue="fleeting", durable=False))
+        await client.close()
+
+    async def _end(self, load: Load, result: Result, *, was_killed: bool) -> None:
+        if was_killed:
+            result.ends += "K"
+            self._node.kill()
+        else:
+            result.ends += "S"
+            self._node.terminate()
+            code = await asyncio.to_thread(self._node.wait)
+            self._check_stop(code, result.count)
+        await load.end()
+        for error in load.errors:
+            result.count.problem("other", f"the load: {error!r}")
+
+    def _check_stop(self, code: int, count: Count) -> None:
+        if code:
+            count.problem("other", f"exit code {code} of a stop")
+        self._read_log(count)
+
+    def _kill_recovery(self, random: Random, settings: dict[str, str], result: Result) -> bool:
+        """Kill it once or twice while it starts. Returns: whether a node may have got so far that it was a crash."""
+        for _ in range(random.randint(1, 2)):
+            result.ends += "k"
+            self._node.launch(settings)
+            # Most of a start is Python's.
+            _sleep(random.uniform(0.15, 0.6))
+            self._node.kill()
+            self._read_log(result.count)
+            self._copy()
+        return True
+
+    async def _kill_reader(self, random: Random, result: Result) -> None:
+        """Kill it while somebody reads everything and acknowledges nothing."""
+        result.ends += "r"
+        client = await Client.open(self._node.host, self._node.port)
+        try:
+            for number, name in enumerate(QUEUES, 1):
+                channel = await client.channel(number)
+                await channel.call(methods.BasicConsume(queue=name))
+            await asyncio.sleep(random.uniform(0, 0.3))
+        finally:
+            self._node.kill()
+            await client.ended.wait()
+        self._read_log(result.count)
+        self._copy()
+
+    async def _stop_and_check(self, settings: dict[str, str], random: Random, result: Result) -> None:
+        """After a stop in peace everything is as it was."""
+        result.ends += "s"
+        note_that_acks_were_heard(self._ledger)
+        self._check_stop(await asyncio.to_thread(self._node.stop), result.count)
+        self._copy()
+        self._node.start(settings)
+        if "rebuilding" in self._node.log_text():
+            result.count.problem("other", "the node doesn't know that it was stopped")
+        recovered = result.count.recovered
+        await Check(self._node, self._ledger, self._churn, was_killed=False).run(random)
+        result.count.recovered = recovered
+
+    def _copy(self) -> None:
+        """Keep the data as the node has left it, for whoever looks for a bug."""
+        if self._copies >= 4:
+            shutil.rmtree(self._directory / f"copy.{self._copies - 4}", ignore_errors=True)
+        shutil.copytree(self._node.data, self._directory / f"copy.{self._copies}")
+        self._copies += 1
+
+    def _read_log(self, count: Count) -> None:
+        """Nothing of ours fails, and nothing is found damaged: a kill leaves no more than a torn end."""
+        lines = [line for line in self._node.log_text().splitlines() if not ASKED_FOR.search(line)]
+        signs = [at for at, line in enumerate(lines) if FAULT.search(line)]
+        if signs:
+            text = "\n".join(lines[max(0, signs[0] - 2) : signs[0] + 40])
+            count.problem("other", f"{self._node.log_path}: {text}")
+
+
+def _sleep(seconds: float) -> None:
+    import time
+
+    time.sleep(seconds)
+
+
+def run(rounds: int, seed: int, *, stops: bool = False) -> list[Result]:
+    """Run rounds and print them. Directories of rounds with a problem stay."""
+    print(line(HEAD), flush=True)
+    results: list[Result] = []
+    for first in range(0, rounds, ROUNDS_OF_EPISODE):
+        directory = Path(tempfile.mkdtemp(prefix="fluffle-faults-"))
+        episode = Episode(directory, str(seed), stops=stops)
+        is_good = True
+        try:
+            for number in range(first, min(rounds, first + ROUNDS_OF_EPISODE)):
+                result = asyncio.run(episode.run_round(number))
+                results.append(result)
+                print(line(result.row()), flush=True)
+                is_good = result.is_good
+                if not is_good:
+                    print(f"  seed {seed}, episode from round {first}, data in {directory}")
+                    for problem in result.count.problems:
+                        print("  " + problem.replace("\n", "\n    "), flush=True)
+                    break
+        finally:
+            episode.close()
+        if is_good:
+            shutil.rmtree(directory)
+    _print_sum(results)
+    return results
+
+
+def _print_sum(results: list[Result]) -> None:
+    sums = [sum(getattr(result.count, name) for result in results) for name in NUMBERS]
+    bad = sum(not result.is_good for result in results)
+    load_s = sum(result.load_s for result in results)
+    start_s = max((result.start_s for result in results), default=0.0)
+    print(line(["sum", "", f"{bad} bad", f"{load_s:.1f}", f"{start_s:.2f}", *map(str, sums)]), flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command. Returns: 1 if a round had a problem."""
+    parser = argparse.ArgumentParser(prog="kill_loop", description="Kill a node under load, again and again.")
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stops", action="store_true", help="end it by SIGTERM instead of kill -9")
+    options = parser.parse_args(arguments)
+    results = run(options.rounds, options.seed, stops=options.stops)
+    return int(not all(result.is_good for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
