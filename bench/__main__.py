@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
+
 from bench.client import BenchError
 from bench.durability import DURABLE_WORKLOADS
 from bench.report import FAILED, SHORT, Row, Summary, table, table_cells
@@ -221,7 +223,7 @@ def profile(workload: Workload, scale: Scale) -> int:
 
 
 def machine() -> list[str]:
-    """The machine, the Python and the commit that the numbers belong to."""
+    """The machine, the disk, the Python and the commit that the numbers belong to."""
     cpu = "?"
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -231,9 +233,17 @@ def machine() -> list[str]:
     system = f"Linux {platform.release()}, load {load}"
     return [
         f"Machine: {cpu}, {os.cpu_count()} cores, {memory_gb:.0f} GB, {system}",
+        f"Data of all brokers in {tempfile.gettempdir()}, on {_filesystem(Path(tempfile.gettempdir()))}",
         f"Python {platform.python_version()}, commit {commit(REPOSITORY) or '?'}, "
         + time.strftime("%Y-%m-%d %H:%M %Z"),
     ]
+
+
+def _filesystem(path: Path) -> str:
+    """The type and the device of the file system that a path is on."""
+    mounts = {Path(mount.mountpoint): mount for mount in psutil.disk_partitions(all=True)}
+    found = next((mounts[each] for each in (path.resolve(), *path.resolve().parents) if each in mounts), None)
+    return f"{found.fstype} ({found.device})" if found else "?"
 
 
 def _raise_open_files() -> None:

@@ -31,7 +31,7 @@ WATERMARK_MB = 400
 WATERMARK_QUICK_MB = 150
 """Not a tenth: an empty node needs more than that."""
 PREFETCH = 50_000
-"""Of the first 100,000 of a paged queue, how many stay unacknowledged. The largest that there is: 65,535."""
+"""Of the first 100,000 that are taken from a paged queue so many are never acknowledged. 65,535 is the most."""
 
 
 def backlog_and_restarts(server: Server, scale: Scale) -> Outcome:

@@ -55,6 +55,7 @@ class Server:
 
     name = ""
     ready_words = ""
+    config_name = ""
     checkout = REPOSITORY
 
     def __init__(self) -> None:
@@ -80,6 +81,10 @@ class Server:
 
     def environment(self) -> Mapping[str, str]:
         return {}
+
+    def configuration(self) -> Sequence[str]:
+        """The lines of the file `config_name` in `directory`, which the command reads."""
+        return self.settings
 
     def start(self) -> None:
         """Start, and wait until it says that it is ready and answers a handshake.
@@ -128,7 +133,7 @@ class Server:
     def _launch(self, settings: Sequence[str], timeout_s: float) -> None:
         """Start the process in the directory that is there, with these settings."""
         self.settings = settings
-        self._configure()
+        (self.directory / self.config_name).write_text("".join(f"{line}\n" for line in self.configuration()))
         self._output.clear()
         ready = threading.Event()
         command = self.command()
@@ -220,10 +225,6 @@ class Server:
     def _prepare(self) -> None:
         """Make what the command needs in `directory`, once."""
 
-    def _configure(self) -> None:
-        """Write the configuration, with `settings`, into `directory`."""
-        raise NotImplementedError
-
     def _end_helpers(self) -> None:
         """End what was started beside the command."""
 
@@ -251,6 +252,7 @@ class Server:
 class Fluffle(Server):
     name = "Fluffle"
     ready_words = r"\bready\b"
+    config_name = "fluffle.conf"
 
     def __init__(self, *, profile: Path | None = None, checkout: Path = REPOSITORY) -> None:
         """`profile`: run under cProfile and leave its data in that file when the node stops.
@@ -267,7 +269,7 @@ class Fluffle(Server):
         profiler = ["-m", "cProfile", "-o", str(self.profile)] if self.profile else []
         data = ["--data", str(self.directory / "data")]
         listen = ["--listen", f"127.0.0.1:{self.port}"]
-        config = ["--config", str(self.directory / "fluffle.conf")]
+        config = ["--config", str(self.directory / self.config_name)]
         name = ["--name", "bench"]
         return [sys.executable, *profiler, "-m", "node", "start", *name, *data, *listen, *config]
 
@@ -276,13 +278,11 @@ class Fluffle(Server):
             "PYTHONPATH": str(self.checkout)
         }  # not another checkout that is installed in this environment
 
-    def _configure(self) -> None:
-        (self.directory / "fluffle.conf").write_text("".join(f"{line}\n" for line in self.settings))
-
 
 class RabbitMQ(Server):
     name = "RabbitMQ"
     ready_words = "completed with"
+    config_name = "rabbitmq.conf"
 
     def __init__(self) -> None:
         super().__init__()
@@ -307,10 +307,13 @@ class RabbitMQ(Server):
             "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_MNESIA_BASE": str(here / "mnesia"),
             "RABBITMQ_LOG_BASE": str(here / "log"),
-            "RABBITMQ_CONFIG_FILE": str(here / "rabbitmq.conf"),
+            "RABBITMQ_CONFIG_FILE": str(here / self.config_name),
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(here / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(here / "enabled_plugins"),
         }
+
+    def configuration(self) -> Sequence[str]:
+        return [f"listeners.tcp.1 = 127.0.0.1:{self.port}", *self.settings]
 
     def _prepare(self) -> None:
         cookie = self.directory / ".erlang.cookie"
@@ -326,10 +329,6 @@ class RabbitMQ(Server):
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-
-    def _configure(self) -> None:
-        lines = [f"listeners.tcp.1 = 127.0.0.1:{self.port}", *self.settings]
-        (self.directory / "rabbitmq.conf").write_text("".join(f"{line}\n" for line in lines))
 
     def _end_helpers(self) -> None:
         if self._epmd is not None:

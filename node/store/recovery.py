@@ -4,7 +4,7 @@
     journal ──┴─► which are alive? ───┼─► segments told: came in, removed, delivered ─► synced
                                       └─► journal removed, the oldest file first
 
-    1. read the journal: which numbers came in, which are gone
+    1. sync and read the journal: which numbers came in, which are gone
     2. read each segment: tell it what the journal knows, remove it if nothing in it is alive
     3. read the journal again: copy what is alive and in no segment
     4. sync, then remove the journal
@@ -26,7 +26,7 @@ from node.broker.records import QueueRecord
 from node.broker.storage import Page
 from node.store import journal
 from node.store.directory import JOURNAL, QUEUES, TRANSIENT
-from node.store.disk import TO_THE_END, Disk, Read, RemoveTree, SyncDir
+from node.store.disk import TO_THE_END, Disk, Read, RemoveTree, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.findings import WHOLE_FILE, Damage, Finding, Isolation
 from node.store.journal_scan import Changes, JournalFile, journal_numbers
@@ -308,7 +308,14 @@ class _Recovery:
     # --- the journal, first time ---
 
     def _read_journal(self, numbers: list[int]) -> None:
-        """Learn what came in and what went."""
+        """Learn what came in and what went.
+
+        What a killed node has not synced is made safe first: of what a recovery writes because of it some may
+        outlive a power loss, and then so must the reason.
+        """
+        if numbers:
+            files = [Sync(journal.file_path(number)) for number in numbers]
+            self._disk.run([*files, SyncDir(JOURNAL)])
         changes = {uid: Changes(self._entries) for uid in self._records}
         is_clean = False
         for number in numbers:

@@ -37,9 +37,9 @@ class Found(NamedTuple):
 
 
 class Check:
-    """One look at all queues.   was_killed: the node was, else it was stopped."""
+    """One look at all queues.   was_killed: the node was, else it was stopped. None: it may count as either."""
 
-    def __init__(self, node: DurableNode, ledger: Ledger, churn: Churn, *, was_killed: bool) -> None:
+    def __init__(self, node: DurableNode, ledger: Ledger, churn: Churn, *, was_killed: bool | None) -> None:
         self._node = node
         self._ledger = ledger
         self._count = ledger.count
@@ -178,11 +178,13 @@ class Check:
             is_new_copy = queue.name == DEAD_LETTERS and value in self._ledger.rejected
             if not is_redelivered and (self._was_killed or (was_delivered and not is_new_copy)):
                 count.problem("unmarked", f"{queue.name}: {value} doesn't say redelivered")
-            if is_redelivered and not self._was_killed and not was_delivered and not queue.had_consumer:
+            if is_redelivered and self._was_killed is False and not was_delivered and not queue.had_consumer:
                 count.problem("marked", f"{queue.name}: {value} says redelivered, and nobody had it")
 
     def _compare_dead_letters(self, found: dict[str, list[Found]]) -> None:
         """What was rejected is in one of the two queues, or in both."""
+        if REJECTED_FROM not in found or DEAD_LETTERS not in found:
+            return
         count = self._count
         source = {message.value for message in found[REJECTED_FROM]}
         target = {message.value for message in found[DEAD_LETTERS]}

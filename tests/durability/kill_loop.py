@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -50,7 +51,10 @@ PAGING: Final = {
     "vm_memory_high_watermark_paging_ratio": "0.01",
 }
 FAULT: Final = re.compile(r"\[(error|critical)\]|Traceback")
-ASKED_FOR: Final = re.compile("Channel error on connection|channel exception not_found: no queue")
+ASKED_FOR: Final = re.compile(
+    r"Channel error on connection|channel exception not_found: no queue"
+    r"|Error on AMQP connection|connection exception connection_forced: \"broker forced .* 'shutdown'"
+)
 SETTINGS: Final = {"plain": PLAIN, "tiny": TINY, "small": SMALL, "paging": PAGING}
 
 
@@ -116,11 +120,13 @@ class Episode:
             await load.start(self._node.host, self._node.port)
             result.load_s = random.uniform(0.2, 1.5)
             await asyncio.sleep(result.load_s)
-            was_killed = not self._stops
-            await self._end(load, result, was_killed=was_killed)
+            was_killed: bool | None = not self._stops
+            await self._end(load, result)
             self._copy()
             if random.random() < 0.4:
-                was_killed = self._kill_recovery(random, settings, result) or was_killed
+                self._kill_recovery(random, settings, result)
+                # A start that was killed early leaves the mark of a clean stop.
+                was_killed = was_killed or None
             self._node.start(settings)
             if random.random() < 0.15:
                 await self._kill_reader(random, result)
@@ -150,8 +156,8 @@ class Episode:
         await channel.call(methods.QueueDeclare(queue="fleeting", durable=False))
         await client.close()
 
-    async def _end(self, load: Load, result: Result, *, was_killed: bool) -> None:
-        if was_killed:
+    async def _end(self, load: Load, result: Result) -> None:
+        if not self._stops:
             result.ends += "K"
             self._node.kill()
         else:
@@ -168,17 +174,15 @@ class Episode:
             count.problem("other", f"exit code {code} of a stop")
         self._read_log(count)
 
-    def _kill_recovery(self, random: Random, settings: dict[str, str], result: Result) -> bool:
-        """Kill it once or twice while it starts. Returns: whether a node may have got so far that it was a crash."""
+    def _kill_recovery(self, random: Random, settings: dict[str, str], result: Result) -> None:
+        """Kill it once or twice while it starts."""
         for _ in range(random.randint(1, 2)):
             result.ends += "k"
             self._node.launch(settings)
-            # Most of a start is Python's.
-            _sleep(random.uniform(0.15, 0.6))
+            time.sleep(random.uniform(0.15, max(0.6, 1.2 * self._node.start_s)))
             self._node.kill()
             self._read_log(result.count)
             self._copy()
-        return True
 
     async def _kill_reader(self, random: Random, result: Result) -> None:
         """Kill it while somebody reads everything and acknowledges nothing."""
@@ -222,12 +226,6 @@ class Episode:
         if signs:
             text = "\n".join(lines[max(0, signs[0] - 2) : signs[0] + 40])
             count.problem("other", f"{self._node.log_path}: {text}")
-
-
-def _sleep(seconds: float) -> None:
-    import time
-
-    time.sleep(seconds)
 
 
 def run(rounds: int, seed: int, *, stops: bool = False) -> list[Result]:

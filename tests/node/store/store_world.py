@@ -244,6 +244,7 @@ class World:
             case "remove":
                 self.disk.run([Remove(path)])
         self._forgive(path)
+        self.crashes += 1
         self._start()
         return path
 

@@ -1,5 +1,6 @@
 """A store after a stop, a crash, or damage: what is alive is found, whatever was in the way."""
 
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -657,6 +658,23 @@ def test_what_a_killed_node_removed_does_not_come_back() -> None:
     files.recover()
     for seed in range(10):
         assert Files(files.disk.crash(Random(seed))).bodies() == {}
+
+
+@pytest.mark.parametrize("steps", range(4, 24))
+def test_why_something_is_removed_is_safe_before_it_is(steps: int) -> None:
+    """A killed node has left a journal that was never synced: a message moved from one queue to another."""
+    files = Files()
+    files.segment(0, enqueue(1, b"a"), enqueue(2, b"b"))
+    files.disk.write("journal/1.journal", JOURNAL_HEADER)
+    files.disk.sync_all()
+    moved = journal_bytes([(OTHER_UID, enqueue(1, b"a")), (UID, remove(1))])[len(JOURNAL_HEADER) :]
+    files.disk.run([Append("journal/1.journal", [moved])])
+    with suppress(PowerOff):
+        files.recover(FailingDisk(files.disk, steps))
+    for seed in range(10):
+        left = Files(files.disk.crash(Random(seed)))
+        left.recover()
+        assert b"a" in [*left.bodies().values(), *left.bodies(OTHER_UID).values()]
 
 
 @settings(max_examples=200, deadline=None)

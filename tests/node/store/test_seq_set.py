@@ -1,5 +1,7 @@
 """Sets of sequence numbers as bits, against Python's sets."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +24,7 @@ def test_ranges_are_the_bits(bits: int, base: int) -> None:
     """Rising, and none touches the next."""
     ranges = ranges_of(bits, base)
     assert {seq for seqs in ranges for seq in seqs} == numbers_of(bits, base)
-    assert all(one.stop < other.start for one, other in zip(ranges, ranges[1:], strict=False))
+    assert all(one.stop < other.start for one, other in pairwise(ranges))
 
 
 @given(st.lists(RANGES), st.integers(0, 100), st.integers(0, 50))
