@@ -274,9 +274,8 @@ class Fluffle(Server):
         return [sys.executable, *profiler, "-m", "node", "start", *name, *data, *listen, *config]
 
     def environment(self) -> Mapping[str, str]:
-        return {
-            "PYTHONPATH": str(self.checkout)
-        }  # not another checkout that is installed in this environment
+        # Else Python might take the checkout that is installed in this environment.
+        return {"PYTHONPATH": str(self.checkout)}
 
 
 class RabbitMQ(Server):

@@ -9,6 +9,7 @@ from bench.frames import (
     ACK_FRAME_BYTES,
     AckFrames,
     ConfirmTracker,
+    ConfirmWaits,
     DeliveryShape,
     Message,
     Properties,
@@ -104,6 +105,21 @@ def test_unordered_shape_finds_the_message_and_its_consumer() -> None:
     assert not shape.check(delivery(9, Message("x", "k1", numbered_body(7, 20)), "c1"), 9), "never published"
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_redelivered_is_an_error_unless_it_may_be(ordered: bool) -> None:
+    """After a restart the flag may be set; nothing else may differ."""
+    strict = DeliveryShape(MESSAGES, consumer_tag="c", ordered=ordered)
+    lenient = DeliveryShape(MESSAGES, consumer_tag="c", ordered=ordered, redelivered_or_not=True)
+    data = bytearray(delivery(2, MESSAGES[1]))
+    assert lenient.check(bytes(data), 2)
+    data[21] = 1  # frame 7, method 4, tag 2, delivery tag 8
+    assert lenient.check(bytes(data), 2)
+    assert lenient.check(bytes(data[:10]), 2)
+    assert not strict.check(bytes(data), 2)
+    data[21] = 2
+    assert not lenient.check(bytes(data), 2)
+
+
 def test_chunks_hold_whole_publishes() -> None:
     size = len(MESSAGES[0].publish())
     found = chunks(MESSAGES, [1, 2, 4], chunk_bytes=size + 1)
@@ -137,3 +153,20 @@ def test_confirms_single_and_multiple_byte_by_byte() -> None:
 def test_wrong_confirms_are_errors(data: bytes) -> None:
     with pytest.raises(ValueError, match="confirm"):
         ConfirmTracker().feed(data, 5)
+
+
+def test_waits_of_every_hundredth_publish() -> None:
+    """Each from the sending of its buffer to the arrival of its confirm, whatever the order."""
+    waits, tracker = ConfirmWaits(100), ConfirmTracker()
+    waits.sent(1, 250, 10.0)  # 100, 200
+    waits.sent(251, 49, 11.0)  # none
+    waits.sent(300, 1, 12.0)  # 300
+    tracker.feed(ack(1, 99, multiple=True) + ack(1, 200, multiple=False), 300)
+    waits.take(tracker, 13.0)
+    assert waits.waits_s == [3.0]
+    tracker.feed(ack(1, 100, multiple=False), 300)
+    waits.take(tracker, 15.0)
+    tracker.feed(ack(1, 300, multiple=True), 300)
+    waits.take(tracker, 16.0)
+    waits.take(tracker, 17.0)
+    assert waits.waits_s == [3.0, 5.0, 4.0]

@@ -8,6 +8,7 @@ from bench.report import (
     AtLeast,
     Below,
     NotAbove,
+    NotBelow,
     Requirement,
     Row,
     Summary,
@@ -33,9 +34,14 @@ def test_percentile_of_one_value() -> None:
     [
         (AtLeast(4), 400.0, 100.0, "ok"),
         (AtLeast(4), 399.0, 100.0, SHORT),
-        (AtLeast(4), 399.0, None, "no RabbitMQ"),
+        (AtLeast(4), 399.0, None, "no ratio"),
         (NotAbove(), 1.0, 1.0, "ok"),
         (NotAbove(), 1.1, 1.0, SHORT),
+        (NotAbove(), 1.1, None, "no ratio"),
+        (NotAbove(1.05), 1.05, 1.0, "ok"),
+        (NotAbove(1.05), 1.06, 1.0, SHORT),
+        (NotBelow(0.3), 0.3, None, "ok"),
+        (NotBelow(0.3), 0.29, 0.1, SHORT),
         (Below(500), 499.0, None, "ok"),
         (Below(500), 500.0, 4600.0, SHORT),
         (None, 1.0, 2.0, ""),
@@ -47,6 +53,27 @@ def test_verdict(
     required: Requirement | None, ours: float | None, theirs: float | None, expected: str
 ) -> None:
     assert verdict(Row("rate", "msg/s", required), ours, theirs) == expected
+
+
+@pytest.mark.parametrize(
+    ("required", "expected"),
+    [
+        (AtLeast(4), AtLeast(0.95)),
+        (NotBelow(0.3), AtLeast(0.95)),
+        (None, AtLeast(0.95)),
+        (NotAbove(), NotAbove(1.05)),
+        (Below(500), NotAbove(1.05)),
+    ],
+)
+def test_not_worse_keeps_the_direction(required: Requirement | None, expected: Requirement) -> None:
+    """Beside another version a rate must not fall, and a size or a time not grow."""
+    assert Row("m", "u", required).not_worse(0.05) == Row("m", "u", expected)
+
+
+def test_requirements_as_text() -> None:
+    """As they stand in the table."""
+    texts = [str(each) for each in (AtLeast(4), NotAbove(), NotAbove(1.05), Below(600), NotBelow(0.3))]
+    assert texts == ["≥ 4×", "≤ 1×", "≤ 1.05×", "< 600", "≥ 0.3"]
 
 
 def test_cells_show_medians_and_spread() -> None:
@@ -72,6 +99,12 @@ def test_number(value: float | None, text: str) -> None:
 
 
 def test_table_is_aligned() -> None:
-    lines = table([["a"] * 10, ["longer than the heading"] * 10]).splitlines()
+    lines = table([["a"] * 10, ["longer than the heading"] * 10], "RabbitMQ").splitlines()
     assert len({len(line) for line in lines}) == 1
     assert len(lines) == 4
+
+
+def test_table_names_the_reference() -> None:
+    """What Fluffle is beside heads the third column."""
+    heading = table([["a"] * 10], "57925ec").splitlines()[0]
+    assert [cell.strip() for cell in heading.split("|")[1:5]] == ["workload", "Fluffle", "57925ec", "unit"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.servers import Fluffle, RabbitMQ, Server, server_version
+from bench.servers import REPOSITORY, Fluffle, RabbitMQ, Server, server_version
 
 
 @pytest.mark.parametrize("kind", [Fluffle, RabbitMQ])
@@ -33,3 +33,29 @@ def test_version_from_connection_start() -> None:
         b"\0\x09" + entry(b"product", b"RabbitMQ") + entry(b"version", b"3.10.8") + entry(b"platform", b"X/1")
     )
     assert server_version(start) == "RabbitMQ 3.10.8, X/1"
+
+
+@pytest.mark.parametrize("kind", [Fluffle, RabbitMQ])
+def test_settings_are_lines_of_the_configuration(kind: type[Server]) -> None:
+    """They come after what the server itself needs."""
+    server = kind()
+    server.settings = ["vm_memory_high_watermark.absolute = 400MB"]
+    assert server.configuration()[-1] == "vm_memory_high_watermark.absolute = 400MB"
+
+
+@pytest.mark.parametrize("kind", [Fluffle, RabbitMQ])
+def test_restart_needs_a_start(kind: type[Server]) -> None:
+    """There is nothing to end, and no data to start on."""
+    with pytest.raises(AssertionError, match="not started"):
+        kind().restart()
+
+
+def test_another_checkout_has_its_own_name_and_sources(tmp_path: Path) -> None:
+    """A directory without git is named as it is."""
+    assert Fluffle().name == "Fluffle"
+    assert Fluffle().environment()["PYTHONPATH"] == str(REPOSITORY)
+    checkout = tmp_path / "before"
+    checkout.mkdir()
+    other = Fluffle(checkout=checkout)
+    assert other.name == "before"
+    assert other.environment()["PYTHONPATH"] == str(checkout)

@@ -2,7 +2,9 @@
 
 import re
 
-from bench.workloads import WORKLOADS, OneQueue, topic_bindings, topic_keys
+from bench.flow import FlowOutcome
+from bench.servers import Fluffle, Meter
+from bench.workloads import OneQueue, Outcome, joint_outcome, topic_bindings, topic_keys
 
 
 def matches(pattern: str, key: str) -> bool:
@@ -26,5 +28,10 @@ def test_keys_of_a_turn_do_not_break_between_cycles() -> None:
     assert [message.routing_key for message in messages[:4]] == ["a", "b", "c", "a"]
 
 
-def test_names_are_unique() -> None:
-    assert len({workload.name for workload in WORKLOADS}) == len(WORKLOADS)
+def test_joint_outcome_counts_messages_once() -> None:
+    """What two flows of the same messages cost is added; the messages aren't."""
+    meters = [Meter(Fluffle()), Meter(Fluffle())]
+    for meter, seconds in zip(meters, (1.0, 2.0), strict=True):
+        meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s = seconds, seconds / 2, seconds / 4
+    flows = [FlowOutcome(10, 0, 0.5, meters[0]), FlowOutcome(10, 10, 1.5, meters[1])]
+    assert joint_outcome(flows, 10, fill=20.0) == Outcome({"fill": 20.0}, 10, 3.0, 1.5, 0.75)

@@ -164,6 +164,13 @@ class Client(asyncio.Protocol):
         if self.lost is not None:
             raise self.lost
 
+    async def drain_or_blocked(self) -> None:
+        """Wait until the socket takes more, or the node has said that it doesn't read. Raises: Lost."""
+        while not self._can_write.is_set() and self.blocked is None:
+            await asyncio.sleep(0.01)
+        if self.lost is not None:
+            raise self.lost
+
     async def close(self) -> None:
         """Close as a well-behaved client does; also fine when it is gone."""
         if self.lost is None:

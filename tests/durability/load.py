@@ -318,6 +318,7 @@ class Publisher:
     def __init__(self, ledger: Ledger, channel: Channel, name: str, source: Source) -> None:
         self.number = 0
         self.nacked = 0
+        self.client = channel.client
         self._ledger = ledger
         self._channel = channel
         self._name = name

@@ -225,7 +225,10 @@ class SimulatedDisk:
         return self._file(path).content
 
     def write(self, path: str, content: bytes) -> None:
-        """Put a file there that is safe already, with its directories."""
+        """Put a file there that is safe already, with its directories; or give one that is there other bytes."""
+        if isinstance(self._find(path), _File):
+            self._replace(path, content)
+            return
         *directories, name = path.split("/")
         parent = self._root
         for each in directories:

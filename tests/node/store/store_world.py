@@ -4,10 +4,12 @@ The world knows of each message what must be true of it: which are safe, which a
 be there or not. Everything is drawn from one seed, so a seed is a whole history that can be told again.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from node.amqp.frames import body_size, content_frames
 from node.amqp.properties import Properties, content_header
@@ -34,6 +36,20 @@ OPTIONS = StoreOptions(
     commit_interval_s=0.025,
 )
 """Small files, so that everything that takes many messages happens after few."""
+
+SMALL_PARTS = {
+    "node.broker.operations.RECORD_MAX_BYTES": 400,
+    "node.store.checkpoint.FLUSH_BYTES": 300,
+    "node.store.checkpoint.SYNC_STEPS": 1,
+    "node.store.file_merge._JOB_MAX_BYTES": 500,
+    "node.store.file_merge._JOB_MAX_RECORDS": 3,
+    "node.store.recovery_writer._GATHERED_MAX_BYTES": 300,
+    "node.store.recovery_writer._SYNCS_MAX": 2,
+    "node.store.store.OPERATIONS_MAX": 20,
+    "node.store.store_file._READ_MAX_BYTES": 500,
+    "node.store.unflushed._HUSKS_MAX": 2,
+}
+"""With these, what is mostly one job becomes many, and other work comes in between."""
 
 _VERSION_AT = 4
 """Where a file's header has its version."""
@@ -125,6 +141,15 @@ class Confirm:
                 message.safely_gone = True
 
 
+@contextmanager
+def small_parts() -> Iterator[None]:
+    """See `SMALL_PARTS`."""
+    with ExitStack() as stack:
+        for name, value in SMALL_PARTS.items():
+            stack.enter_context(patch(name, value))
+        yield
+
+
 class World:
     """One history.
 
@@ -142,7 +167,6 @@ class World:
         self.safe = 0
         self.lost = 0
         self.queues: list[Queue] = []
-        self.dropped: list[Queue] = []
         self.may_be_clean = False
         self.damaged_paths: set[str] = set()
         self.all_messages: dict[tuple[str, int], list[Message]] = {}
@@ -228,8 +252,8 @@ class World:
         path = random.choice(paths)
         size = self.disk.size(path)
         at = random.randrange(size)
-        if _VERSION_AT <= at < HEADER_BYTES < size:
-            at = HEADER_BYTES  # a later version's file is not damaged: the node would not start
+        if _VERSION_AT <= at < HEADER_BYTES:
+            at = 0  # a later version's file is not damaged: the node would not start
         match random.choice(("flip", "flip", "zero", "truncate", "garbage", "remove")):
             case "flip":
                 self.disk.flip_bit(path, at, random.randrange(8))
@@ -252,7 +276,7 @@ class World:
         """What a file says need not be so any more: it may be there, or gone, or back."""
         self.damaged_paths.add(path)
         directory = path.rpartition("/")[0]
-        for queue in (*self.queues, *self.dropped):
+        for queue in self.queues:
             for message in queue.messages.values():
                 segment = f"queues/{queue.record.uid}/{message.seq // OPTIONS.segment_entries}.idx"
                 if (
@@ -306,8 +330,8 @@ class World:
         """Compare what was found with what must be there, and go on with it."""
         assert self.may_be_clean or not recovered.was_clean, "a clean stop that was none"
         self.was_clean = recovered.was_clean
-        old = {queue.record.uid: queue for queue in (*self.queues, *self.dropped)}
-        self.queues, self.dropped = [], []
+        old = {queue.record.uid: queue for queue in self.queues}
+        self.queues = []
         found: set[Message] = set()
         for record in self._records:
             queue = Queue(record, self.store.open(record))
@@ -323,9 +347,8 @@ class World:
                     found.update(self._adopt(queue, before, run))
             assert queue.next_seq > max(queue.messages, default=0)
         for queue in old.values():
-            if not queue.is_dropped:
-                for message in queue.messages.values():
-                    self._check(message, found, was_clean=was_clean)
+            for message in queue.messages.values():
+                self._check(message, found, was_clean=was_clean)
         assert self.reports == [], self.reports
         # What was not safe may be torn, or be there without its content.
         harmless = (Damage.TORN, Damage.MISSING)

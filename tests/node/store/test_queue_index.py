@@ -205,6 +205,25 @@ def test_what_is_forgotten_before_it_is_written_is_written_nowhere(node: Node) -
     assert [entry.contents for entry in node.operations(path(0))] == [[content(b"b")], [content(b"d")]]
 
 
+def test_bytes_are_let_go_of(node: Node) -> None:
+    """Of a message that is forgotten at once; of others when they are journaled and in a segment."""
+    freed: list[int] = []
+
+    class Watched(bytes):
+        def __del__(self) -> None:
+            freed.append(len(self))
+
+    index = node.index()
+    index.keep(PERSISTENT, 1, [Watched(content(b"m" * size)) for size in (0, 1, 2)], MIXED_SIZES, NEVER, 0)
+    index.forget(range(2, 3), NO_STORE_ID)
+    assert len(freed) == 1
+    keep(node, index, 6, b"not flushed")
+    index.flush(NO_LIMIT, 6)
+    assert len(freed) == 1, "the journal wants them"
+    index.take_operations()
+    assert len(freed) == 3
+
+
 def test_fresh_bytes_are_those_of_the_next_batch(node: Node) -> None:
     """They come and go with what is kept."""
     index = node.index()
