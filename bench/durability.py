@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.client import BenchError, Connection
-from bench.flow import Acks, Bed, FlowOutcome, Publisher, Sink
-from bench.frames import PERSISTENT, DeliveryShape, Message, Properties
+from bench.flow import Acks, Bed
+from bench.frames import PERSISTENT, Properties
 from bench.report import AtLeast, Below, NotAbove, NotBelow, Row
 from bench.servers import MemoryWatch, Server
 from bench.workloads import (
@@ -20,7 +20,6 @@ from bench.workloads import (
     Outcome,
     Scale,
     Workload,
-    await_count,
     drain,
     fill,
     joint_outcome,
@@ -30,8 +29,6 @@ QUEUE = "bench.kept"
 WATERMARK_MB = 400
 WATERMARK_QUICK_MB = 150
 """Not a tenth: an empty node needs more than that."""
-PREFETCH = 50_000
-"""Of the first 100,000 that are taken from a paged queue so many are never acknowledged. 65,535 is the most."""
 
 
 def backlog_and_restarts(server: Server, scale: Scale) -> Outcome:
@@ -77,7 +74,10 @@ def _restart(server: Server, count: int, *, kill: bool) -> float:
 
 
 def paging(server: Server, scale: Scale) -> Outcome:
-    """Ten million transient messages in a node that may hold 400 MB, beside a million of them in memory."""
+    """Ten million transient messages in a node that may hold 400 MB, beside a million of them in memory.
+
+    Then all of them come out again: what stayed in memory may be the first part of the queue, or any other.
+    """
     count = 10_000_000 // scale.divisor
     unpaged_count = 1_000_000 // scale.divisor
     with Bed(server) as bed:
@@ -89,35 +89,18 @@ def paging(server: Server, scale: Scale) -> Outcome:
         messages, paged = fill(bed, QUEUE, count)
         time.sleep(SETTLE_S)
         settled_bytes = server.rss_bytes()
-        left_count, taking = _take_first(server, messages, count)
-        await_count(bed.connect(), QUEUE, left_count)
-        bed.discard(QUEUE, left_count)
+        draining = drain(bed, QUEUE, messages, count)
     unpaged_rate = unpaged_count / unpaged.elapsed_s
     paged_rate = count / paged.elapsed_s
     return joint_outcome(
-        [paged, taking],
+        [paged, draining],
         count,
         rate=paged_rate,
         share=paged_rate / unpaged_rate,
         rss=settled_bytes / 1e6,
         rss_max=memory.max_bytes / 1e6,
-        drain=taking.delivery_count / taking.elapsed_s,
+        drain=count / draining.elapsed_s,
     )
-
-
-def _take_first(server: Server, messages: Sequence[Message], count: int) -> tuple[int, FlowOutcome]:
-    """Take the first messages of a queue of `count`: are they in order? Returns how many are left in it.
-
-    The first half is acknowledged, then the prefetch ends it; the other half goes back.
-    """
-    with Bed(server) as bed:
-        connection = bed.connect()
-        connection.set_prefetch(PREFETCH)
-        shape = DeliveryShape(messages, consumer_tag="c")
-        bed.publishers = [Publisher.finished(2 * PREFETCH)]
-        bed.sinks = [Sink(connection, shape, ["c"], acks=Acks.MULTIPLE, ack_count_max=PREFETCH)]
-        flow = bed.run(0.0, begin=lambda: connection.consume(QUEUE, "c", no_ack=False))
-    return count - PREFETCH, flow
 
 
 def _persistent(_index: int) -> Properties:

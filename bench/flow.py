@@ -173,15 +173,9 @@ class Sink:
         *,
         acks: Acks = Acks.NONE,
         gather_count: int | None = None,
-        ack_count_max: int | None = None,
     ) -> None:
-        """`gather_count`: wait for so many deliveries before they are read (and acknowledged) together.
-
-        `ack_count_max`: acknowledge no more than these, the first ones. With it and a prefetch, a part of a
-        queue can be taken.
-        """
+        """`gather_count`: wait for so many deliveries before they are read (and acknowledged) together."""
         self.connection, self.shape, self.consumer_tags, self.acks = connection, shape, consumer_tags, acks
-        self.ack_count_max = ack_count_max
         self.low_water_bytes = RECEIVE_LOW_WATER_BYTES
         if gather_count is not None:
             self.low_water_bytes = gather_count * shape.size_bytes
@@ -230,8 +224,6 @@ class Sink:
             at = index * each - before
             if at < size:
                 self._check(bytes(view[at : min(at + each, size)]), index + 1)
-        if self.ack_count_max is not None:
-            whole_count = min(whole_count, self.ack_count_max)
         if self.acks is not Acks.NONE and whole_count > self.acked_count:
             self._acknowledge(whole_count)
 

@@ -271,10 +271,10 @@ def fill(
     connection = bed.connect()
     prepared = chunks(messages, [1] * len(messages), chunk_bytes=CHUNK_BYTES)
     bed.publishers = [PlainPublisher(connection, prepared, ahead_count_max=count, cycles=cycles)]
-    return messages, bed.run(float("inf"), settle=lambda: await_count(connection, queue, count))
+    return messages, bed.run(float("inf"), settle=lambda: _await_count(connection, queue, count))
 
 
-def await_count(connection: Connection, queue: str, count: int) -> None:
+def _await_count(connection: Connection, queue: str, count: int) -> None:
     """Ask until all that was published is in the queue. RabbitMQ answers this ahead of waiting publishes.
 
     Errors: BenchError when there are too many, or no more come for STALL_S.

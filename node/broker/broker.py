@@ -81,6 +81,7 @@ class Broker:
         self.settings = settings
         self.storage: Storage = storage or MemoryStorage()
         self.pager = pager
+        self._large_bytes = self.storage.embed_max_bytes
         self.entropy = entropy
         self.epoch_s = epoch_s
         self.observer = observer or Observer()
@@ -138,8 +139,10 @@ class Broker:
         Returns: the connections to flush, which then are no longer on the list.
         """
         self.now = now
-        self._end_flow(FLOW_ENDS_MAX)
-        self._bury(DEAD_LETTERS_MAX)
+        if self.in_flow:
+            self._end_flow(FLOW_ENDS_MAX)
+        if self._dead:
+            self._bury(DEAD_LETTERS_MAX)
         queues = deque(self._touched)
         self._touched.clear()
         try:
@@ -150,7 +153,8 @@ class Broker:
                 self.touch(queue)
         if self.pager is not None and self.pager.has_work:
             self.pager.turn()
-        self.storage.turn(now)
+        if self.storage.has_work:
+            self.storage.turn(now)
         dirty, self._dirty = self._dirty, {}
         return dirty
 
@@ -255,7 +259,7 @@ class Broker:
         """
         if not queues:
             return None
-        large = self.storage.embed_max_bytes
+        large = self._large_bytes
         store_id = NO_STORE_ID
         if size == MIXED_SIZES and max(map(len, contents)) >= large:
             pieces = [list(piece) for _, piece in groupby(contents, lambda content: len(content) >= large)]

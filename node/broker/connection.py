@@ -59,7 +59,6 @@ WORK_MAX_US: Final = 10_000
 waits for the next turn, so that a storm of declares holds nobody else up for long."""
 
 _METHOD_US: Final = 40
-_RUN_US: Final = 4
 _MISS_US: Final = 20
 
 
@@ -271,18 +270,19 @@ class Connection:
         self, channel: int, method_frame: bytes, traits: Traits, contents: list[bytes], size: int
     ) -> None:
         """See `Sink.on_publish`."""
-        route = self._routes.find(method_frame, self.broker.catalogue.version)
+        broker = self.broker
+        route = self._routes.find(method_frame, broker.catalogue.version)
         try:
-            if size > self.broker.settings.message_max_bytes:
+            if size > broker.settings.message_max_bytes:
                 self._refuse_size(channel, method_frame, size)
             if route is None:
                 self._spend(_MISS_US)
                 route = self._new_route(channel, method_frame)
                 if route is None:
                     return
-            self._spend(_RUN_US * (1 + len(route.queues)) + route.message_us * len(contents))
+            self._spend(route.run_us + route.message_us * len(contents))
             route.channel.publish(route, traits, contents, size)
-            if self.broker.storage.is_congested:
+            if broker.storage.is_congested:
                 self.throttle.hold()
         except ProtocolError as error:
             self._failed(error, channel, BasicPublish)

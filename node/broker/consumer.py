@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.amqp.field_table import Table
-from node.broker.run import NEVER, Run
+from node.broker.run import Run
 
 if TYPE_CHECKING:
     from node.broker.queue import Queue
@@ -176,13 +176,12 @@ class Consumers:
     ) -> None:
         """Give out ready messages until there are no more or nobody can take one.
 
-        drop_expired: removes what has expired at the head; None where a new message may go out before it
-            expires.
+        drop_expired: removes what has expired at the head; None where nothing expires, or a new message may go
+            out before it does.
         """
-        expired_by = now if drop_expired is not None else -NEVER
+        expired_by = now if drop_expired is not None else None
         while self._priorities and backlog.at_hand:
-            if backlog.head_expiry <= expired_by:
-                assert drop_expired is not None
+            if drop_expired is not None and backlog.head_expiry <= now:
                 drop_expired(now)
                 continue
             level = self._levels[self._priorities[0]]
@@ -193,12 +192,12 @@ class Consumers:
             else:
                 self._deal(level, backlog, now)
 
-    def _serve_one(self, consumer: Consumer, backlog: Ready, now: float, expired_by: float) -> None:
+    def _serve_one(self, consumer: Consumer, backlog: Ready, now: float, expired_by: float | None) -> None:
         """Give the only consumer of a level all that it can take."""
         limit = _limit(consumer, backlog)
         if not limit:
             self._block(consumer)
-        while limit and backlog.at_hand and backlog.head_expiry > expired_by:
+        while limit and backlog.at_hand and (expired_by is None or backlog.head_expiry > expired_by):
             run = backlog.take(limit)
             limit -= len(run.contents)
             consumer.channel.deliver(consumer, run, now)

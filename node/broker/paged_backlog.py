@@ -22,7 +22,7 @@ from typing import Final
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.backlog import Backlog
-from node.broker.run import NEVER, Absent, Envelope, Run
+from node.broker.run import Absent, Run
 from node.broker.storage import Page, QueueStorage
 
 AHEAD_BYTES: Final = 2 * 1024 * 1024
@@ -53,7 +53,6 @@ class PagedBacklog:
         "_disk_bytes",
         "_disk_count",
         "_is_asking",
-        "_is_paged",
         "_on_loaded",
         "_priority",
         "_q1",
@@ -62,6 +61,8 @@ class PagedBacklog:
         "_q4",
         "_storage",
         "_taken_to",
+        "append",
+        "is_paged",
     )
 
     def __init__(
@@ -81,10 +82,16 @@ class PagedBacklog:
         self._q3: deque[Absent] = deque()
         self._q4 = Backlog()
         self._disk_count = self._disk_bytes = 0  # of q2, delta and q3
-        self._is_paged = False  # anything in q1, q2, delta, q3
+        self._set_paged(False)
         self._taken_to = 0  # the highest number that ever left
         self._asked = 0  # goes up when an answer that is still to come no longer counts
         self._is_asking = False
+
+    def _set_paged(self, is_paged: bool) -> None:
+        self.is_paged = is_paged
+        """Whether there may be something in q1, q2, delta or q3."""
+        self.append = self._q1.append if is_paged else self._q4.append
+        """Add new messages at the tail: see `Backlog.append`. Bound here, as it is called for every run."""
 
     # --- figures ---
 
@@ -124,20 +131,6 @@ class PagedBacklog:
         }
 
     # --- in and out ---
-
-    def append(
-        self,
-        envelope: Envelope,
-        first_seq: int,
-        contents: list[bytes],
-        size: int,
-        expiry: float = NEVER,
-        store_id: int = 0,
-        is_indexed: bool = False,
-    ) -> None:
-        """See `Backlog.append`."""
-        newest = self._q1 if self._is_paged else self._q4
-        newest.append(envelope, first_seq, contents, size, expiry, store_id, is_indexed)
 
     def take(self, limit: int) -> Run:
         """Remove and return up to `limit` (at least 1) messages at hand; fewer where they don't share a run."""
@@ -186,7 +179,8 @@ class PagedBacklog:
         for part in (self._q1, self._q2, self._delta, self._q3, self._q4):
             part.clear()
         self._disk_count = self._disk_bytes = 0
-        self._is_paged = self._is_asking = False
+        self._set_paged(False)
+        self._is_asking = False
         self._asked += 1  # answers to come are to something that is gone
 
     def delivered_before(self) -> Iterable[Run]:
@@ -201,12 +195,12 @@ class PagedBacklog:
             self._extend_delta(page)
             self._disk_count += page.count
             self._disk_bytes += page.body_bytes
-        self._is_paged = bool(self._delta)
+        self._set_paged(bool(self._delta))
 
     @property
     def is_short(self) -> bool:
         """Whether `refill` has something to do."""
-        return self._is_paged and not self._is_asking and _memory_bytes(self._q4) < AHEAD_BYTES
+        return self.is_paged and not self._is_asking and _memory_bytes(self._q4) < AHEAD_BYTES
 
     def refill(self) -> None:
         """See to it that there is something at hand; `on_loaded` follows when it comes from disk."""
@@ -222,7 +216,7 @@ class PagedBacklog:
             for run in self._q1:
                 self._q4.add(run)
             self._q1.clear()
-            self._is_paged = False
+            self._set_paged(False)
 
     def _load(self) -> None:
         """Fetch contents of the first messages of q3."""
@@ -303,7 +297,7 @@ class PagedBacklog:
         """Take what came in last out of memory: for lazy queues."""
         if self._q1.count:
             self._page_q1(self.memory_bytes)
-        elif not self._is_paged and self._q4.count:
+        elif not self.is_paged and self._q4.count:
             self._page_q4(self.memory_bytes, 0)
 
     def page_out(self, limit_bytes: int, keep_bytes: int = KEPT_BYTES) -> int:
@@ -359,7 +353,7 @@ class PagedBacklog:
         self._storage.page_out(list(leaving))
         self._count_paged(leaving)
         self._to_front(list(leaving))
-        self._is_paged = True
+        self._set_paged(True)
 
     def _count_paged(self, runs: Iterable[Run]) -> None:
         for run in runs:

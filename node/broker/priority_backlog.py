@@ -133,6 +133,12 @@ class PriorityBacklog:
             self._level(priority).restore(own)
 
     @property
+    def is_paged(self) -> bool:
+        """See `PagedBacklog.is_paged`."""
+        top = self._top
+        return top is not None and top.is_paged
+
+    @property
     def is_short(self) -> bool:
         """See `PagedBacklog.is_short`."""
         top = self._top

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ROUTES_MAX: Final = 8192
 """Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
 
+_RUN_US: Final = 4
 _MESSAGE_US: Final = 20
 
 EXPIRATION_MAX_MS: Final = 315360000000
@@ -53,7 +54,8 @@ class Route:
     catalogue.
 
     looks_at_each: routing depends on each message's headers, or leads to a direct reply.
-    message_us: what each message costs where it isn't only one of a run, in microseconds, about.
+    run_us: what a run of publishes costs, in microseconds, about.   message_us: what each message costs beside
+        that where it isn't only one of a run.
     traits, envelope: of the messages that came last, to be used again while the traits stay the same.
     """
 
@@ -66,6 +68,7 @@ class Route:
         "message_us",
         "queues",
         "routing_key",
+        "run_us",
         "traits",
     )
 
@@ -79,6 +82,7 @@ class Route:
         self.queues = queues
         self.looks_at_each = looks_at_each
         is_plain = not looks_at_each and all(queue.is_plain for queue in queues)
+        self.run_us = _RUN_US * (1 + len(queues))
         self.message_us = 0 if is_plain else _MESSAGE_US
         self.traits: Traits | None = None
         self.envelope: Envelope | None = None

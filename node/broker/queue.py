@@ -80,6 +80,7 @@ class Queue:
         self.is_plain = True
         """No rule looks at messages as they come in."""
         self._is_lazy = False
+        self._may_expire = False  # a message that was ever here
         self._heads_awaited: list[Callable[[Any], None]] = []
         self._head_timer: Timer | None = None
         self._unused_timer: Timer | None = None
@@ -101,6 +102,7 @@ class Queue:
     def restore(self, next_seq: int, pages: Iterable[Page], now: float) -> None:
         """Take over what a recovery found on disk."""
         self.next_seq = next_seq
+        self._may_expire = True
         self.backlog.restore(pages)
         self._drop_excess(now)
         self._host.touch(self)
@@ -115,7 +117,11 @@ class Queue:
         size, store_id: as in `Run`.   Returns: the indexes of those that were refused for a length limit.
         """
         if self.is_plain and envelope.expiration_ms is None and not self.is_deleted:
-            self._append(envelope, contents, size, NEVER, store_id)
+            if envelope.persistent and self.is_durable:
+                self._append(envelope, contents, size, NEVER, store_id)
+            else:
+                self.backlog.append(envelope, self.next_seq, contents, size, NEVER, store_id)
+                self.next_seq += len(contents)
             if self.consumers.all or self._is_lazy:
                 self._host.touch(self)
             return []
@@ -141,6 +147,7 @@ class Queue:
         self.drop_expired(now)
         settings = self.settings
         expiry = self._expiry(envelope, now)
+        self._may_expire = self._may_expire or expiry != NEVER
         if settings.overflow == "drop-head":
             self._enqueue(envelope, contents, size, expiry, now, store_id)
             return []
@@ -191,10 +198,10 @@ class Queue:
         if self.is_deleted:
             return
         backlog = self.backlog
-        if backlog.is_short:
+        if backlog.is_paged:
             backlog.refill()
-        self.consumers.dispatch(backlog, now, self.drop_expired)
-        if backlog.is_short:
+        self.consumers.dispatch(backlog, now, self.drop_expired if self._may_expire else None)
+        if backlog.is_paged and backlog.is_short:
             backlog.refill()
             if backlog.at_hand:  # it was in memory
                 self._host.touch(self)
@@ -304,15 +311,17 @@ class Queue:
 
     def drop_expired(self, now: float) -> None:
         """Drop what has expired at the head (§5.2)."""
-        if self.backlog.head_expiry == NEVER:
+        if not self._may_expire:
             return
         while self.backlog.head_expiry <= now:
             self._host.dead_letter(self, self.backlog.take(RUN_MAX), EXPIRED, now)
         self._arm_head_timer()
 
     def _arm_head_timer(self) -> None:
+        if not self._may_expire or self.is_deleted:
+            return
         expiry = self.backlog.head_expiry
-        if expiry == NEVER or self.is_deleted:
+        if expiry == NEVER:
             return
         if self._head_timer is not None:
             if self._head_timer.when <= expiry:

@@ -44,7 +44,7 @@ class Persistence:
         self.catalogue = Catalogue()
         self._disk = FileDisk.open(config.data_dir)
         try:
-            claim(self._disk, config.node_name)
+            identity = claim(self._disk, config.node_name, options.segment_entries)
         except (StoreError, NewerFormat, OSError) as error:
             self._disk.close()
             raise DataDirectoryError(
@@ -55,7 +55,7 @@ class Persistence:
             self._metadata.ahead_of(self._disk),
             StoreOptions(
                 embed_max_bytes=options.embed_max_bytes,
-                segment_entries=options.segment_entries,
+                segment_entries=identity.segment_entries,
                 journal_file_bytes=options.journal_file_bytes,
                 store_file_bytes=options.store_file_bytes,
                 commit_interval_s=options.commit_interval_s,

@@ -532,14 +532,16 @@ class QueueIndex:
         return written_bytes
 
     def _flush_delivered(self, first: Entry | None) -> None:
-        """Tell segments what came back, where all that was kept has been written.   first: what has not."""
+        """Tell segments what came back; it may stand before the messages that it is of.
+
+        first: what was kept and is not written. Where a segment is still to come, what came back waits for it.
+        """
         for number in list(self._unwritten):
-            if first is not None and first.seqs.start // self.segment_entries <= number:
-                continue
-            operations = self._unwritten.pop(number)
             if number in self._segments:
-                for operation in operations:
+                for operation in self._unwritten.pop(number):
                     self._append(number, operation)
+            elif first is None or first.seqs.start // self.segment_entries > number:
+                del self._unwritten[number]
 
     def _append(self, number: int, operation: Operation) -> int:
         """Write an operation to a segment; how many bytes that takes."""

@@ -130,7 +130,7 @@ class Store:
         self._gathered_bytes = 0  # when last weighed
         self._waiting = Waiting()  # for the next batch
         self._in_flight: Waiting | None = None  # who waits for the batch that the disk has
-        self._is_congested = False
+        self.is_congested = False
         self._checkpoint: Checkpoint | None = None
         self._checkpoint_jobs = 0  # in flight
         self._is_flushing = False
@@ -146,11 +146,6 @@ class Store:
         self.disk.run(directories + self._journal.begin(self.disk.names(JOURNAL)))
 
     # --- for the broker ---
-
-    @property
-    def is_congested(self) -> bool:
-        """See `Storage.is_congested`; as it was at the last turn or answer of the disk."""
-        return self._is_congested
 
     def open(self, record: QueueRecord) -> QueueIndex:
         """See `Storage.open`. A queue that was opened before, by recovery, has its index already."""
@@ -346,12 +341,10 @@ class Store:
         )
         bytes_ = self._gathered_bytes + self.disk.pending_bytes
         files = len(self._journal.older)
-        if not self._is_congested:
-            self._is_congested = not self.is_broken and (
-                bytes_ > CONGESTED_BYTES or files > JOURNAL_FILES_MAX
-            )
+        if not self.is_congested:
+            self.is_congested = not self.is_broken and (bytes_ > CONGESTED_BYTES or files > JOURNAL_FILES_MAX)
         elif self.is_broken or (2 * bytes_ < CONGESTED_BYTES and 2 * files <= JOURNAL_FILES_MAX):
-            self._is_congested = False
+            self.is_congested = False
             self.on_relieved()
 
     # --- checkpoints ---

@@ -1,18 +1,14 @@
-"""The workloads on disk: what their counts must satisfy."""
+"""The workloads on disk: what the bench must know of them."""
 
-import pytest
-
-from bench.durability import DURABLE_WORKLOADS, PREFETCH
-from bench.workloads import FULL, QUICK, Scale
-
-
-@pytest.mark.parametrize("scale", [FULL, QUICK])
-def test_a_paged_queue_holds_more_than_is_taken(scale: Scale) -> None:
-    """The consumer must be ended by its prefetch, not by the end of the queue."""
-    assert 10_000_000 // scale.divisor > 2 * PREFETCH
-    assert PREFETCH < 1 << 16
+from bench.durability import DURABLE_WORKLOADS
 
 
 def test_all_of_them_keep_messages() -> None:
     """That is why the bench syncs before them, and leaves them out beside another version."""
     assert all(workload.keeps for workload in DURABLE_WORKLOADS)
+
+
+def test_restarts_and_settings_are_for_a_server_alone() -> None:
+    """What a workload does to its server must not meet the next one, nor what the last one left this one."""
+    fresh = {workload.name for workload in DURABLE_WORKLOADS if workload.fresh}
+    assert fresh == {"persistent-1m", "paging-10m"}

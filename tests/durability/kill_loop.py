@@ -25,10 +25,13 @@ from node.amqp import methods
 from tests.durability.check import Check, note_that_acks_were_heard
 from tests.durability.client import Client, Lost
 from tests.durability.durable_node import DurableNode, StartFailed
+from tests.durability.faulty_disk import FaultyDisk
 from tests.durability.ledger import DEAD_LETTERS, Count, Ledger, QueueLedger
 from tests.durability.load import FAN, FANNED, QUEUES, Churn, Load
 
 ROUNDS_OF_EPISODE: Final = 5
+COPIES_MAX: Final = 8
+"""Copies of the data that are kept: those of the last round, and some."""
 NUMBERS: Final = tuple(each.name for each in fields(Count) if each.name != "problems")
 MUST_BE_0: Final = NUMBERS[NUMBERS.index("lost") :]
 
@@ -51,6 +54,7 @@ PAGING: Final = {
     "vm_memory_high_watermark_paging_ratio": "0.01",
 }
 FAULT: Final = re.compile(r"\[(error|critical)\]|Traceback")
+FAULT_AFTER_POWER_LOSS: Final = re.compile(r"\[critical\]|Traceback")
 ASKED_FOR: Final = re.compile(
     r"Channel error on connection|channel exception not_found: no queue"
     r"|Error on AMQP connection|connection exception connection_forced: \"broker forced .* 'shutdown'"
@@ -92,11 +96,12 @@ def line(cells: Sequence[str]) -> str:
 class Episode:
     """Some rounds on one data directory, which is below `directory`."""
 
-    def __init__(self, directory: Path, seed: str, *, stops: bool = False) -> None:
+    def __init__(self, directory: Path, seed: str, *, stops: bool = False, power: bool = False) -> None:
         self._directory = directory
         self._seed = seed
         self._stops = stops
-        self._node = DurableNode(directory)
+        self._disk = FaultyDisk(directory, directory / "data") if power else None
+        self._node = DurableNode(directory, environment=self._disk.environment if self._disk else {})
         self._churn = Churn()
         self._ledger = Ledger(Count())
         for name in QUEUES:
@@ -122,7 +127,7 @@ class Episode:
             await asyncio.sleep(result.load_s)
             was_killed: bool | None = not self._stops
             await self._end(load, result)
-            self._copy()
+            self._after_end(random)
             if random.random() < 0.4:
                 self._kill_recovery(random, settings, result)
                 # A start that was killed early leaves the mark of a clean stop.
@@ -182,7 +187,7 @@ class Episode:
             time.sleep(random.uniform(0.15, max(0.6, 1.2 * self._node.start_s)))
             self._node.kill()
             self._read_log(result.count)
-            self._copy()
+            self._after_end(random)
 
     async def _kill_reader(self, random: Random, result: Result) -> None:
         """Kill it while somebody reads everything and acknowledges nothing."""
@@ -197,14 +202,14 @@ class Episode:
             self._node.kill()
             await client.ended.wait()
         self._read_log(result.count)
-        self._copy()
+        self._after_end(random)
 
     async def _stop_and_check(self, settings: dict[str, str], random: Random, result: Result) -> None:
         """After a stop in peace everything is as it was."""
         result.ends += "s"
         note_that_acks_were_heard(self._ledger)
         self._check_stop(await asyncio.to_thread(self._node.stop), result.count)
-        self._copy()
+        self._after_end(random)
         self._node.start(settings)
         if "rebuilding" in self._node.log_text():
             result.count.problem("other", "the node doesn't know that it was stopped")
@@ -212,29 +217,37 @@ class Episode:
         await Check(self._node, self._ledger, self._churn, was_killed=False).run(random)
         result.count.recovered = recovered
 
-    def _copy(self) -> None:
-        """Keep the data as the node has left it, for whoever looks for a bug."""
-        if self._copies >= 4:
-            shutil.rmtree(self._directory / f"copy.{self._copies - 4}", ignore_errors=True)
-        shutil.copytree(self._node.data, self._directory / f"copy.{self._copies}")
+    def _after_end(self, random: Random) -> None:
+        """Lose power, if that is asked for; keep the data as they are then, for whoever looks for a bug."""
+        done = self._disk.lose_power(random) if self._disk else []
+        if self._copies >= COPIES_MAX:
+            shutil.rmtree(self._directory / f"copy.{self._copies - COPIES_MAX}")
+        copy = self._directory / f"copy.{self._copies}"
+        copy.mkdir()
+        if self._node.data.exists():
+            shutil.copytree(self._node.data, copy / "data")
+        (copy / "lost").write_text("".join(f"{line}\n" for line in done))
         self._copies += 1
 
     def _read_log(self, count: Count) -> None:
-        """Nothing of ours fails, and nothing is found damaged: a kill leaves no more than a torn end."""
+        """Nothing of ours fails, and nothing is found damaged: a kill leaves no more than a torn end. (After a power
+        loss what was not synced is damaged, and said to be.)
+        """
+        fault = FAULT_AFTER_POWER_LOSS if self._disk else FAULT
         lines = [line for line in self._node.log_text().splitlines() if not ASKED_FOR.search(line)]
-        signs = [at for at, line in enumerate(lines) if FAULT.search(line)]
+        signs = [at for at, line in enumerate(lines) if fault.search(line)]
         if signs:
             text = "\n".join(lines[max(0, signs[0] - 2) : signs[0] + 40])
             count.problem("other", f"{self._node.log_path}: {text}")
 
 
-def run(rounds: int, seed: int, *, stops: bool = False) -> list[Result]:
+def run(rounds: int, seed: int, *, stops: bool = False, power: bool = False) -> list[Result]:
     """Run rounds and print them. Directories of rounds with a problem stay."""
     print(line(HEAD), flush=True)
     results: list[Result] = []
     for first in range(0, rounds, ROUNDS_OF_EPISODE):
         directory = Path(tempfile.mkdtemp(prefix="fluffle-faults-"))
-        episode = Episode(directory, str(seed), stops=stops)
+        episode = Episode(directory, str(seed), stops=stops, power=power)
         is_good = True
         try:
             for number in range(first, min(rounds, first + ROUNDS_OF_EPISODE)):
@@ -269,8 +282,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stops", action="store_true", help="end it by SIGTERM instead of kill -9")
+    parser.add_argument("--power", action="store_true", help="lose what was not synced, too: needs gcc")
     options = parser.parse_args(arguments)
-    results = run(options.rounds, options.seed, stops=options.stops)
+    results = run(options.rounds, options.seed, stops=options.stops, power=options.power)
     return int(not all(result.is_good for result in results))
 
 

@@ -186,7 +186,11 @@ def test_damaged_operations_are_corrupt(operation: Operation, random: Random) ->
     except CorruptRecord:
         pass
     else:
-        assert decode(raw(found)) == found
+        again = decode(raw(found))
+        if isinstance(found, Enqueue) and isinstance(again, Enqueue):
+            assert told(again) == told(found)
+        else:
+            assert again == found
     try:
         decode_head(bytes(data))
     except CorruptRecord:

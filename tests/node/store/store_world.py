@@ -19,7 +19,7 @@ from node.broker.run import NEVER, Absent, Envelope, Run
 from node.broker.storage import NO_STORE_ID
 from node.broker.timers import Timers
 from node.store.directory import claim
-from node.store.disk import Remove
+from node.store.disk import Read, Remove
 from node.store.findings import Damage
 from node.store.options import StoreOptions
 from node.store.queue_index import QueueIndex
@@ -82,7 +82,7 @@ class Message:
 
     expires_at_s: since 1970; None: never.   store_id: None: not known to the broker.
     is_safe: a crash must not lose it.   is_gone: the broker is done with it; safely_gone: for good.
-    is_forgiven: the files that knew of it were damaged.
+    is_forgiven: the files that knew of it were damaged.   is_unreadable: until the next start.
     in_memory: whether the broker has its content.   copy: to where it was moved when it was done with.
     """
 
@@ -101,6 +101,7 @@ class Message:
     safely_gone: bool = False
     is_loading: bool = False
     is_forgiven: bool = False
+    is_unreadable: bool = False
     copy: "Message | None" = None
 
     def __repr__(self) -> str:
@@ -308,6 +309,7 @@ class World:
         self.timers = Timers()
         self.wall_s += 10.0
         self.was_clean = False
+        self.is_read_failing = False
         self.kept: list[Message] = []
         self.gone: list[Message] = []
         self.reports: list[tuple[str, int, str]] = []
@@ -359,8 +361,8 @@ class World:
     def _check(self, message: Message, found: set[Message], *, was_clean: bool) -> None:
         if message in found:
             assert message.is_kept, f"was never persistent: {message}"
-            assert not message.safely_gone, f"back: {message}"
-            assert not (was_clean and message.is_gone), f"back after a clean stop: {message}"
+            may_return = message.is_unreadable or not (message.safely_gone or was_clean)
+            assert may_return or not message.is_gone, f"back: {message}"
         if message.is_safe or (was_clean and message.is_kept):
             self.safe += 1
             if not self._went_on(message, found):
@@ -637,7 +639,7 @@ class World:
             message
             for queue in self.queues
             for message in queue.live
-            if not message.in_memory and not message.is_loading
+            if not (message.in_memory or message.is_loading or message.is_unreadable)
         ]
         if not away:
             return
@@ -676,8 +678,12 @@ class World:
                 message.store_id = store_id
                 found.append(message.seq)
         assert found == sorted(set(found)), "in order, each once"
-        missing = {message.seq for message in within if not message.is_gone} - set(found)
-        assert not missing, f"not found: {missing} of {queue.record.uid}: {self.reports}"
+        missing = [message for message in within if not message.is_gone and message.seq not in found]
+        assert not missing or self.is_read_failing, f"not found: {missing}: {self.reports}"
+        if missing:
+            # All that was asked for counts as lost, also what is in memory; the next start finds it again.
+            for message in queue.live:
+                message.is_unreadable = message.is_unreadable or message.seq in seqs
         self._load(queue, absents)
 
     def _load(self, queue: Queue, absents: list[Absent]) -> None:
@@ -712,6 +718,8 @@ class World:
                 message.is_loading = False
             if any(message.is_gone for message in messages):
                 continue  # cleared meanwhile: then it need not be readable
+            if run is None and self.is_read_failing:
+                continue
             assert run is not None, f"can't be loaded: {messages}: {self.reports}"
             assert run.seqs == absent.seqs
             assert run.is_indexed
@@ -789,7 +797,7 @@ class World:
         return record
 
     def trouble(self) -> None:
-        """The disk is full for a while, or breaks."""
+        """The disk is full for a while, can't read something once, or breaks."""
         chance = self.random.random()
         if chance < 0.5:
             self.disk.free()
@@ -797,6 +805,9 @@ class World:
             self.disk.fill_up(self.random.choice((0, 500, 5000)))
         elif chance < 0.83:
             self.disk.fail_sync()
+        elif chance < 0.86:
+            self.disk.fail(Read)
+            self.is_read_failing = True
 
 
 def fields(envelope: Envelope) -> dict[str, object]:

@@ -1,7 +1,9 @@
 """No crash loses what was called safe, and nothing comes back that was not there: many random histories.
 
-FLUFFLE_CRASHES=5000 pytest -s tests/node/store/test_crashes.py          so many histories
-FLUFFLE_CRASHES=seed:123 pytest -s tests/node/store/test_crashes.py      history 123 only
+Told by the environment which ones:
+    FLUFFLE_CRASHES=5000        the first 5000 histories of each kind
+    FLUFFLE_CRASHES=5000-9000   others
+    FLUFFLE_CRASHES=seed:123    history 123, for instance one that went wrong
 """
 
 import os
@@ -69,4 +71,5 @@ def _seeds(count: int) -> range:
     if wanted.startswith("seed:"):
         seed = int(wanted.removeprefix("seed:"))
         return range(seed, seed + 1)
-    return range(int(wanted))
+    first, _, behind = wanted.rpartition("-")
+    return range(int(first or 0), int(behind))

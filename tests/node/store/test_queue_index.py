@@ -163,6 +163,24 @@ def test_what_follows_joins_the_entry(node: Node) -> None:
     assert [entry.seqs for entry in index.take_operations()[0]] == [range(7, 8)], "the batch has gone"
 
 
+def test_stored_contents_do_not_join_embedded_ones(node: Node) -> None:
+    """Not even where the number of those happens to be the id of these."""
+    index = node.index()
+    keep(node, index, 1, b"a")
+    keep(node, index, 2, LARGE)
+    keep(node, index, 3, b"b")
+    keep(node, index, 4, LARGE + b"!")
+    keep(node, index, 5, LARGE)
+    entries, _, _ = index.take_operations()
+    assert [(entry.seqs, entry.store_id) for entry in entries] == [
+        (range(1, 2), NO_STORE_ID),
+        (range(2, 3), 1),
+        (range(3, 4), NO_STORE_ID),
+        (range(4, 5), 2),
+        (range(5, 6), 3),
+    ]
+
+
 def test_an_entry_ends_with_its_segment(node: Node) -> None:
     """A record is in one file."""
     index = node.index()

@@ -1,0 +1,178 @@
+/* Preloaded into a node: makes its disk fail, and notes what is safe from a power loss.
+ *
+ * FAULT_DATA: the data directory, absolute.   FAULT_DIR: where we are told and tell:
+ *
+ *     fail-sync, fail-write   while the file is there, fdatasync/fsync or write/writev below FAULT_DATA fail with EIO
+ *     events                  a line for each change of the data directory, fields separated by tabs:
+ *         S path size         a file was synced up to this size        D path   the names in a directory were
+ *         C path, M path      a file, a directory was created          X path   a directory was removed
+ *         U path grave        a file was removed; its bytes live on as FAULT_DIR/grave (a hard link)
+ *         R old new grave     a file was renamed; what had the new name lives on, "-": nothing did
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define ROOM (2 * PATH_MAX)
+#define REAL(name) ((__typeof__(&name))real(#name))
+
+static atomic_int graves;
+
+static void *real(const char *name) { return dlsym(RTLD_NEXT, name); }
+
+static int is_ours(const char *path) {
+    const char *data = getenv("FAULT_DATA");
+    size_t length = data ? strlen(data) : 0;
+    return length && !strncmp(path, data, length) && (path[length] == '/' || !path[length]);
+}
+
+/* The absolute path of a descriptor, or of a name below one. */
+static int path_of(int dir, const char *name, char *path) {
+    char link[64];
+    if (name && name[0] == '/') return snprintf(path, ROOM, "%s", name) > 0;
+    if (dir == AT_FDCWD) {
+        if (!getcwd(path, PATH_MAX)) return 0;
+    } else {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
+        ssize_t length = readlink(link, path, PATH_MAX);
+        if (length < 0) return 0;
+        path[length] = 0;
+    }
+    if (name && strcmp(name, ".")) {
+        size_t length = strlen(path);
+        snprintf(path + length, ROOM - length, "/%s", name);
+    }
+    return is_ours(path);
+}
+
+static int is_told(const char *what) {
+    char path[ROOM];
+    snprintf(path, sizeof path, "%s/%s", getenv("FAULT_DIR"), what);
+    return !access(path, F_OK);
+}
+
+static void note(const char *format, ...) {
+    char line[4 * ROOM], path[ROOM];
+    va_list values;
+    va_start(values, format);
+    int length = vsnprintf(line, sizeof line, format, values);
+    va_end(values);
+    snprintf(path, sizeof path, "%s/events", getenv("FAULT_DIR"));
+    int saved = errno;
+    int fd = REAL(open)(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || REAL(write)(fd, line, length) != length) abort();
+    close(fd);
+    errno = saved;
+}
+
+/* Keep the bytes of a file that is about to lose its name. */
+static void bury(const char *path, char *grave) {
+    char kept[ROOM];
+    snprintf(grave, 64, "grave.%d.%d", getpid(), atomic_fetch_add(&graves, 1));
+    snprintf(kept, sizeof kept, "%s/%s", getenv("FAULT_DIR"), grave);
+    if (link(path, kept)) strcpy(grave, "-");
+}
+
+static int sync_or_fail(int fd, int (*sync)(int)) {
+    char path[ROOM];
+    struct stat before;
+    if (!path_of(fd, NULL, path)) return sync(fd);
+    if (is_told("fail-sync")) {
+        errno = EIO;
+        return -1;
+    }
+    fstat(fd, &before);
+    int result = sync(fd);
+    if (!result && S_ISDIR(before.st_mode)) note("D\t%s\n", path);
+    else if (!result) note("S\t%s\t%lld\n", path, (long long)before.st_size);
+    return result;
+}
+
+int fdatasync(int fd) { return sync_or_fail(fd, REAL(fdatasync)); }
+
+int fsync(int fd) { return sync_or_fail(fd, REAL(fsync)); }
+
+static int fails_to_write(int fd) {
+    char path[ROOM];
+    return getenv("FAULT_DIR") && is_told("fail-write") && path_of(fd, NULL, path);
+}
+
+ssize_t write(int fd, const void *data, size_t size) {
+    if (!fails_to_write(fd)) return REAL(write)(fd, data, size);
+    errno = EIO;
+    return -1;
+}
+
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    if (!fails_to_write(fd)) return REAL(writev)(fd, parts, count);
+    errno = EIO;
+    return -1;
+}
+
+static int open_and_note(int dir, const char *name, int flags, mode_t mode) {
+    char path[ROOM];
+    int is_new = (flags & O_CREAT) && path_of(dir, name, path) && access(path, F_OK);
+    int fd = REAL(openat)(dir, name, flags, mode);
+    if (fd >= 0 && is_new) note("C\t%s\n", path);
+    return fd;
+}
+
+#define OPEN(name, dir, ...)                                  \
+    int name(__VA_ARGS__, const char *file, int flags, ...) { \
+        va_list values;                                       \
+        va_start(values, flags);                              \
+        mode_t mode = va_arg(values, int);                    \
+        va_end(values);                                       \
+        return open_and_note(dir, file, flags, mode);         \
+    }
+
+OPEN(openat, dir, int dir)
+OPEN(openat64, dir, int dir)
+
+int mkdirat(int dir, const char *name, mode_t mode) {
+    char path[ROOM];
+    int result = REAL(mkdirat)(dir, name, mode);
+    if (!result && path_of(dir, name, path)) note("M\t%s\n", path);
+    return result;
+}
+
+int mkdir(const char *name, mode_t mode) {
+    char path[ROOM];
+    int result = REAL(mkdir)(name, mode);
+    if (!result && path_of(AT_FDCWD, name, path)) note("M\t%s\n", path);
+    return result;
+}
+
+int unlinkat(int dir, const char *name, int flags) {
+    char path[ROOM], grave[64] = "-";
+    if (!path_of(dir, name, path)) return REAL(unlinkat)(dir, name, flags);
+    if (!(flags & AT_REMOVEDIR)) bury(path, grave);
+    int result = REAL(unlinkat)(dir, name, flags);
+    if (!result && (flags & AT_REMOVEDIR)) note("X\t%s\n", path);
+    else if (!result) note("U\t%s\t%s\n", path, grave);
+    return result;
+}
+
+int rmdir(const char *name) { return unlinkat(AT_FDCWD, name, AT_REMOVEDIR); }
+
+int unlink(const char *name) { return unlinkat(AT_FDCWD, name, 0); }
+
+int renameat(int old_dir, const char *old_name, int new_dir, const char *new_name) {
+    char old[ROOM], new[ROOM], grave[64];
+    if (!path_of(old_dir, old_name, old) || !path_of(new_dir, new_name, new))
+        return REAL(renameat)(old_dir, old_name, new_dir, new_name);
+    bury(new, grave);
+    int result = REAL(renameat)(old_dir, old_name, new_dir, new_name);
+    if (!result) note("R\t%s\t%s\t%s\n", old, new, grave);
+    return result;
+}

@@ -1,0 +1,146 @@
+"""A disk that fails when it is told to, and forgets what was not synced: by a library that is loaded into the node.
+
+`fault_shim.c` notes every change of the data directory and what was synced. After the node was killed, `lose_power` takes
+back what a power loss might have taken: what stands behind the last sync of a file is cut off, zero, or torn;
+names that were created, renamed or removed since the last sync of their directory are as they were before, from
+some moment on.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Final
+
+SOURCE: Final = Path(__file__).with_name("fault_shim.c")
+BLOCK_BYTES: Final = 4096
+"""What a disk writes at once: within a tail that was not synced each block is there or not."""
+
+
+class NoCompiler(Exception):
+    """The library cannot be built here."""
+
+
+class FaultyDisk:
+    """The disk of one node.   directory: for the library and its notes.   data: the data directory.
+
+    Give `environment` to the node. The directories must be on one file system.
+    """
+
+    def __init__(self, directory: Path, data: Path) -> None:
+        """Raises: NoCompiler."""
+        self._directory = directory / "disk"
+        self._directory.mkdir()
+        self._data = data
+        library = self._directory / "shim.so"
+        build = ["gcc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
+        try:
+            done = subprocess.run(build, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            raise NoCompiler("there is no gcc") from error
+        assert done.returncode == 0, done.stderr
+        self.environment: Final = {
+            "LD_PRELOAD": str(library),
+            "FAULT_DIR": str(self._directory),
+            "FAULT_DATA": str(data),
+        }
+        self._sizes: dict[str, int] = {}
+
+    def fail(self, what: str, *, now: bool = True) -> None:
+        """From now on (or no longer) "sync" or "write" fails with EIO."""
+        trigger = self._directory / f"fail-{what}"
+        if now:
+            trigger.touch()
+        else:
+            trigger.unlink()
+
+    def lose_power(self, random: Random) -> list[str]:
+        """Damage the data of a node that was killed, as a loss of power then would have done. Returns: what was done."""
+        done: list[str] = []
+        events = self._events()
+        sizes = dict(self._sizes)
+        for event in events:
+            if event[0] == "S":
+                sizes[event[1]] = int(event[2])
+            elif event[0] == "C":
+                sizes[event[1]] = 0
+            elif event[0] == "R":
+                sizes[event[2]] = sizes.pop(event[1], 0)
+        # That the data directory itself is safe cannot be seen: its parent is not ours to watch.
+        unsafe = [event for event in _unsafe(events) if event[1] != str(self._data)]
+        keep = random.randint(0, len(unsafe))
+        for event in reversed(unsafe[keep:]):
+            self._undo(event)
+            done.append("undone: " + " ".join(event))
+        for path in self._files():
+            synced = sizes.get(path, 0)
+            if os.path.getsize(path) > synced:
+                done.append(f"{path}: {os.path.getsize(path)} bytes, {synced} safe, {_tear(path, synced, random)}")
+        self._begin_anew()
+        return done
+
+    def _begin_anew(self) -> None:
+        """What is there now is safe."""
+        self._sizes = {path: os.path.getsize(path) for path in self._files()}
+        for grave in self._directory.glob("grave.*"):
+            grave.unlink()
+        (self._directory / "events").unlink(missing_ok=True)
+
+    def _events(self) -> list[list[str]]:
+        path = self._directory / "events"
+        return [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
+
+    def _files(self) -> list[str]:
+        return sorted(str(path) for path in self._data.rglob("*") if path.is_file())
+
+    def _undo(self, event: list[str]) -> None:
+        match event:
+            case "C", path:
+                Path(path).unlink(missing_ok=True)
+            case "M", path:
+                shutil.rmtree(path, ignore_errors=True)
+            case "X", path:
+                Path(path).mkdir(parents=True, exist_ok=True)
+            case "U", path, grave:
+                self._dig_out(grave, path)
+            case "R", old, new, grave:
+                os.rename(new, old)
+                self._dig_out(grave, new)
+            case _:
+                raise AssertionError(event)
+
+    def _dig_out(self, grave: str, path: str) -> None:
+        if grave != "-":
+            os.link(self._directory / grave, path)
+
+
+def _unsafe(events: list[list[str]]) -> Iterator[list[str]]:
+    """The changes of names that no later sync of a directory has made safe, in their order."""
+    safe: dict[str, int] = {}
+    for at, event in enumerate(events):
+        if event[0] == "D":
+            safe[event[1]] = at
+    for at, event in enumerate(events):
+        if event[0] in "CMXUR":
+            directories = {os.path.dirname(path) for path in event[1:] if path.startswith("/")}
+            if any(safe.get(directory, -1) < at for directory in directories):
+                yield event
+
+
+def _tear(path: str, synced: int, random: Random) -> str:
+    """Lose what stands behind the first `synced` bytes of a file, or some of it. Returns: how."""
+    how = random.choice(["kept", "cut", "cut to a part", "zeros", "blocks"])
+    size = os.path.getsize(path)
+    if how == "cut":
+        os.truncate(path, synced)
+    elif how == "cut to a part":
+        os.truncate(path, random.randint(synced, size))
+    elif how != "kept":
+        with open(path, "r+b") as file:
+            for start in range(synced - synced % BLOCK_BYTES, size, BLOCK_BYTES):
+                if how == "zeros" or random.random() < 0.5:
+                    file.seek(max(start, synced))
+                    file.write(bytes(min(start + BLOCK_BYTES, size) - max(start, synced)))
+    return how
