@@ -83,7 +83,7 @@ class Broker:
         self.pager = pager
         self._large_bytes = self.storage.embed_max_bytes
         self.entropy = entropy
-        self.epoch_s = epoch_s
+        self.epoch_s = self.storage.epoch_s = epoch_s
         self.observer = observer or Observer()
         self.alarms = Alarms(
             settings.node_name,

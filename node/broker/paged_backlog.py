@@ -293,12 +293,14 @@ class PagedBacklog:
 
     # --- to disk ---
 
-    def page_new(self) -> None:
-        """Take what came in last out of memory: for lazy queues."""
+    def page_new(self) -> bool:
+        """Take what came in last out of memory: for lazy queues. Returns: whether there was anything."""
+        before = self._disk_count
         if self._q1.count:
             self._page_q1(self.memory_bytes)
         elif not self.is_paged and self._q4.count:
             self._page_q4(self.memory_bytes, 0)
+        return self._disk_count > before
 
     def page_out(self, limit_bytes: int, keep_bytes: int = KEPT_BYTES) -> int:
         """Take messages out of memory, the newest first; how many bytes of memory that was.

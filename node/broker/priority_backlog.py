@@ -150,10 +150,10 @@ class PriorityBacklog:
         if top is not None:
             top.refill()
 
-    def page_new(self) -> None:
+    def page_new(self) -> bool:
         """See `PagedBacklog.page_new`."""
-        for level in self._ordered:
-            level.page_new()
+        paged = [level.page_new() for level in self._ordered]
+        return any(paged)
 
     def page_out(self, limit_bytes: int, keep_bytes: int = KEPT_BYTES) -> int:
         """See `PagedBacklog.page_out`: the lowest levels first."""

@@ -148,6 +148,8 @@ class Queue:
         settings = self.settings
         expiry = self._expiry(envelope, now)
         self._may_expire = self._may_expire or expiry != NEVER
+        if self._is_lazy:
+            self._host.touch(self)
         if settings.overflow == "drop-head":
             self._enqueue(envelope, contents, size, expiry, now, store_id)
             return []
@@ -177,6 +179,7 @@ class Queue:
         self.consumers.dispatch(self.backlog, now)
         self._drop_excess(now)
         self.drop_expired(now)
+        self._touch_if_short()
 
     def _expiry(self, envelope: Envelope, now: float) -> float:
         ttl = self.settings.message_ttl
@@ -206,8 +209,8 @@ class Queue:
             if backlog.at_hand:  # it was in memory
                 self._host.touch(self)
         self._arm_head_timer()
-        if self._is_lazy:
-            backlog.page_new()
+        if self._is_lazy and backlog.page_new() and self._may_expire:
+            self._host.touch(self)  # when the head expires must be known
 
     def _loaded(self) -> None:
         """Messages came from disk to the head."""
@@ -217,18 +220,27 @@ class Queue:
         for on_loaded in awaited:
             on_loaded(None)
 
+    def _touch_if_short(self) -> None:
+        if self.backlog.is_paged and self.backlog.is_short:
+            self._host.touch(self)
+
+    def seek_head(self, now: float) -> bool:
+        """Whether the message at the head is on its way from disk, and worth waiting for."""
+        self.drop_expired(now)
+        if self.backlog.is_paged:
+            self.backlog.refill()
+        return not self.backlog.at_hand and self.backlog.count > 0
+
     def await_head(self, on_loaded: Callable[[Any], None]) -> None:
-        """Call back when the message at the head, which is on disk, has come from there."""
+        """Call back when the message at the head, which is on its way from disk, is here."""
         self._heads_awaited.append(on_loaded)
-        self.backlog.refill()
 
     def get(self, now: float) -> Run | None:
         """Take the message at the head for `basic.get`."""
         self.used(now)
         self.drop_expired(now)
         run = self.backlog.take(1) if self.backlog.at_hand else None
-        if self.backlog.is_short:
-            self._host.touch(self)
+        self._touch_if_short()
         self._arm_head_timer()
         return run
 
@@ -315,6 +327,7 @@ class Queue:
             return
         while self.backlog.head_expiry <= now:
             self._host.dead_letter(self, self.backlog.take(RUN_MAX), EXPIRED, now)
+        self._touch_if_short()
         self._arm_head_timer()
 
     def _arm_head_timer(self) -> None:

@@ -43,6 +43,10 @@ class ReplicatedLog(Protocol):
         """
         ...
 
+    def await_safety(self, on_safe: Callable[[bool], None]) -> None:
+        """Call back, once, when all that was applied so far outlives this node; False: it never will."""
+        ...
+
 
 class CommandLog(Protocol):
     """Keeps commands on disk, in order."""
@@ -77,6 +81,10 @@ class LocalLog:
         """See `ReplicatedLog.submit`."""
         self._agenda.add(partial(self._apply, command, on_applied))
 
+    def await_safety(self, on_safe: Callable[[bool], None]) -> None:
+        """See `ReplicatedLog.await_safety`: nothing is safer than it was at once."""
+        on_safe(True)
+
     def _apply(self, command: Command[Any], on_applied: Answer | None) -> None:
         result = self._catalogue.apply(command)
         events = self._catalogue.take_events()
@@ -110,6 +118,13 @@ class DurableLog:
     ) -> None:
         """See `ReplicatedLog.submit`."""
         self._agenda.add(partial(self._apply, command, on_applied))
+
+    def await_safety(self, on_safe: Callable[[bool], None]) -> None:
+        """See `ReplicatedLog.await_safety`."""
+        if self._unsafe:
+            self._unsafe[-1].append(on_safe)
+        else:
+            on_safe(True)
 
     def replay(
         self,

@@ -78,9 +78,15 @@ class Persistence:
             is_known = self._metadata.load(log.replay, self._report)
             self._recover(broker)
             self.store.begin()
-        except (NewerFormat, MetadataUnreadable, OSError) as error:
+        except (NewerFormat, MetadataUnreadable) as error:
             raise DataDirectoryError(
                 f"the data directory {self._data_dir} cannot be read: {error}"
+            ) from error
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            raise DataDirectoryError(
+                f"the data directory {self._data_dir} cannot be recovered: {error.strerror or error}{where}; "
+                "nothing is lost, it may be tried again"
             ) from error
         return is_known
 

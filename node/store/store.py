@@ -259,6 +259,7 @@ class Store:
         if not steps:
             # What was kept was forgotten before it was written (§7.5: confirmed without a sync).
             waiting.settle(is_safe=True)
+            self._weigh()
             return
         self._in_flight = waiting
         self._batches += 1

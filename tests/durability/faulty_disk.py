@@ -57,7 +57,10 @@ class FaultyDisk:
             trigger.unlink()
 
     def lose_power(self, random: Random) -> list[str]:
-        """Damage the data of a node that was killed, as a loss of power then would have done. Returns: what was done."""
+        """Damage the data of a node that was killed, as a loss of power then would have done.
+
+        Returns: what was done, in words.
+        """
         done: list[str] = []
         events = self._events()
         sizes = dict(self._sizes)
@@ -112,7 +115,8 @@ class FaultyDisk:
                 raise AssertionError(event)
 
     def _dig_out(self, grave: str, path: str) -> None:
-        if grave != "-":
+        # Where the directory is gone for good, so is what was in it.
+        if grave != "-" and os.path.isdir(os.path.dirname(path)):
             os.link(self._directory / grave, path)
 
 

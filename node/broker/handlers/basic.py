@@ -121,7 +121,7 @@ def get(channel: Channel, method: BasicGet) -> Steps:
         raise not_found("queue", name, channel.connection.vhost)
     channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
-    while queue.backlog.count and not queue.backlog.at_hand:
+    while queue.seek_head(channel.broker.now):
         yield queue.await_head
     run = queue.get(channel.broker.now)
     if run is None:

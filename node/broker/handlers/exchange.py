@@ -18,7 +18,7 @@ from node.broker.arguments import alternate_exchange, check_exchange_equivalence
 from node.broker.channel import Channel
 from node.broker.commands import Bind, DeclareExchange, DeleteExchange, Unbind
 from node.broker.handlers.binding import check_binding
-from node.broker.handlers.steps import Handlers, Steps, submit
+from node.broker.handlers.steps import Handlers, Steps, assert_durable, submit
 from node.broker.names import (
     check_not_default_exchange,
     check_not_reserved,
@@ -35,8 +35,11 @@ def declare(channel: Channel, method: ExchangeDeclare) -> Steps:
     name = strip_line_breaks(method.exchange)
     if method.passive:
         check_not_default_exchange(name)
-        if catalogue.exchange(vhost, name) is None:
+        known = catalogue.exchange(vhost, name)
+        if known is None:
             raise not_found("exchange", name, vhost)
+        if known.durable:
+            yield from assert_durable(channel)
     else:
         yield from _declare(channel, name, method)
     if not method.nowait:
@@ -73,6 +76,8 @@ def _declare(channel: Channel, name: str, method: ExchangeDeclare) -> Steps:
     check_exchange_equivalence(
         known, method.type, method.durable, method.auto_delete, method.internal, method.arguments
     )
+    if known.durable:
+        yield from assert_durable(channel)
 
 
 def delete(channel: Channel, method: ExchangeDelete) -> Steps:

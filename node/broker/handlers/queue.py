@@ -26,7 +26,7 @@ from node.broker.arguments import (
 from node.broker.channel import Channel
 from node.broker.commands import Bind, DeclareQueue, DeleteQueue, Unbind
 from node.broker.handlers.binding import check_binding
-from node.broker.handlers.steps import Handlers, Steps, submit
+from node.broker.handlers.steps import Handlers, Steps, assert_durable, submit
 from node.broker.limits import check_vhost_queues
 from node.broker.names import (
     GENERATED_QUEUE_PREFIX,
@@ -55,6 +55,8 @@ def declare(channel: Channel, method: QueueDeclare) -> Steps:
         if record is None:
             raise not_found("queue", name, vhost)
         channel.check_exclusive(record)
+        if record.durable:
+            yield from assert_durable(channel)
     else:
         record = yield from _declare(channel, name, method)
     channel.last_queue = record.name
@@ -106,6 +108,8 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
         known = declared.queue
     channel.check_exclusive(known, declared_exclusive=method.exclusive)
     check_queue_equivalence(known, durable, method.auto_delete, arguments)
+    if known.durable:
+        yield from assert_durable(channel)
     return known
 
 

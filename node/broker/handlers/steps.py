@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from node.amqp.methods import Method
 from node.broker.commands import Command, Refused
+from node.broker.replicated_log import NOT_WRITTEN
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
@@ -28,6 +29,12 @@ def submit(command: Command[ResultT]) -> Generator[Command[Any], Any, ResultT]:
     if isinstance(result, Refused):
         raise result.error
     return result
+
+
+def assert_durable(channel: "Channel") -> Generator[Command[Any] | Wait, Any, None]:
+    """Before a client is told that something durable is there already: its declare may be on its way to disk."""
+    if not (yield channel.broker.log.await_safety):
+        raise NOT_WRITTEN.error
 
 
 class Safety:
