@@ -53,6 +53,7 @@ class PagedBacklog:
         "_disk_bytes",
         "_disk_count",
         "_is_asking",
+        "_is_lazy",
         "_on_loaded",
         "_priority",
         "_q1",
@@ -82,14 +83,23 @@ class PagedBacklog:
         self._q3: deque[Absent] = deque()
         self._q4 = Backlog()
         self._disk_count = self._disk_bytes = 0  # of q2, delta and q3
-        self._set_paged(False)
+        self._is_lazy = False
+        self._find_where_to_append()
         self._taken_to = 0  # the highest number that ever left
         self._asked = 0  # goes up when an answer that is still to come no longer counts
         self._is_asking = False
 
-    def _set_paged(self, is_paged: bool) -> None:
+    def set_lazy(self, is_lazy: bool) -> None:
+        """Whether what comes in is to leave memory at once: see `page_new`."""
+        self._is_lazy = is_lazy
+        if is_lazy and not self._is_asking:
+            self._page_q4(self.memory_bytes, KEPT_BYTES)
+        self._find_where_to_append()
+
+    def _find_where_to_append(self) -> None:
+        is_paged = self._is_lazy or bool(self._q1.count or self._disk_count)
         self.is_paged = is_paged
-        """Whether there may be something in q1, q2, delta or q3."""
+        """Whether there may be something outside q4."""
         self.append = self._q1.append if is_paged else self._q4.append
         """Add new messages at the tail: see `Backlog.append`. Bound here, as it is called for every run."""
 
@@ -179,7 +189,7 @@ class PagedBacklog:
         for part in (self._q1, self._q2, self._delta, self._q3, self._q4):
             part.clear()
         self._disk_count = self._disk_bytes = 0
-        self._set_paged(False)
+        self._find_where_to_append()
         self._is_asking = False
         self._asked += 1  # answers to come are to something that is gone
 
@@ -195,7 +205,7 @@ class PagedBacklog:
             self._extend_delta(page)
             self._disk_count += page.count
             self._disk_bytes += page.body_bytes
-        self._set_paged(bool(self._delta))
+        self._find_where_to_append()
 
     @property
     def is_short(self) -> bool:
@@ -213,10 +223,13 @@ class PagedBacklog:
         elif self._delta:
             self._scan(self._delta[0])
         else:
-            for run in self._q1:
-                self._q4.add(run)
-            self._q1.clear()
-            self._set_paged(False)
+            self._take_over_q1()
+
+    def _take_over_q1(self) -> None:
+        """Nothing is on disk: what is newest follows q4. Of a lazy queue only so much as consumers need."""
+        while self._q1.count and not (self._is_lazy and _memory_bytes(self._q4) >= AHEAD_BYTES):
+            self._q4.add(self._q1.take(self._q1.count))
+        self._find_where_to_append()
 
     def _load(self) -> None:
         """Fetch contents of the first messages of q3."""
@@ -295,12 +308,10 @@ class PagedBacklog:
 
     def page_new(self) -> bool:
         """Take what came in last out of memory: for lazy queues. Returns: whether there was anything."""
-        before = self._disk_count
-        if self._q1.count:
+        had_new = self._q1.count > 0
+        if had_new:
             self._page_q1(self.memory_bytes)
-        elif not self.is_paged and self._q4.count:
-            self._page_q4(self.memory_bytes, 0)
-        return self._disk_count > before
+        return had_new
 
     def page_out(self, limit_bytes: int, keep_bytes: int = KEPT_BYTES) -> int:
         """Take messages out of memory, the newest first; how many bytes of memory that was.
@@ -355,7 +366,7 @@ class PagedBacklog:
         self._storage.page_out(list(leaving))
         self._count_paged(leaving)
         self._to_front(list(leaving))
-        self._set_paged(True)
+        self._find_where_to_append()
 
     def _count_paged(self, runs: Iterable[Run]) -> None:
         for run in runs:

@@ -13,12 +13,13 @@ from node.broker.storage import Page, QueueStorage
 class PriorityBacklog:
     """Ready messages by level, each level in its own order, behind the methods of `PagedBacklog`."""
 
-    __slots__ = ("_levels", "_max_priority", "_on_loaded", "_ordered", "_storage")
+    __slots__ = ("_is_lazy", "_levels", "_max_priority", "_on_loaded", "_ordered", "_storage")
 
     def __init__(self, storage: QueueStorage, on_loaded: Callable[[], None], max_priority: int) -> None:
         self._storage = storage
         self._on_loaded = on_loaded
         self._max_priority = max_priority
+        self._is_lazy = False
         self._levels: dict[int, PagedBacklog] = {}
         self._ordered: list[PagedBacklog] = []  # the levels that were ever used, highest first
 
@@ -74,6 +75,7 @@ class PriorityBacklog:
         level = self._levels.get(priority)
         if level is None:
             level = PagedBacklog(self._storage, self._on_loaded, priority, self._cap)
+            level.set_lazy(self._is_lazy)
             self._levels[priority] = level
             self._ordered = [self._levels[known] for known in sorted(self._levels, reverse=True)]
         return level
@@ -149,6 +151,12 @@ class PriorityBacklog:
         top = self._top
         if top is not None:
             top.refill()
+
+    def set_lazy(self, is_lazy: bool) -> None:
+        """See `PagedBacklog.set_lazy`."""
+        self._is_lazy = is_lazy
+        for level in self._ordered:
+            level.set_lazy(is_lazy)
 
     def page_new(self) -> bool:
         """See `PagedBacklog.page_new`."""

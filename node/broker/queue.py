@@ -92,7 +92,10 @@ class Queue:
         self.is_plain = (
             settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
         )
-        self._is_lazy = settings.queue_mode == "lazy" and self.storage.can_page
+        is_lazy = settings.queue_mode == "lazy" and self.storage.can_page
+        if is_lazy is not self._is_lazy:
+            self._is_lazy = is_lazy
+            self.backlog.set_lazy(is_lazy)
         self._drop_excess(now)
         self._arm_head_timer()
         self.used(now)
@@ -202,15 +205,20 @@ class Queue:
             return
         backlog = self.backlog
         if backlog.is_paged:
-            backlog.refill()
+            self._read_ahead()
         self.consumers.dispatch(backlog, now, self.drop_expired if self._may_expire else None)
         if backlog.is_paged and backlog.is_short:
-            backlog.refill()
-            if backlog.at_hand:  # it was in memory
+            self._read_ahead()
+            if backlog.at_hand and self.consumers.all:  # it was in memory
                 self._host.touch(self)
         self._arm_head_timer()
         if self._is_lazy and backlog.page_new() and self._may_expire:
             self._host.touch(self)  # when the head expires must be known
+
+    def _read_ahead(self) -> None:
+        # A lazy queue has nothing in memory that nobody asks for.
+        if not self._is_lazy or self.consumers.all or self._may_expire:
+            self.backlog.refill()
 
     def _loaded(self) -> None:
         """Messages came from disk to the head."""

@@ -61,21 +61,18 @@ class FaultyDisk:
 
         Returns: what was done, in words.
         """
-        done: list[str] = []
         events = self._events()
-        sizes = dict(self._sizes)
-        for event in events:
-            if event[0] == "S":
-                sizes[event[1]] = int(event[2])
-            elif event[0] == "C":
-                sizes[event[1]] = 0
-            elif event[0] == "R":
-                sizes[event[2]] = sizes.pop(event[1], 0)
+        sizes, kept_sizes = _safe_sizes(events, self._sizes)
         # That the data directory itself is safe cannot be seen: its parent is not ours to watch.
         unsafe = [event for event in _unsafe(events) if event[1] != str(self._data)]
         keep = random.randint(0, len(unsafe))
+        done: list[str] = []
         for event in reversed(unsafe[keep:]):
             self._undo(event)
+            if event[0] == "R":
+                sizes[event[1]] = sizes.pop(event[2])
+            if event[0] in "UR" and event[-1] != "-":
+                sizes[event[-2]] = kept_sizes[event[-1]]
             done.append("undone: " + " ".join(event))
         for path in self._files():
             synced = sizes.get(path, 0)
@@ -118,6 +115,23 @@ class FaultyDisk:
         # Where the directory is gone for good, so is what was in it.
         if grave != "-" and os.path.isdir(os.path.dirname(path)):
             os.link(self._directory / grave, path)
+
+
+def _safe_sizes(events: list[list[str]], before: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Up to where files are safe, by path; and those that lost their name, by where their bytes live on."""
+    sizes, kept = dict(before), {}
+    for event in events:
+        match event:
+            case "S", path, size:
+                sizes[path] = int(size)
+            case "C", path:
+                sizes[path] = 0
+            case "U", path, grave:
+                kept[grave] = sizes.pop(path, 0)
+            case "R", old, new, grave:
+                kept[grave] = sizes.pop(new, 0)
+                sizes[new] = sizes.pop(old, 0)
+    return sizes, kept
 
 
 def _unsafe(events: list[list[str]]) -> Iterator[list[str]]:

@@ -185,6 +185,21 @@ def test_what_was_taken_is_not_paged_when_it_comes_back() -> None:
     assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 21)]
 
 
+def test_a_lazy_backlog_holds_only_what_is_asked_for() -> None:
+    """§7.3, lazy mode: what came in leaves at once; what consumers need comes back."""
+    storage = FakeQueueStorage()
+    backlog = PagedBacklog(storage, lambda: None)
+    backlog.set_lazy(True)
+    for seq in range(1, 21):
+        backlog.append(envelope(), seq, [content(b"%03d" % seq)], 3)
+        backlog.page_new()
+    assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 20, "q3": 0, "q4": 0}
+    assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 21)]
+    backlog.append(envelope(), 21, [content(b"new")], 3)
+    backlog.refill()
+    assert backlog.at_hand == 1
+
+
 def test_messages_that_the_disk_lost_no_longer_count() -> None:
     storage = FakeQueueStorage()
     backlog = filled(storage, 20)
@@ -273,6 +288,10 @@ class PagedBacklogMachine(RuleBasedStateMachine):
     @rule()
     def page_new(self) -> None:
         self.backlog.page_new()
+
+    @rule(is_lazy=st.booleans())
+    def set_lazy(self, is_lazy: bool) -> None:
+        self.backlog.set_lazy(is_lazy)
 
     @rule()
     def refill(self) -> None:
