@@ -6,7 +6,9 @@ the end.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from node import log_phrases
 from node.broker.broker import Broker
@@ -18,11 +20,15 @@ from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import category_logger
 from node.store.directory import StoreError, claim
+from node.store.findings import Finding
 from node.store.metadata_log import MetadataLog, MetadataUnreadable
 from node.store.options import StoreOptions
 from node.store.records import NewerFormat
 from node.store.recovery import Progress, recover
 from node.store.store import Store
+
+FINDINGS_SHOWN_MAX: Final = 10
+"""Lines of the log about one damaged file; `fluffle store check` tells all."""
 
 
 class Persistence:
@@ -105,17 +111,27 @@ class Persistence:
             {uid: queue.record for uid, queue in live.items()},
             now=time.monotonic,
             progress=self._tell_progress,
-            is_catalogue_whole=not self._metadata.is_damaged,
+            is_catalogue_whole=self._metadata.is_whole,
         )
         if not recovered.was_clean and live:
             self._logger.warning(log_phrases.store_rebuilding(self._data_dir))
-        for finding in recovered.findings:
-            self._logger.error("%s", finding)
+        self._tell_findings(recovered.findings)
         for uid, found in recovered.queues.items():
             live[uid].restore(found.next_seq, found.pages, broker.now)
         took_ms = round((time.monotonic() - started) * 1000)
         self._logger.info(log_phrases.queues_recovered(len(live), took_ms))
         self._logger.info(log_phrases.messages_recovered(recovered.messages, recovered.body_bytes))
+
+    def _tell_findings(self, findings: Sequence[Finding]) -> None:
+        """A line for each, but not for all of one file."""
+        shown = Counter[str]()
+        for finding in findings:
+            shown[finding.path] += 1
+            if shown[finding.path] <= FINDINGS_SHOWN_MAX:
+                self._logger.error("%s", finding)
+        for path, count in shown.items():
+            if count > FINDINGS_SHOWN_MAX:
+                self._logger.error("%s: and %d more", path, count - FINDINGS_SHOWN_MAX)
 
     def start(self) -> None:
         """Begin to write, on the running loop."""

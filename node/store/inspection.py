@@ -61,11 +61,13 @@ class Metadata:
 
     queues: the durable ones, by uid.   findings: what is damaged.
     is_readable: False: the queues are the directories that are there, and their names are not known.
+    is_whole: see `MetadataLog.is_whole`.
     """
 
     queues: dict[str, QueueRecord]
     findings: list[Finding]
     is_readable: bool = True
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +152,15 @@ def read_metadata(disk: Disk) -> Metadata:
             Finding(Damage.CORRUPT, path, offset, 0, f"{what}: queues, users or others may be lost")
         )
 
+    log = MetadataLog(TrialDisk(disk), catalogue)
     try:
-        MetadataLog(TrialDisk(disk), catalogue).load(submit, report)
+        log.load(submit, report)
     except MetadataUnreadable as error:
         findings.append(Finding(Damage.CORRUPT, METADATA_PATH, 0, 0, str(error)))
         named = {uid: QueueRecord("", uid, uid, durable=True) for uid in disk.names(QUEUES)}
-        return Metadata(named, findings, is_readable=False)
+        return Metadata(named, findings, is_readable=False, is_whole=False)
     kept = [queue for vhost in catalogue.vhosts() for queue in catalogue.queues(vhost.name) if is_kept(queue)]
-    return Metadata({queue.uid: queue for queue in kept}, findings)
+    return Metadata({queue.uid: queue for queue in kept}, findings, is_whole=log.is_whole)
 
 
 def inspect(disk: Disk, identity: Identity) -> Inspection:
@@ -170,7 +173,7 @@ def inspect(disk: Disk, identity: Identity) -> Inspection:
         _Store(contents, StoreOptions(segment_entries=identity.segment_entries)),
         metadata.queues,
         now=lambda: 0.0,
-        is_catalogue_whole=not metadata.findings,
+        is_catalogue_whole=metadata.is_whole,
         is_trial=True,
     )
     queues = [

@@ -98,8 +98,9 @@ class MetadataLog:
         """Jobs on their way that somebody waits for."""
         self._compaction: _Compaction | None = None
         self._is_broken = False
-        self.is_damaged = False
-        """Whether `load` found that something is lost: then what seems to belong to no queue may be worth keeping."""
+        self.is_whole = True
+        """Whether `load` found nothing amiss. Else what seems to belong to no queue may be worth keeping: a queue
+        has messages on disk only after its declaration, so a torn end that cost one was no mere crash."""
 
     # --- writing ---
 
@@ -207,7 +208,7 @@ class MetadataLog:
         if file.is_damaged or file.is_torn:
             # Nothing may be appended behind what is no record.
             self._rewrite(file.catalogue)
-        self.is_damaged = file.is_damaged
+        self.is_whole = not (file.is_damaged or file.is_torn)
         return live_count > 0
 
     def _set_aside(self, data: bytes) -> None:

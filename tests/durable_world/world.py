@@ -158,7 +158,7 @@ class DurableWorld(World):
             self.store,
             {uid: queue.record for uid, queue in live.items()},
             now=lambda: 0.0,
-            is_catalogue_whole=not self.metadata.is_damaged,
+            is_catalogue_whole=self.metadata.is_whole,
         )
         for uid, queue in found.queues.items():
             live[uid].restore(queue.next_seq, queue.pages, self.broker.now)

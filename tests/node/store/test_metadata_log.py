@@ -249,11 +249,11 @@ def test_a_corrupt_record_costs_what_it_said() -> None:
         (PATH, start, f"{length} bytes are no record"),
         (PATH, data.rindex(b'{"command":"Bind"') - 8, "Bind is refused: no queue 'b' in vhost '/'"),
     ]
-    assert node.metadata.is_damaged
+    assert not node.metadata.is_whole
     assert disk.content("corrupt/metadata.log") == damaged
     again = Node(disk.crash(Random(1)))
     assert again.reports == []
-    assert not again.metadata.is_damaged
+    assert again.metadata.is_whole
     assert durable_part(again.catalogue) == durable_part(node.catalogue)
 
 
