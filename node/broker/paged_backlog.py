@@ -93,7 +93,7 @@ class PagedBacklog:
         """Whether what comes in is to leave memory at once: see `page_new`."""
         self._is_lazy = is_lazy
         if is_lazy and not self._is_asking:
-            self._page_q4(self.memory_bytes, KEPT_BYTES)
+            self._page_q4(self.memory_bytes, 0)
         self._find_where_to_append()
 
     def _find_where_to_append(self) -> None:

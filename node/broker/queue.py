@@ -205,20 +205,21 @@ class Queue:
             return
         backlog = self.backlog
         if backlog.is_paged:
-            self._read_ahead()
+            self._read_ahead(now)
         self.consumers.dispatch(backlog, now, self.drop_expired if self._may_expire else None)
         if backlog.is_paged and backlog.is_short:
-            self._read_ahead()
+            self._read_ahead(now)
             if backlog.at_hand and self.consumers.all:  # it was in memory
                 self._host.touch(self)
         self._arm_head_timer()
         if self._is_lazy and backlog.page_new() and self._may_expire:
             self._host.touch(self)  # when the head expires must be known
 
-    def _read_ahead(self) -> None:
+    def _read_ahead(self, now: float) -> None:
         # A lazy queue has nothing in memory that nobody asks for.
-        if not self._is_lazy or self.consumers.all or self._may_expire:
+        if not self._is_lazy or self.consumers.all or self._may_expire or self._is_over_limit:
             self.backlog.refill()
+            self._drop_excess(now)
 
     def _loaded(self) -> None:
         """Messages came from disk to the head."""
@@ -321,6 +322,17 @@ class Queue:
         if settings.max_length_bytes is not None:
             while backlog.body_bytes > settings.max_length_bytes and backlog.at_hand:
                 self._host.dead_letter(self, backlog.take(1), MAXLEN, now)
+        if self._is_over_limit:
+            self._touch_if_short()
+
+    @property
+    def _is_over_limit(self) -> bool:
+        """Whether there is more here than may be: what is to be dropped is on its way from disk."""
+        settings, backlog = self.settings, self.backlog
+        return settings.overflow == "drop-head" and (
+            (settings.max_length is not None and backlog.count > settings.max_length)
+            or (settings.max_length_bytes is not None and backlog.body_bytes > settings.max_length_bytes)
+        )
 
     def note_deliveries(self) -> None:
         """Tell the storage which messages came back from clients: the node stops (§7.6)."""

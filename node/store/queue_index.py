@@ -532,16 +532,18 @@ class QueueIndex:
         return written_bytes
 
     def _flush_delivered(self, first: Entry | None) -> None:
-        """Tell segments what came back; it may stand before the messages that it is of.
-
-        first: what was kept and is not written. Where a segment is still to come, what came back waits for it.
-        """
-        for number in list(self._unwritten):
-            if number in self._segments:
-                for operation in self._unwritten.pop(number):
-                    self._append(number, operation)
-            elif first is None or first.seqs.start // self.segment_entries > number:
-                del self._unwritten[number]
+        """Tell segments what came back of the messages that they have.   first: what was kept and is not written."""
+        bound = first.seqs.start if first is not None else NO_LIMIT
+        unwritten, self._unwritten = self._unwritten, {}
+        for number, operations in unwritten.items():
+            for operation in operations:
+                [seqs] = operation.ranges
+                told, later = range(seqs.start, min(seqs.stop, bound)), range(max(seqs.start, bound), seqs.stop)
+                if told and number in self._segments:
+                    self._append(number, Delivered((told,), operation.count))
+                if later:
+                    waiting = self._unwritten.setdefault(number, [])
+                    waiting.append(Delivered((later,), operation.count))
 
     def _append(self, number: int, operation: Operation) -> int:
         """Write an operation to a segment; how many bytes that takes."""

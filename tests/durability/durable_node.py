@@ -42,6 +42,8 @@ class DurableNode:
         self.port = 0
         self.start_s = 0.0
         """How long the last start took, until clients were accepted."""
+        self.exit_code: int | None = None
+        """Of the last process that ended; negative: the signal that ended it."""
         self._name = name
         self._directory = directory
         self._environment = dict(environment or {})
@@ -82,7 +84,9 @@ class DurableNode:
             byte = os.read(process.stdout.fileno(), 1) if readable else b""
             if not byte:
                 why = "the node ended" if readable else f"not ready within {START_S} s"
-                self.kill()
+                if not readable:
+                    process.kill()
+                self._end()
                 raise StartFailed(f"{why}: {self.log_text()[-4000:]}")
             line += byte
         self.start_s = time.monotonic() - self._launched_at
@@ -136,7 +140,7 @@ class DurableNode:
 
     def _end(self) -> int:
         process = self._running()
-        code = process.wait()
+        code = self.exit_code = process.wait()
         if process.stdout is not None:
             process.stdout.close()
         self._process = None
