@@ -8,6 +8,9 @@
 PYTHON ?= python3
 LISTEN ?= 127.0.0.1:5672
 FUZZ_S ?= 60
+ROUNDS ?= 100
+SEED ?= 1
+CRASHES ?= 5000
 ARGS ?=
 
 ROOT := $(dir $(abspath $(lastword $(MAKEFILE_LIST))))
@@ -20,13 +23,13 @@ RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 # Whatever goes wrong with .venv, nothing is ever installed into the machine's own Python.
 export PIP_REQUIRE_VIRTUALENV := 1
 
-.PHONY: setup run test check bench conformance fuzz clean
+.PHONY: setup run test check bench conformance fuzz crashes faults clean
 
 setup: $(INSTALLED)
 
 run: $(INSTALLED)
 	@mkdir -p var
-	exec $(BIN)/fluffle start --data var --listen $(LISTEN) $(ARGS)
+	exec $(BIN)/fluffle start --data var/node --listen $(LISTEN) $(ARGS)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(ARGS)
@@ -48,6 +51,12 @@ fuzz: $(INSTALLED_FUZZ)
 	@mkdir -p var/fuzz
 	for target in tests/fuzz/atheris_*.py; do \
 	  $(BIN)/python "$$target" -max_total_time=$(FUZZ_S) -artifact_prefix=var/fuzz/ $(ARGS) || exit 1; done
+
+crashes: $(INSTALLED)
+	FLUFFLE_CRASHES=$(CRASHES) $(BIN)/python -m pytest -s tests/node/store/test_crashes.py $(ARGS)
+
+faults: $(INSTALLED)
+	$(BIN)/python -m tests.durability.kill_loop --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
 
 # Leaves var, where a node that `make run` started keeps its data.
 clean:

@@ -538,7 +538,10 @@ class QueueIndex:
         for number, operations in unwritten.items():
             for operation in operations:
                 [seqs] = operation.ranges
-                told, later = range(seqs.start, min(seqs.stop, bound)), range(max(seqs.start, bound), seqs.stop)
+                told, later = (
+                    range(seqs.start, min(seqs.stop, bound)),
+                    range(max(seqs.start, bound), seqs.stop),
+                )
                 if told and number in self._segments:
                     self._append(number, Delivered((told,), operation.count))
                 if later:

@@ -32,7 +32,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         node.start(SETTINGS)
         await scene.declare("q")
         for number in range(20):
-            await scene.fill("q", f"p{number}", Kind((100, 5000)), 20)
+            await scene.fill("q", f"p{number}", Kind((1000, 5000)), 20)
 
     try:
         asyncio.run(act())
