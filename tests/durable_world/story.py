@@ -78,10 +78,10 @@ class Message:
 
     queue: to which it was published.   publisher: which orders its messages.
     is_sure: confirmed, committed or seen after a restart: it must not be lost.
-    is_doubtful: sent, and maybe the node never heard of it (its connection, or the node, went before it was answered).
     is_settled: a client was done with it (acknowledged, purged, deleted …), and the node may have heard of it.
-    is_out: of a queue for good: seen by nobody any more; else it would be a ghost.
-    seen: how often it was delivered from its queue.
+    is_refused: it never was, or will be, in a queue.   may_be_dead: its copy may be among the dead letters.
+    is_out: gone for good: it was not there after a start, or its queue was deleted.
+    seen_in: the queues from which it was delivered.
     """
 
     number: int
@@ -98,7 +98,8 @@ class Message:
     seen_in: set[str] = field(default_factory=set)
 
     def __repr__(self) -> str:
-        marks = [name for name in ("persistent", "is_sure", "is_settled", "is_out", "may_be_dead") if getattr(self, name)]
+        names = ("persistent", "is_sure", "is_settled", "is_out", "may_be_dead")
+        marks = [name for name in names if getattr(self, name)]
         return f"{self.queue}:{self.number} {' '.join(marks)}"
 
 
@@ -111,10 +112,14 @@ def number_of(body: bytes) -> int:
 class Channel:
     """What a client knows of a channel of its.
 
-    kind: plain, confirm or tx.   published: in confirm mode by number; in tx mode what isn't committed.
-    unacked: messages by delivery tag, with the queue they came from.   settled: of these, in an open transaction.
+    key: of all channels ever.   kind: plain, confirm or tx.   published: not confirmed yet, by number.
+    uncommitted, settled: in the open transaction: publishes, and what was done with which delivery.
+    committing: publishes whose commit was sent.   unacked: messages by delivery tag, with the queue they came from.
+    consumers: their queues by tag.   gets: those that were not answered: queue, and whether they acknowledge at once.
+    last: of first deliveries, the highest number by publisher, queue and priority.
     """
 
+    key: int
     number: int
     kind: str
     published: dict[int, Message] = field(default_factory=dict)
@@ -122,12 +127,12 @@ class Channel:
     uncommitted: list[Message] = field(default_factory=list)
     committing: list[Message] = field(default_factory=list)
     unacked: dict[int, tuple[Message, str]] = field(default_factory=dict)
-    settled: list[tuple[Message, str, str]] = field(default_factory=list)
-    settling: list[tuple[Message, str, str]] = field(default_factory=list)
+    settled: list[tuple[int, Message, str, str]] = field(default_factory=list)
     consumers: dict[str, str] = field(default_factory=dict)
     no_ack: set[str] = field(default_factory=set)
-    prefetch: int = 0
     gets: list[tuple[str, bool]] = field(default_factory=list)
+    last: dict[tuple[int, str, int], int] = field(default_factory=dict)
+    is_recovering: bool = False
     is_closed: bool = False
 
 
@@ -141,10 +146,9 @@ class Story:
         self.messages: dict[int, Message] = {}
         self.clients: dict[Client, list[Channel]] = {}
         self.starts = self.looked_for = 0
-        self._publishers = 0
-        self._tags = 0
-        self._order: dict[tuple[int, str, int], int] = {}
-        """By publisher, queue and priority the highest number that was delivered for the first time."""
+        self._keys = 0
+        self._absent: dict[str, int] = {}
+        """Queues that may be deleted just now, with the highest number that was published to them before."""
         self._declare_all()
 
     def tell(self, turns: int) -> None:
@@ -216,7 +220,8 @@ class Story:
                 client.ask(number, ConfirmSelect())
             elif kind == "tx":
                 client.ask(number, TxSelect())
-            channels.append(Channel(number, kind))
+            self._keys += 1
+            channels.append(Channel(self._keys, number, kind))
         self.clients[client] = channels
 
     # --- what clients do ---
@@ -230,12 +235,13 @@ class Story:
             message = Message(
                 number,
                 queue,
-                id(channel),
+                channel.key,
                 head + bytes([97 + number % 26]) * random.choice(SIZES),
                 random.random() < 0.8,
                 random.randrange(5) if queue == "priority" else 0,
             )
             self.messages[number] = message
+            message.is_settled = queue in self._absent
             if channel.kind == "confirm":
                 channel.published[channel.next_publish] = message
                 channel.next_publish += 1
@@ -250,8 +256,8 @@ class Story:
         if len(channel.consumers) >= 2:
             return
         queue = self.random.choice(list(ARGUMENTS))
-        self._tags += 1
-        tag = f"c{self._tags}"
+        self._keys += 1
+        tag = f"c{self._keys}"
         no_ack = self.random.random() < 0.15
         prefetch = self.random.choice((1, 3, 20))
         client.send(channel.number, BasicQos(0, prefetch, False))
@@ -272,7 +278,7 @@ class Story:
             client.send(channel.number, BasicGet(queue=queue, no_ack=no_ack))
 
     def _settle(self, client: Client, channel: Channel) -> None:
-        if not channel.unacked:
+        if not channel.unacked or channel.is_recovering:
             return
         tags = sorted(channel.unacked)
         how = self.random.choices(("ack", "reject", "requeue"), (6, 2, 2))[0]
@@ -280,41 +286,42 @@ class Story:
         tag = self.random.choice(tags)
         chosen = [each for each in tags if each <= tag] if is_multiple else [tag]
         for each in chosen:
-            self._settled(channel, *channel.unacked.pop(each), how)
+            message, queue = channel.unacked.pop(each)
+            if channel.kind == "tx":
+                channel.settled.append((each, message, queue, how))
+            else:
+                self._done(message, queue, how)
         if how == "ack":
             client.send(channel.number, BasicAck(tag, is_multiple))
         else:
             client.send(channel.number, BasicNack(tag, is_multiple, requeue=how == "requeue"))
 
-    def _settled(self, channel: Channel, message: Message, queue: str, how: str) -> None:
-        if channel.kind == "tx":
-            channel.settled.append((message, queue, how))
-        else:
-            self._done(message, queue, how)
-
     def _done(self, message: Message, queue: str, how: str) -> None:
         """A client has sent that it is done with a message in a queue."""
-        if how == "requeue":
-            return
-        message.is_settled = True
         if how == "reject" and "x-dead-letter-exchange" in ARGUMENTS[queue]:
             message.may_be_dead = True
+        elif how != "requeue":
+            message.is_settled = True
 
     def _commit(self, client: Client, channel: Channel) -> None:
         if self.random.random() < 0.2:
-            # (Acknowledged messages are unacknowledged again, under their old tags, which we have not kept.)
             client.send(channel.number, TxRollback())
-            for message in channel.uncommitted:
-                message.is_refused = True
-            channel.uncommitted.clear()
+            self._roll_back(channel)
+            for tag, message, queue, _ in channel.settled:
+                channel.unacked[tag] = (message, queue)
             channel.settled.clear()
             return
-        for message, queue, how in channel.settled:
+        for _, message, queue, how in channel.settled:
             self._done(message, queue, how)
         channel.settled.clear()
         channel.committing += channel.uncommitted
         channel.uncommitted = []
         client.send(channel.number, TxCommit())
+
+    def _roll_back(self, channel: Channel) -> None:
+        for message in channel.uncommitted:
+            message.is_refused = True
+        channel.uncommitted.clear()
 
     def _purge(self, client: Client, channel: Channel) -> None:
         queue = self.random.choice(PURGEABLE)
@@ -325,19 +332,22 @@ class Story:
 
     def _recover(self, client: Client, channel: Channel) -> None:
         if channel.kind != "tx":
-            channel.unacked.clear()
+            channel.is_recovering = True
             client.send(channel.number, BasicRecover(requeue=True))
 
     def _close_channel(self, client: Client, channel: Channel) -> None:
         client.send(channel.number, ChannelClose(200, "", 0, 0))
         channel.is_closed = True
-        channel.unacked.clear()
+        self._roll_back(channel)
 
     def _redeclare(self, client: Client, channel: Channel) -> None:
         queue = self.random.choice(PURGEABLE)
         for message in self.messages.values():
             if message.queue == queue:
                 message.is_settled = True
+        if queue in self._absent:
+            return
+        self._absent[queue] = len(self.messages)
         client.send(channel.number, QueueDelete(queue=queue))
         client.send(channel.number, self._declaration(queue))
 
@@ -349,8 +359,9 @@ class Story:
 
     def _lose(self, client: Client) -> None:
         self._hear_one(client)
+        for channel in self.clients.pop(client):
+            self._roll_back(channel)
         client.lose()
-        del self.clients[client]
 
     # --- what clients hear ---
 
@@ -387,12 +398,17 @@ class Story:
                 for message in channel.committing:
                     message.is_sure = message.is_sure or not message.is_refused
                 channel.committing.clear()
-            case ChannelClose():
-                assert channel.kind == "tx", method  # "partial tx completion"
-                assert method.reply_code == 406, method
+            case BasicRecoverOk():
+                channel.unacked.clear()
+                channel.is_recovering = False
+            case QueueDeclareOk(queue) if queue in self._absent:
+                self._redeclared(queue)
+            case ChannelClose(404, text):
+                assert any(f"'{queue}'" in text for queue in self._absent), text
                 channel.is_closed = True
-            case BasicCancel(tag):
-                channel.consumers.pop(tag, None)
+            case ChannelClose(406, text):
+                assert text.endswith("partial tx completion"), text
+                channel.is_closed = True
             case _:
                 assert isinstance(
                     method,
@@ -402,9 +418,15 @@ class Story:
                     | QueueDeleteOk
                     | QueuePurgeOk
                     | TxRollbackOk
-                    | BasicRecoverOk
                     | ChannelCloseOk,
                 ), method
+
+    def _redeclared(self, queue: str) -> None:
+        """It is a new one: nothing of the old one is in it."""
+        end = self._absent.pop(queue)
+        for message in self.messages.values():
+            if message.queue == queue and message.number <= end:
+                message.is_out = True
 
     def _confirmed(self, channel: Channel, tag: int, is_multiple: bool, is_ack: bool) -> None:
         tags = [each for each in channel.published if each <= tag] if is_multiple else [tag]
@@ -420,17 +442,20 @@ class Story:
     def _got(
         self, channel: Channel, queue: str, body: bytes, tag: int, is_auto: bool, is_redelivered: bool
     ) -> None:
-        message = self._checked(queue, body)
-        if not is_redelivered:
+        # What a deleted queue had delivered may be heard of only now.
+        message = self._checked(queue, body, may_be_out=queue in PURGEABLE)
+        if not is_redelivered and queue != DEAD:
             assert queue not in message.seen_in, f"{message} again, and not redelivered"
-            self._check_order(message, queue)
+            key = (message.publisher, queue, min(message.priority, 3))
+            assert channel.last.get(key, 0) < message.number, f"{message} was overtaken"
+            channel.last[key] = message.number
         message.seen_in.add(queue)
         if is_auto:
             self._done(message, queue, "ack")
         else:
             channel.unacked[tag] = (message, queue)
 
-    def _checked(self, queue: str, body: bytes) -> Message:
+    def _checked(self, queue: str, body: bytes, *, may_be_out: bool = False) -> Message:
         """The message that came from a queue; it must be what was published there."""
         message = self.messages[number_of(body)]
         assert message.body == body, message
@@ -439,15 +464,8 @@ class Story:
         else:
             assert message.queue == queue, message
         assert not message.is_refused, message
-        assert not message.is_out, f"{message} is a ghost in {queue}"
+        assert may_be_out or not message.is_out, f"{message} is a ghost in {queue}"
         return message
-
-    def _check_order(self, message: Message, queue: str) -> None:
-        if queue == DEAD:
-            return
-        key = (message.publisher, queue, min(message.priority, 3))
-        assert self._order.get(key, 0) < message.number, f"{message} was overtaken"
-        self._order[key] = message.number
 
     # --- the end of the node ---
 
@@ -461,7 +479,12 @@ class Story:
             world.kill(random)
         else:
             world.cut_power(random)
+        for channels in self.clients.values():
+            for channel in channels:
+                self._roll_back(channel)
         self.clients.clear()
+        self._absent.clear()
+        world.pager = self.pager = EagerPager()
         found = world.start(down_s=random.choice((0, 5)))
         assert found.was_clean or how != "stop"
         assert not found.findings, found.findings
@@ -512,6 +535,8 @@ class Story:
         for message, item in zip(found, items, strict=True):
             assert message.persistent, f"{message} is transient"
             assert isinstance(item.method, BasicGetOk)
+            if name == DEAD:
+                continue  # it may be there several times
             if how == "stop":
                 assert item.method.redelivered == (name in message.seen_in), f"{message} in {name}"
             else:
@@ -538,16 +563,12 @@ class Story:
         for message in self.messages.values():
             if message.is_out:
                 continue
-            is_wanted = message.is_sure and message.persistent and message.queue != "transient"
-            is_wanted = is_wanted and (not message.is_settled or message.may_be_dead)
-            # A dead letter that was acknowledged is settled for good.
-            if is_wanted and not message.is_settled:
+            if message.is_sure and message.persistent and not message.is_settled and message.queue != "transient":
                 self.looked_for += 1
                 assert message in there, f"{message} is lost"
             if message in there:
                 message.is_sure = True
                 message.is_settled = False
-                message.may_be_dead = message in present[DEAD] or message.may_be_dead
             else:
                 message.is_out = True
 
