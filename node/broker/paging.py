@@ -11,8 +11,8 @@ from typing import Final
 
 from node.broker.queue import Queue
 
-TURN_MAX_BYTES: Final = 8 * 1024 * 1024
-"""What is paged out in one turn: a few milliseconds of joining bytes."""
+TURN_MAX_BYTES: Final = 2 * 1024 * 1024
+"""What is paged out in one turn: some two milliseconds of joining bytes."""
 
 QUEUE_MIN_BYTES: Final = 64 * 1024
 """A queue that holds less in memory is left alone: many of them would give little."""

@@ -134,6 +134,12 @@ class DurableNode:
             raise AssertionError(f"the node did not end: {self.log_text()[-4000:]}") from None
         return self._end()
 
+    def check_store(self) -> tuple[int, str]:
+        """`fluffle store check`, while it doesn't run. Returns: the exit code and what it prints."""
+        command = [sys.executable, "-m", "node", "store", "check", str(self.data)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "it was not started"
         return self._process

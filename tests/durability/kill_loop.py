@@ -132,6 +132,7 @@ class Episode:
                 self._kill_recovery(random, settings, result)
                 # A start that was killed early leaves the mark of a clean stop.
                 was_killed = was_killed or None
+            expected = self._ask_store(count) if random.random() < 0.3 else None
             self._node.start(settings)
             if random.random() < 0.15:
                 await self._kill_reader(random, result)
@@ -139,6 +140,8 @@ class Episode:
                 self._node.start(settings)
             result.start_s = self._node.start_s
             await Check(self._node, self._ledger, self._churn, was_killed=was_killed).run(random)
+            if expected not in (None, count.recovered):
+                count.problem("other", f"`store check` said {expected} messages, {count.recovered} were there")
             if number % ROUNDS_OF_EPISODE == ROUNDS_OF_EPISODE - 1:
                 await self._stop_and_check(settings, random, result)
         except (StartFailed, Lost, AssertionError) as error:
@@ -188,6 +191,15 @@ class Episode:
             self._node.kill()
             self._read_log(result.count)
             self._after_end(random)
+
+    def _ask_store(self, count: Count) -> int:
+        """What `store check` thinks will be recovered, in messages."""
+        code, text = self._node.check_store()
+        messages = re.search(r"^messages +([\d,]+)", text, re.MULTILINE)
+        if messages is None or "Traceback" in text or (code and not self._disk):
+            count.problem("other", f"`store check` ended with {code}: {text}")
+            return -1
+        return int(messages[1].replace(",", ""))
 
     async def _kill_reader(self, random: Random, result: Result) -> None:
         """Kill it while somebody reads everything and acknowledges nothing."""

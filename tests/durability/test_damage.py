@@ -8,8 +8,6 @@ import copy
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,6 @@ import pytest
 
 from node.broker.operations import Enqueue, decode
 from node.store.records import read_records
-from tests.adversity.node_process import ROOT
 from tests.durability.durable_node import DurableNode
 from tests.durability.ledger import SETTLED, Kind, Ledger, Value
 from tests.durability.load import LARGE, SMALL
@@ -176,13 +173,6 @@ CASES: Final = [
 ]
 
 
-def check_store(data: Path) -> tuple[int, str]:
-    """`fluffle store check`. Returns: exit code and what it prints."""
-    command = [sys.executable, "-m", "node", "store", "check", str(data)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize(("file", "deed", "seed"), CASES)
 def test_damage(
     base: Base,
@@ -213,7 +203,7 @@ def test_damage(
         signs = re.compile("no longer in the message store" if is_lost else "")
     else:
         signs = re.compile(rf"{re.escape(name)}.*\b{offset}\b")
-    code, text = check_store(node.data)
+    code, text = node.check_store()
     assert code == int(is_lost or not has_torn_contents), text
     assert signs.search(text), text
 
@@ -236,7 +226,7 @@ def test_a_file_of_contents_is_gone(base: Base, node: DurableNode) -> None:
     path = _largest(node.data, FILES["contents"])
     values = set().union(*(record.values for record in _records(node.data, path)))
     path.unlink()
-    code, text = check_store(node.data)
+    code, text = node.check_store()
     assert code == 1, text
     scene = Scene(node)
     scene.ledger = copy.deepcopy(base.ledger)
@@ -271,7 +261,7 @@ def test_metadata_are_damaged(base: Base, node: DurableNode, name: str) -> None:
     content[at + 1] ^= 1
     path.write_bytes(content)
     signs = re.compile(rf"metadata\.log.*\b{offset}\b")
-    code, text = check_store(node.data)
+    code, text = node.check_store()
     assert code == 1, text
     assert signs.search(text), text
     scene = Scene(node)
