@@ -209,8 +209,9 @@ class PagedBacklog:
 
     @property
     def is_short(self) -> bool:
-        """Whether `refill` has something to do."""
-        return self.is_paged and not self._is_asking and _memory_bytes(self._q4) < AHEAD_BYTES
+        """Whether `refill` has something to do: there is little in q4, more elsewhere, and nothing on its way."""
+        has_more = self._q1.count > 0 or self._disk_count > 0
+        return has_more and not self._is_asking and _memory_bytes(self._q4) < AHEAD_BYTES
 
     def refill(self) -> None:
         """See to it that there is something at hand; `on_loaded` follows when it comes from disk."""

@@ -208,8 +208,9 @@ class Queue:
             self._read_ahead(now)
         self.consumers.dispatch(backlog, now, self.drop_expired if self._may_expire else None)
         if backlog.is_paged and backlog.is_short:
+            before = backlog.at_hand
             self._read_ahead(now)
-            if backlog.at_hand and self.consumers.all:  # it was in memory
+            if backlog.at_hand > before:  # it was in memory
                 self._host.touch(self)
         self._arm_head_timer()
         if self._is_lazy and backlog.page_new() and self._may_expire:

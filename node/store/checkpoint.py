@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from node.store.disk import Append, Step
 
-FLUSH_BYTES: Final = 4 * 1024 * 1024
+FLUSH_BYTES: Final = 2 * 1024 * 1024
 """What a job of a checkpoint writes: some 40 ms of a disk, which is what a batch may have to wait for it."""
 
 SYNC_STEPS: Final = 16

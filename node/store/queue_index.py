@@ -421,13 +421,17 @@ class QueueIndex:
         What was forgotten before it was ever given here is not among it.
         """
         self._told &= ~_OPERATIONS
-        epoch_s = self._host.epoch_s()
-        entries = [
-            operation for entry in self._unflushed.take_fresh() for operation in entry.operations(epoch_s)
-        ]
+        entries = self.take_entries()
         ranges = joined(single for part in self._removed for single in singles(part))
         delivered, self._removed, self._delivered = self._delivered, [], []
         return entries, Remove(tuple(ranges)) if ranges else None, delivered
+
+    def take_entries(self) -> list[Enqueue]:
+        """What is new for the journal of messages that came, as in `take_operations`; the rest waits for that."""
+        epoch_s = self._host.epoch_s()
+        return [
+            operation for entry in self._unflushed.take_fresh() for operation in entry.operations(epoch_s)
+        ]
 
     def take_steps(self) -> list[Step]:
         """What is to be appended to segments, joined by file; to be submitted at once."""

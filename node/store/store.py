@@ -42,6 +42,10 @@ that the disk never runs idle before publishers are heard again. All of it is me
 EARLY_BATCH_BYTES: Final = 4 * MIB
 """So much becomes a batch at once, though nobody waits: a larger one would be no cheaper."""
 
+ENCODE_BYTES: Final = 1 * MIB
+"""So much of what gathers is encoded before its batch is due: two milliseconds of a turn. What little gathers may
+still be forgotten before it is ever written."""
+
 JOURNAL_FILES_MAX: Final = 4
 """With more files than this that wait for their checkpoint publishers hold on, too: the journal must not grow
 without end where batches write faster than checkpoints."""
@@ -201,6 +205,8 @@ class Store:
             return
         self._submit_paged_out()
         self._weigh()
+        if self._in_flight is not None and self._gathered_bytes - self._journal.gathered_bytes > ENCODE_BYTES:
+            self._encode_entries()
         if self._gathering_since is None and (self._is_gathering or self._waiting):
             self._gathering_since = now
         if self._in_flight is None and self._is_due(now):
@@ -212,6 +218,17 @@ class Store:
             # Else references may have been dropped by operations that the journal doesn't have.
             self.persistent.collect()
         self.transient.collect()
+
+    def _encode_entries(self) -> None:
+        """Encode what came, while the disk is busy: all that gathers meanwhile would be too much for one turn.
+
+        What goes is encoded with the batch, so that it stands behind.
+        """
+        for index in self._gathering:
+            if index.is_durable:
+                uid = bytes.fromhex(index.uid)
+                for entry in index.take_entries():
+                    self._journal.add(uid, entry)
 
     def _is_due(self, now: float) -> bool:
         since = self._gathering_since
@@ -336,7 +353,8 @@ class Store:
     def _weigh(self) -> None:
         """See how much is on its way."""
         self._gathered_bytes = (
-            self.persistent.gathered_bytes
+            self._journal.gathered_bytes
+            + self.persistent.gathered_bytes
             + self.transient.gathered_bytes
             + sum(index.fresh_bytes for index in self._gathering)
         )

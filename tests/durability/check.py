@@ -82,7 +82,9 @@ class Check:
             await channel.call(methods.QueueDeclare(queue=name, passive=True))
         except Lost as lost:
             if not str(lost).startswith("404") or state == "there":
-                self._count.problem("lost", f"queue {name}: {lost}", len(self._ledger.queues[name].must()) or 1)
+                self._count.problem(
+                    "lost", f"queue {name}: {lost}", len(self._ledger.queues[name].must()) or 1
+                )
             if name in self._churn.state:
                 self._churn.state[name] = "gone"
             return False
@@ -128,7 +130,9 @@ class Check:
                 break
         left = await channel.call(methods.QueueDeclare(queue=queue.name, passive=True))
         if left.message_count or arrived != declared.message_count:
-            text = f"{queue.name}: {declared.message_count} counted, {arrived} came, {left.message_count} left"
+            text = (
+                f"{queue.name}: {declared.message_count} counted, {arrived} came, {left.message_count} left"
+            )
             self._count.problem("other", text)
         return found
 

@@ -5,6 +5,7 @@ ends, for whatever reason, everybody who waits gets `Lost`.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -174,10 +175,8 @@ class Client(asyncio.Protocol):
     async def close(self) -> None:
         """Close as a well-behaved client does; also fine when it is gone."""
         if self.lost is None:
-            try:
+            with contextlib.suppress(Lost):
                 await self._channels[0].call(methods.ConnectionClose(reply_code=200, reply_text="bye"))
-            except Lost:
-                pass
             self.abort()
             await self.ended.wait()
 
@@ -245,9 +244,7 @@ class Client(asyncio.Protocol):
                     )
                 )
             case methods.ConnectionTune():
-                zero.send(
-                    methods.ConnectionTuneOk(channel_max=2047, frame_max=FRAME_MAX_BYTES, heartbeat=0)
-                )
+                zero.send(methods.ConnectionTuneOk(channel_max=2047, frame_max=FRAME_MAX_BYTES, heartbeat=0))
                 zero.send(methods.ConnectionOpen(virtual_host="/"))
             case methods.ConnectionOpenOk():
                 self._opened.set_result(None)

@@ -97,6 +97,11 @@ class DurableNode:
         """The process id."""
         return self._running().pid
 
+    def peak_bytes(self) -> int:
+        """The most resident memory that the process ever had."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
     @property
     def log_path(self) -> Path:
         """The log of the last start."""

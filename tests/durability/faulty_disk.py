@@ -1,7 +1,7 @@
 """A disk that fails when it is told to, and forgets what was not synced: by a library that is loaded into the node.
 
-`fault_shim.c` notes every change of the data directory and what was synced. After the node was killed, `lose_power` takes
-back what a power loss might have taken: what stands behind the last sync of a file is cut off, zero, or torn;
+`fault_shim.c` notes every change of the data directory and what was synced. After the node was killed, `lose_power`
+takes back what a power loss might have taken: what stands behind the last sync of a file is cut off, zero, or torn;
 names that were created, renamed or removed since the last sync of their directory are as they were before, from
 some moment on.
 """
@@ -35,7 +35,18 @@ class FaultyDisk:
         self._directory.mkdir()
         self._data = data
         library = self._directory / "shim.so"
-        build = ["gcc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
+        build = [
+            "gcc",
+            "-O1",
+            "-Wall",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(library),
+            str(SOURCE),
+            "-ldl",
+        ]
         try:
             done = subprocess.run(build, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
@@ -77,7 +88,9 @@ class FaultyDisk:
         for path in self._files():
             synced = sizes.get(path, 0)
             if os.path.getsize(path) > synced:
-                done.append(f"{path}: {os.path.getsize(path)} bytes, {synced} safe, {_tear(path, synced, random)}")
+                done.append(
+                    f"{path}: {os.path.getsize(path)} bytes, {synced} safe, {_tear(path, synced, random)}"
+                )
         self._begin_anew()
         return done
 

@@ -2,10 +2,13 @@
 
     python -m tests.durability.kill_loop --rounds 100 --seed 7
 
-A round is a start, a load, an end by `kill -9` (or SIGTERM: `--stops`), a restart and a check of every queue. Rounds come in
-episodes of one data directory, so that what is left of one round is what the next begins with. The seed decides
-everything but the time that things take. A round with a problem keeps its directory, and the copies of the data that
-were made after each kill, and says where.
+A round is a start, a load, an end by `kill -9`, a restart and a check of every queue. `--stops`: it ends by SIGTERM;
+`--power`: what was not synced is lost, too. Rounds come in episodes of one data directory, so that what is left of
+one round is what the next begins with. The seed decides everything but the time that things take. A round with a
+problem keeps its directory, and the copies of the data that were made after each kill, and says where.
+
+Ends of a round: K killed under load, S stopped under load, k killed while it started, r killed while somebody read
+everything, s stopped in peace.
 """
 
 import argparse
@@ -141,7 +144,9 @@ class Episode:
             result.start_s = self._node.start_s
             await Check(self._node, self._ledger, self._churn, was_killed=was_killed).run(random)
             if expected not in (None, count.recovered):
-                count.problem("other", f"`store check` said {expected} messages, {count.recovered} were there")
+                count.problem(
+                    "other", f"`store check` said {expected} messages, {count.recovered} were there"
+                )
             if number % ROUNDS_OF_EPISODE == ROUNDS_OF_EPISODE - 1:
                 await self._stop_and_check(settings, random, result)
         except (StartFailed, Lost, AssertionError) as error:

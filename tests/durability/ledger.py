@@ -187,7 +187,10 @@ class Ledger:
             return found == wanted
         properties = decode_properties(found, 0, len(found))
         headers, properties.headers = properties.headers or {}, None
-        return encode_properties(properties) == wanted and headers["x-first-death-queue"].value == REJECTED_FROM.encode()
+        return (
+            encode_properties(properties) == wanted
+            and headers["x-first-death-queue"].value == REJECTED_FROM.encode()
+        )
 
 
 REJECTED_FROM: Final = "dl.source"

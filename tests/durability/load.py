@@ -358,9 +358,7 @@ class Publisher:
             queue.mark(value, mark)
         self._unconfirmed[self.number] = (value, self._queues)
         self._ledger.count.published += 1
-        self._channel.publish(
-            self._exchange, self._key, self._kind.properties(value), self._kind.body(value)
-        )
+        self._channel.publish(self._exchange, self._key, self._kind.properties(value), self._kind.body(value))
         return value
 
     async def wait_for_room(self) -> None:
@@ -395,7 +393,9 @@ class Publisher:
         elif tag in waiting:
             self._note(*waiting.pop(tag), is_ack)
         else:
-            self._ledger.count.problem("other", f"{self._name}: a confirm of {tag}, which doesn't wait for one")
+            self._ledger.count.problem(
+                "other", f"{self._name}: a confirm of {tag}, which doesn't wait for one"
+            )
         self._changed.set()
 
     def _note(self, value: Value, queues: tuple[QueueLedger, ...], is_ack: bool) -> None:
@@ -440,7 +440,9 @@ class Consumer:
             count.problem("unmarked", f"{queue.name}: {value} came again under load without redelivered")
         if not delivery.method.redelivered and queue.has_order and not queue.is_priority:
             if self._last.get(value.publisher, 0) >= value.number:
-                count.problem("disorder", f"{queue.name}: {value} under load after {self._last[value.publisher]}")
+                count.problem(
+                    "disorder", f"{queue.name}: {value} under load after {self._last[value.publisher]}"
+                )
             self._last[value.publisher] = value.number
         queue.mark(value, DELIVERED)
         self._settle(delivery.method.delivery_tag, value)

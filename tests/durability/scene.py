@@ -124,5 +124,3 @@ def fill_disk(path: Path, left_bytes: int) -> Path:
             file.write(bytes(MIB))
         file.write(bytes(size % MIB))
     return filler
-
-

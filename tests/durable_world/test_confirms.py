@@ -47,7 +47,9 @@ def ready() -> tuple[DurableWorld, Client]:
 
 
 def journal_syncs(world: DurableWorld) -> list[Sync]:
-    return [step for step in world.disk.waiting if isinstance(step, Sync) and step.path.startswith("journal/")]
+    return [
+        step for step in world.disk.waiting if isinstance(step, Sync) and step.path.startswith("journal/")
+    ]
 
 
 def bind_all(world: DurableWorld, client: Client, *queues: str) -> None:

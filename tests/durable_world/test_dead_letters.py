@@ -21,7 +21,11 @@ def ready(bodies: list[bytes], **arguments: int) -> tuple[DurableWorld, Client]:
     """A world with messages in q, and a client that has them."""
     world = DurableWorld()
     client = world.client(1, 2)
-    world.declare(client, "q", arguments=DYING | {name.replace("_", "-"): long(value) for name, value in arguments.items()})
+    world.declare(
+        client,
+        "q",
+        arguments=DYING | {name.replace("_", "-"): long(value) for name, value in arguments.items()},
+    )
     world.declare(client, "dead")
     client.publish(1, "q", *bodies, properties=PERSISTENT)
     world.rest()

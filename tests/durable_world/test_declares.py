@@ -81,7 +81,7 @@ def test_all_durable(seed: int) -> None:
 
 
 def test_pipelined_publish() -> None:
-    """§2.3: what is published behind a declare that waits comes into the queue, and is confirmed after it is declared."""
+    """§2.3: what is published behind a declare that waits comes into the queue, and is confirmed after declare-ok."""
     world = DurableWorld()
     client = world.client()
     confirming(client)
@@ -91,7 +91,11 @@ def test_pipelined_publish() -> None:
     world.settle()
     assert client.received() == []
     world.rest()
-    assert client.methods() == [QueueDeclareOk("q", 0, 0), QueueDeclareOk("q", 2, 0), BasicAck(2, multiple=True)]
+    assert client.methods() == [
+        QueueDeclareOk("q", 0, 0),
+        QueueDeclareOk("q", 2, 0),
+        BasicAck(2, multiple=True),
+    ]
     world.kill()
     world.start()
     assert world.bodies("q") == [b"a", b"x" * LARGE_BYTES]
@@ -99,7 +103,7 @@ def test_pipelined_publish() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_published_before_it_is_declared(seed: int) -> None:
-    """§7.5: another client publishes into a queue whose declare isn't synced: once confirmed, queue and message are there."""
+    """§7.5: another client publishes into a queue whose declare isn't synced: its confirm stands for the queue, too."""
     world = DurableWorld()
     client, publisher = world.client(), world.client()
     confirming(publisher)
@@ -112,7 +116,8 @@ def test_published_before_it_is_declared(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [QueueDeclare(queue="q", durable=True), ExchangeDeclare(exchange="x", type="direct", durable=True)]
+    "method",
+    [QueueDeclare(queue="q", durable=True), ExchangeDeclare(exchange="x", type="direct", durable=True)],
 )
 def test_declared_twice(method: QueueDeclare | ExchangeDeclare) -> None:
     """§7.6: who declares what somebody else is about to declare is told so when it is safe, too."""
@@ -193,7 +198,9 @@ def test_deleted_is_gone(seed: int) -> None:
     world = DurableWorld()
     client = world.client()
     world.declare(client, "q")
-    client.publish(1, "q", *(b"%d" % number for number in range(20)), b"x" * LARGE_BYTES, properties=PERSISTENT)
+    client.publish(
+        1, "q", *(b"%d" % number for number in range(20)), b"x" * LARGE_BYTES, properties=PERSISTENT
+    )
     world.rest()
     world.page_out("q")
     client.send(1, QueueDelete(queue="q"))

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from node.amqp.field_table import Table, long, longstr
+from node.amqp.field_table import Table, boolean, long, longstr
 from node.amqp.frames import method_frame
 from node.amqp.methods import (
     BasicAck,
@@ -65,7 +65,9 @@ def ready(
     return world, client, bodies
 
 
-def consume(client: Client, tag: str = "c", *, prefetch: int = 0, no_ack: bool = False, **arguments: int) -> None:
+def consume(
+    client: Client, tag: str = "c", *, prefetch: int = 0, no_ack: bool = False, **arguments: int
+) -> None:
     """Consume from q."""
     if prefetch:
         assert client.ask(1, BasicQos(0, prefetch, False)) == BasicQosOk()
@@ -160,7 +162,7 @@ def test_consumer_priorities() -> None:
 
 def test_single_active_consumer() -> None:
     """§4.8: the active consumer alone is served from disk; when it goes the next one is."""
-    world, client, bodies = ready(arguments={"x-single-active-consumer": _true()})
+    world, client, bodies = ready(arguments={"x-single-active-consumer": boolean(True)})
     other = world.client()
     consume(client, prefetch=5)
     consume(other)
@@ -172,12 +174,6 @@ def test_single_active_consumer() -> None:
     found = deliveries(other)
     assert [item.body for item in found] == bodies
     assert redelivered(found) == [True] * 5 + [False] * (COUNT - 5)
-
-
-def _true():  # type: ignore[no-untyped-def]
-    from node.amqp.field_table import boolean
-
-    return boolean(True)
 
 
 @pytest.mark.parametrize("steps", range(6))
@@ -281,7 +277,7 @@ def test_requeued_over_the_limit() -> None:
 @pytest.mark.parametrize("keep_bytes", [0, 10])
 def test_max_length(size: int, keep_bytes: int) -> None:
     """§5.4: drop-head keeps to the limit where the head is on disk."""
-    world, client, bodies = ready(10, size=size, arguments={"x-max-length": long(10)}, keep_bytes=keep_bytes)
+    world, client, _ = ready(10, size=size, arguments={"x-max-length": long(10)}, keep_bytes=keep_bytes)
     new = [b"new%02d" % number for number in range(14)]
     for body in new:
         client.publish(1, "q", body, properties=PERSISTENT)
@@ -313,7 +309,11 @@ def test_limit_by_policy() -> None:
 
 def test_dropped_to_dead_letters() -> None:
     """§5.4, §5.5: what is dropped from a paged queue is dead-lettered in order, once."""
-    arguments = {"x-max-length": long(20), "x-dead-letter-exchange": longstr(""), "x-dead-letter-routing-key": longstr("dead")}
+    arguments = {
+        "x-max-length": long(20),
+        "x-dead-letter-exchange": longstr(""),
+        "x-dead-letter-routing-key": longstr("dead"),
+    }
     world, client, bodies = ready(20, arguments=arguments)
     world.declare(client, "dead")
     new = [b"new%02d" % number for number in range(20)]
@@ -332,7 +332,11 @@ def test_dropped_to_dead_letters() -> None:
 @pytest.mark.parametrize("is_lazy", [False, True])
 def test_expired(keep_bytes: int, is_lazy: bool) -> None:
     """§5.2: messages with a time to live expire on disk too: nothing is left when it is over, untouched by anybody."""
-    arguments = {"x-message-ttl": long(60_000), "x-dead-letter-exchange": longstr(""), "x-dead-letter-routing-key": longstr("dead")}
+    arguments = {
+        "x-message-ttl": long(60_000),
+        "x-dead-letter-exchange": longstr(""),
+        "x-dead-letter-routing-key": longstr("dead"),
+    }
     if is_lazy:
         arguments["x-queue-mode"] = longstr("lazy")
     world, client, bodies = ready(arguments=arguments, keep_bytes=keep_bytes)
@@ -365,7 +369,7 @@ def test_expired_behind_the_head() -> None:
 
 
 def publish_priorities(client: Client, count: int = COUNT) -> list[bytes]:
-    """Messages of the priorities 0 to 4 by turns; their bodies in the order in which they are to come (with 3 levels)."""
+    """Messages of the priorities 0 to 4 by turns; their bodies in the order in which three levels give them."""
     bodies = numbered(count)
     for number, body in enumerate(bodies):
         client.publish(1, "q", body, properties=Properties(delivery_mode=2, priority=number % 5))
@@ -577,5 +581,24 @@ def test_figures(seed: int) -> None:
         backlog = world.queue("q").backlog
         assert (backlog.count, backlog.body_bytes) == (len(ready_bodies), sum(map(len, ready_bodies)))
         assert sum(backlog.lengths().values()) == len(ready_bodies)
-        assert client.ask(2, QueueDeclare(queue="q", passive=True)) == QueueDeclareOk("q", len(ready_bodies), 0)
+        assert client.ask(2, QueueDeclare(queue="q", passive=True)) == QueueDeclareOk(
+            "q", len(ready_bodies), 0
+        )
     assert world.bodies("q") == ready_bodies
+
+
+@pytest.mark.parametrize("arguments", [{}, LAZY], ids=["plain", "lazy"])
+def test_full_consumer(arguments: Table) -> None:
+    """A consumer that takes no more for now costs no turns, wherever the messages are that wait for it."""
+    world = DurableWorld()
+    client = world.client()
+    world.declare(client, "q", arguments=arguments)
+    consume(client, prefetch=1)
+    client.publish(1, "q", b"1", b"2", properties=PERSISTENT)
+    for _ in range(100):
+        world.broker.turn(world.now)
+        world.disk.step()
+    assert not world.broker.has_work
+    if not arguments:
+        world.page_out("q")
+        assert not world.broker.has_work

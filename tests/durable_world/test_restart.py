@@ -110,7 +110,9 @@ def test_messages(end: End) -> None:
     for number in range(60):
         body = bytes([number]) * (LARGE_BYTES if number % 7 == 0 else number)
         is_persistent = number % 3 != 0
-        properties = Properties(delivery_mode=2 if is_persistent else 1, message_id=str(number), content_type="a/b")
+        properties = Properties(
+            delivery_mode=2 if is_persistent else 1, message_id=str(number), content_type="a/b"
+        )
         client.publish(1, "q", body, properties=properties)
         if is_persistent:
             expected.append((body, properties))
@@ -312,7 +314,9 @@ def test_kinds_of_queues(end: End) -> None:
     world.declare(client, "priority", arguments={"x-max-priority": long(3)})
     world.declare(client, "single", arguments={"x-single-active-consumer": boolean(True)})
     world.declare(client, "lazy", arguments={"x-queue-mode": longstr("lazy")})
-    world.declare(client, "limit", arguments={"x-max-length": long(2), "x-overflow": longstr("reject-publish")})
+    world.declare(
+        client, "limit", arguments={"x-max-length": long(2), "x-overflow": longstr("reject-publish")}
+    )
     bodies = [b"%d" % number for number in range(4)]
     for queue in ("priority", "single", "lazy", "limit"):
         for number, body in enumerate(bodies):

@@ -127,7 +127,10 @@ class DurableWorld(World):
         claim(self.disk, NODE_NAME, self.options.segment_entries)
         self.metadata = MetadataLog(self.disk, catalogue)
         self.store = Store(
-            self.metadata.ahead_of(self.disk), self.options, timers, report=lambda *what: self.reported.append(what)
+            self.metadata.ahead_of(self.disk),
+            self.options,
+            timers,
+            report=lambda *what: self.reported.append(what),
         )
         self.store.on_broken = self.errors.append
         self.broker = Broker(
@@ -205,6 +208,16 @@ class DurableWorld(World):
 
     # --- turns, disk and time ---
 
+    def settle(self) -> None:
+        """Run turns until nothing is left to do, as the shell does; the disk does nothing."""
+        for _ in range(_ROUNDS_MAX):
+            if not self.broker.has_work:
+                return
+            for connection in self.broker.turn(self.now):
+                if connection in self.clients:
+                    self.clients[connection].flush()
+        raise AssertionError("the broker never comes to rest")
+
     def settle_disk(self) -> None:
         """The disk, and the turns that its answers bring up, until it has nothing to do."""
         for _ in range(_ROUNDS_MAX):
@@ -244,7 +257,12 @@ class DurableWorld(World):
         return [queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values()]
 
     def declare(
-        self, client: Client, *names: str, durable: bool = True, arguments: Table | None = None, channel: int = 1
+        self,
+        client: Client,
+        *names: str,
+        durable: bool = True,
+        arguments: Table | None = None,
+        channel: int = 1,
     ) -> None:
         """Declare queues, and have it all written."""
         for name in names:
@@ -287,7 +305,12 @@ def confirms(client: Client) -> list[tuple[int, str, int, bool]]:
         method = item.method
         assert isinstance(method, BasicAck | BasicNack), item
         found.append(
-            (item.channel, "ack" if isinstance(method, BasicAck) else "nack", method.delivery_tag, method.multiple)
+            (
+                item.channel,
+                "ack" if isinstance(method, BasicAck) else "nack",
+                method.delivery_tag,
+                method.multiple,
+            )
         )
     return found
 

