@@ -21,8 +21,6 @@ from node.broker.commands import (
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
-    ExchangeDeclared,
-    QueueDeclared,
     Refused,
     Unbind,
 )
@@ -71,20 +69,6 @@ def durable_changes(
     ends = _Ends(events, catalogue)
     changes = [change for event in events for change in _changes(event, ends)]
     return changes + _undo_cascades(events, ends, catalogue)
-
-
-def asserts_durable(command: Command[Any], result: object, catalogue: Catalogue) -> bool:
-    """Whether the answer to a command that changed nothing says that something durable is there."""
-    if isinstance(result, ExchangeDeclared):
-        return is_kept(result.exchange)
-    if isinstance(result, QueueDeclared):
-        return is_kept(result.queue)
-    if isinstance(command, Bind) and result is False:
-        ends = _Ends((), catalogue)
-        return ends.has(command.vhost, "exchange", command.source) and ends.has(
-            command.vhost, command.destination_kind, command.destination
-        )
-    return False
 
 
 def declaration(record: Exchange | QueueRecord) -> DeclareExchange | DeclareQueue:

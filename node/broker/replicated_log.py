@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 from node.amqp.constants import ReplyCode
 from node.broker.catalogue import Catalogue
 from node.broker.commands import Command, Refused
-from node.broker.durable_part import asserts_durable, durable_changes
+from node.broker.durable_part import durable_changes
 from node.broker.events import Event
 
 ResultT = TypeVar("ResultT")
@@ -98,9 +98,9 @@ class DurableLog:
     """The log of a node without peers: a command is applied before `submit` returns, as by `LocalLog`, and what it
     changes in the durable part of the catalogue is written.
 
-    `on_applied` comes once that is synced; `NOT_WRITTEN` when it never will be. What changes nothing durable is
+    `on_applied` comes once that is synced; `NOT_WRITTEN` when it never will be. A change of nothing durable is
     answered at once, out of turn: a submitter that cares for the order of its commands waits for each answer.
-    That something durable is there already is only said once it is synced, too.
+    That there was nothing to change (it is there already, or gone) is only said once what is under way is synced.
     """
 
     def __init__(self, catalogue: Catalogue, react: React, commands: CommandLog) -> None:
@@ -147,7 +147,7 @@ class DurableLog:
             self._react(events)
         if changes:
             return
-        if self._unsafe and not events and asserts_durable(command, result, self._catalogue):
+        if self._unsafe and not events:
             self._unsafe[-1].append(answer)
         else:
             answer(True)

@@ -62,6 +62,7 @@ ASKED_FOR: Final = re.compile(
     r"Channel error on connection|channel exception not_found: no queue"
     r"|Error on AMQP connection|connection exception connection_forced: \"broker forced .* 'shutdown'"
 )
+ASKED_FOR_AFTER_KILL: Final = re.compile(f"{ASKED_FOR.pattern}|the file ends inside a record")
 SETTINGS: Final = {"plain": PLAIN, "tiny": TINY, "small": SMALL, "paging": PAGING}
 
 
@@ -111,6 +112,7 @@ class Episode:
             is_ordered = name != DEAD_LETTERS
             self._ledger.queues[name] = QueueLedger(name, is_priority=name == "prio", has_order=is_ordered)
         self._is_fresh = True
+        self._may_be_torn = False  # what the last start found
         self._copies = 0
 
     async def run_round(self, number: int) -> Result:
@@ -173,6 +175,7 @@ class Episode:
         if not self._stops:
             result.ends += "K"
             self._node.kill()
+            self._may_be_torn = True
         else:
             result.ends += "S"
             self._node.terminate()
@@ -186,6 +189,7 @@ class Episode:
         if code:
             count.problem("other", f"exit code {code} of a stop")
         self._read_log(count)
+        self._may_be_torn = False
 
     def _kill_recovery(self, random: Random, settings: dict[str, str], result: Result) -> None:
         """Kill it once or twice while it starts."""
@@ -195,13 +199,17 @@ class Episode:
             time.sleep(random.uniform(0.15, max(0.6, 1.2 * self._node.start_s)))
             self._node.kill()
             self._read_log(result.count)
+            self._may_be_torn = True
             self._after_end(random)
 
     def _ask_store(self, count: Count) -> int:
         """What `store check` thinks will be recovered, in messages."""
         code, text = self._node.check_store()
         messages = re.search(r"^messages +([\d,]+)", text, re.MULTILINE)
-        if messages is None or "Traceback" in text or (code and not self._disk):
+        is_broken = code > 1 or (
+            not self._disk and re.search("^(corrupt|missing|unknown): ", text, re.MULTILINE)
+        )
+        if messages is None or is_broken:
             count.problem("other", f"`store check` ended with {code}: {text}")
             return -1
         return int(messages[1].replace(",", ""))
@@ -219,6 +227,7 @@ class Episode:
             self._node.kill()
             await client.ended.wait()
         self._read_log(result.count)
+        self._may_be_torn = True
         self._after_end(random)
 
     async def _stop_and_check(self, settings: dict[str, str], random: Random, result: Result) -> None:
@@ -247,11 +256,12 @@ class Episode:
         self._copies += 1
 
     def _read_log(self, count: Count) -> None:
-        """Nothing of ours fails, and nothing is found damaged: a kill leaves no more than a torn end. (After a power
-        loss what was not synced is damaged, and said to be.)
+        """Nothing of ours fails, and nothing is found damaged: a kill leaves no more than a torn end, a stop not even
+        that. (After a power loss what was not synced is damaged, and said to be.)
         """
         fault = FAULT_AFTER_POWER_LOSS if self._disk else FAULT
-        lines = [line for line in self._node.log_text().splitlines() if not ASKED_FOR.search(line)]
+        asked_for = ASKED_FOR_AFTER_KILL if self._may_be_torn else ASKED_FOR
+        lines = [line for line in self._node.log_text().splitlines() if not asked_for.search(line)]
         signs = [at for at, line in enumerate(lines) if fault.search(line)]
         if signs:
             text = "\n".join(lines[max(0, signs[0] - 2) : signs[0] + 40])

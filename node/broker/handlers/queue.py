@@ -139,6 +139,8 @@ def delete(channel: Channel, method: QueueDelete) -> Steps:
         channel.held_cancels = []
         yield from submit(DeleteQueue(vhost, name, uid=record.uid))
         count = queue.count_at_deletion
+    else:
+        yield from assert_durable(channel)
     if not method.nowait:
         channel.send(QueueDeleteOk(count))
     held, channel.held_cancels = channel.held_cancels or [], None

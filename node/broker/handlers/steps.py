@@ -32,7 +32,7 @@ def submit(command: Command[ResultT]) -> Generator[Command[Any], Any, ResultT]:
 
 
 def assert_durable(channel: "Channel") -> Generator[Command[Any] | Wait, Any, None]:
-    """Before a client is told that something durable is there already: its declare may be on its way to disk."""
+    """Before a client is told that something is there already, or gone: what made it so may be on its way to disk."""
     if not (yield channel.broker.log.await_safety):
         raise NOT_WRITTEN.error
 

@@ -19,7 +19,7 @@ from node.broker.commands import (
     SetPolicy,
     Unbind,
 )
-from node.broker.durable_part import asserts_durable, durable_changes
+from node.broker.durable_part import durable_changes
 from tests.node.broker.commands_at_random import BEGINNING, build, durable_part, histories, topologies
 
 
@@ -142,30 +142,3 @@ def test_a_transient_binding_keeps_a_durable_exchange() -> None:
         exchange("upstream"),
         bind("upstream", "x", to_exchange=True),
     ]
-
-
-def test_answers_that_say_that_something_durable_is_there() -> None:
-    """They may not be given before it is synced."""
-    catalogue = build(
-        [
-            PutVhost("v"),
-            exchange("x"),
-            exchange("t", durable=False),
-            queue("q"),
-            queue("e", owner="me"),
-            bind("x", "q"),
-            bind("x", "e"),
-        ]
-    )
-
-    def asserts(command: Command[Any]) -> bool:
-        return asserts_durable(command, catalogue.apply(command), catalogue)
-
-    assert asserts(exchange("x"))
-    assert asserts(queue("q"))
-    assert asserts(bind("x", "q"))
-    assert not asserts(exchange("t"))
-    assert not asserts(queue("e"))
-    assert not asserts(bind("x", "e"))
-    assert not asserts(bind("x", "nope"))
-    assert not asserts(unbind("x", "nope"))
