@@ -38,6 +38,12 @@ KEPT_BYTES: Final = 256 * 1024
 """What paging leaves of q4, in bodies, so that a consumer who comes is served at once."""
 
 
+_NO_RUNS: Final = Backlog()
+_NO_ENTRIES: Final[deque[Absent]] = deque()
+_NO_PAGES: Final[deque[Page]] = deque()
+"""Shared by all queues that have never paged. Nothing is ever put into them."""
+
+
 class PagedBacklog:
     """Ready messages of one priority.
 
@@ -77,10 +83,10 @@ class PagedBacklog:
         self._on_loaded = on_loaded
         self._priority = priority
         self._cap = cap
-        self._q1 = Backlog()
-        self._q2: deque[Absent] = deque()
-        self._delta: deque[Page] = deque()
-        self._q3: deque[Absent] = deque()
+        self._q1 = _NO_RUNS
+        self._q2 = _NO_ENTRIES
+        self._delta = _NO_PAGES
+        self._q3 = _NO_ENTRIES
         self._q4 = Backlog()
         self._disk_count = self._disk_bytes = 0  # of q2, delta and q3
         self._is_lazy = False
@@ -89,9 +95,15 @@ class PagedBacklog:
         self._asked = 0  # goes up when an answer that is still to come no longer counts
         self._is_asking = False
 
+    def _begin_paging(self) -> None:
+        """Have sub-queues of its own: most queues never need them, and a few hundred bytes each add up."""
+        if self._delta is _NO_PAGES:
+            self._q1, self._q2, self._delta, self._q3 = Backlog(), deque(), deque(), deque()
+
     def set_lazy(self, is_lazy: bool) -> None:
         """Whether what comes in is to leave memory at once: see `page_new`."""
         self._is_lazy = is_lazy
+        self._begin_paging()
         if is_lazy and not self._is_asking:
             self._page_q4(self.memory_bytes, 0)
         self._find_where_to_append()
@@ -193,6 +205,11 @@ class PagedBacklog:
         self._is_asking = False
         self._asked += 1  # answers to come are to something that is gone
 
+    def close(self) -> None:
+        """The queue is gone: let go of all, and of the queue, so that no cycle keeps it in memory."""
+        self.abandon()
+        self._on_loaded = nobody
+
     def delivered_before(self) -> Iterable[Run]:
         """The runs in memory that came back from a client."""
         return [run for run in chain(self._q4, self._q1) if run.deliveries]
@@ -201,6 +218,7 @@ class PagedBacklog:
 
     def restore(self, pages: Iterable[Page]) -> None:
         """Begin with messages that a recovery found, in order."""
+        self._begin_paging()
         for page in pages:
             self._extend_delta(page)
             self._disk_count += page.count
@@ -352,6 +370,7 @@ class PagedBacklog:
                 self._extend_delta(page)
 
     def _page_q4(self, limit_bytes: int, keep_bytes: int) -> None:
+        self._begin_paging()
         leaving: deque[Run] = deque()
         while limit_bytes > 0 and self._q4.body_bytes > keep_bytes:
             run = self._q4.take_tail(self._taken_to, keep_bytes)
@@ -403,6 +422,10 @@ class PagedBacklog:
             self._delta[-1] = _joined(self._delta[-1], page)
         else:
             self._delta.append(page)
+
+
+def nobody() -> None:
+    """Waits for messages of a queue that is gone."""
 
 
 def _joined(one: Page, other: Page) -> Page:

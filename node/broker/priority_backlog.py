@@ -5,7 +5,7 @@ Source: amqp-behaviour §4.8, §5.6.
 
 from collections.abc import Callable, Iterable
 
-from node.broker.paged_backlog import KEPT_BYTES, PagedBacklog
+from node.broker.paged_backlog import KEPT_BYTES, PagedBacklog, nobody
 from node.broker.run import NEVER, Envelope, Run
 from node.broker.storage import Page, QueueStorage
 
@@ -75,7 +75,8 @@ class PriorityBacklog:
         level = self._levels.get(priority)
         if level is None:
             level = PagedBacklog(self._storage, self._on_loaded, priority, self._cap)
-            level.set_lazy(self._is_lazy)
+            if self._is_lazy:
+                level.set_lazy(True)
             self._levels[priority] = level
             self._ordered = [self._levels[known] for known in sorted(self._levels, reverse=True)]
         return level
@@ -121,6 +122,14 @@ class PriorityBacklog:
         """See `PagedBacklog.abandon`."""
         for level in self._ordered:
             level.abandon()
+
+    def close(self) -> None:
+        """See `PagedBacklog.close`."""
+        for level in self._ordered:
+            level.close()
+        self._levels.clear()
+        self._ordered.clear()
+        self._on_loaded = nobody
 
     def delivered_before(self) -> Iterable[Run]:
         """See `PagedBacklog.delivered_before`."""

@@ -102,12 +102,11 @@ class Queue:
         if self._is_lazy:
             self._host.touch(self)
 
-    def restore(self, next_seq: int, pages: Iterable[Page], now: float) -> None:
-        """Take over what a recovery found on disk."""
+    def restore(self, next_seq: int, pages: Iterable[Page]) -> None:
+        """Take over what a recovery found on disk, which is not to be asked for anything yet."""
         self.next_seq = next_seq
         self._may_expire = True
         self.backlog.restore(pages)
-        self._drop_excess(now)
         self._host.touch(self)
 
     # --- messages in ---
@@ -217,8 +216,8 @@ class Queue:
             self._host.touch(self)  # when the head expires must be known
 
     def _read_ahead(self, now: float) -> None:
-        # A lazy queue has nothing in memory that nobody asks for.
-        if not self._is_lazy or self.consumers.all or self._may_expire or self._is_over_limit:
+        # A lazy queue has nothing in memory that nobody asks for: no consumer, and no rule for its head.
+        if not self._is_lazy or self.consumers.all or self._may_expire or not self.is_plain:
             self.backlog.refill()
             self._drop_excess(now)
 
@@ -314,21 +313,17 @@ class Queue:
 
     def _drop_excess(self, now: float) -> None:
         """Drop from the head what is over the limits, one after the other (§5.4); only with drop-head."""
-        settings, backlog = self.settings, self.backlog
-        if settings.overflow != "drop-head":
-            return
-        if settings.max_length is not None:
-            while backlog.count > settings.max_length and backlog.at_hand:
-                self._host.dead_letter(self, backlog.take(backlog.count - settings.max_length), MAXLEN, now)
-        if settings.max_length_bytes is not None:
-            while backlog.body_bytes > settings.max_length_bytes and backlog.at_hand:
-                self._host.dead_letter(self, backlog.take(1), MAXLEN, now)
-        if self._is_over_limit:
-            self._touch_if_short()
+        backlog, max_length = self.backlog, self.settings.max_length
+        while self._is_over_limit:
+            if not backlog.at_hand:
+                backlog.refill()
+            if not backlog.at_hand:
+                return  # it is on its way from disk: `_loaded` goes on
+            excess = backlog.count - max_length if max_length is not None else 1
+            self._host.dead_letter(self, backlog.take(max(excess, 1)), MAXLEN, now)
 
     @property
     def _is_over_limit(self) -> bool:
-        """Whether there is more here than may be: what is to be dropped is on its way from disk."""
         settings, backlog = self.settings, self.backlog
         return settings.overflow == "drop-head" and (
             (settings.max_length is not None and backlog.count > settings.max_length)
@@ -408,6 +403,7 @@ class Queue:
         self.backlog.abandon()
         self.storage.drop()
         self._loaded()
+        self.backlog.close()
         for timer in (self._head_timer, self._unused_timer):
             if timer is not None:
                 timer.cancel()

@@ -117,7 +117,7 @@ class Persistence:
             self._logger.warning(log_phrases.store_rebuilding(self._data_dir))
         self._tell_findings(recovered.findings)
         for uid, found in recovered.queues.items():
-            live[uid].restore(found.next_seq, found.pages, broker.now)
+            live[uid].restore(found.next_seq, found.pages)
         took_ms = round((time.monotonic() - started) * 1000)
         self._logger.info(log_phrases.queues_recovered(len(live), took_ms))
         self._logger.info(log_phrases.messages_recovered(recovered.messages, recovered.body_bytes))

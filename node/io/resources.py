@@ -16,6 +16,7 @@ import os
 import resource
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 from node.config import DiskOptions, MemoryOptions
@@ -43,13 +44,21 @@ OnChange = Callable[[bool, int, int], None]
 """Told that an alarm went on (True) or off, and of the bytes used (memory) or free (disk), and the limit."""
 
 
+@cache
+def _statm() -> int | None:
+    """A descriptor that stays open, so that memory is watched when sockets have taken all others."""
+    try:
+        return os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+
+
 def rss_bytes() -> int:
     """The resident set of this process; where the system does not tell, the highest it ever was."""
-    try:
-        with open(_STATM, "rb", buffering=0) as file:
-            return int(file.read(256).split()[1]) * _PAGE_BYTES
-    except FileNotFoundError:
+    statm = _statm()
+    if statm is None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return int(os.pread(statm, 256, 0).split()[1]) * _PAGE_BYTES
 
 
 def total_memory_bytes(override_bytes: int | None = None) -> int:

@@ -19,7 +19,6 @@ nothing is left alive is removed as a file, unless it is written to again before
 Source: architecture §2.1, §2.2; amqp-behaviour §7.4.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +82,30 @@ class QueueIndex:
     is_dropped: the queue was deleted. When `take_removals` has given something then, the index is done with.
     """
 
+    __slots__ = (
+        "_behind",
+        "_dead",
+        "_delivered",
+        "_has_directory",
+        "_host",
+        "_is_releasing",
+        "_is_removed",
+        "_must_make_directory",
+        "_outbox",
+        "_releases",
+        "_removed",
+        "_segments",
+        "_told",
+        "_unflushed",
+        "_unsynced_directories",
+        "_unwritten",
+        "directory",
+        "is_dropped",
+        "is_durable",
+        "segment_entries",
+        "uid",
+    )
+
     can_page = True
 
     def __init__(self, uid: str, *, is_durable: bool, host: IndexHost) -> None:
@@ -103,7 +126,7 @@ class QueueIndex:
         self._unwritten: dict[int, list[Delivered]] = {}  # for the segments, by number
         self._behind: set[int] = set()  # segments whose files don't say yet what is gone
         self._dead: set[int] = set()  # segments with nothing alive, when last looked at
-        self._releases: deque[tuple[int, Wanted]] = deque()  # cleared messages whose contents may be stored
+        self._releases: list[tuple[int, Wanted]] = []  # cleared messages whose contents may be stored
         self._is_releasing = False
         self._is_removed = False  # the directory, after a drop
         self._told = 0  # the kinds of work that the host knows of
@@ -327,7 +350,7 @@ class QueueIndex:
         if self._is_releasing or not self._releases:
             return
         self._is_releasing = True
-        number, wanted = self._releases.popleft()
+        number, wanted = self._releases.pop(0)
         self._hand_over()
         read = Read(self._path(number), 0, TO_THE_END, partial(find_stored, wanted=wanted))
         self._host.disk.submit([read], partial(self._released, number), partial(self._release_failed, number))

@@ -292,7 +292,9 @@ class Store:
             self._timer.cancel()
             self._timer = None
         removals = self._take_operations(list(gathering))
-        self._touched.update(gathering)
+        self._touched.update(
+            (index, None) for index in gathering if index.is_durable and not index.is_dropped
+        )
         if is_last:
             self._journal.add_clean()
         steps = self.persistent.take_steps(turn_ended=True)
@@ -319,6 +321,7 @@ class Store:
             removals += unneeded
             if index.is_dropped and unneeded:
                 del self._indexes[index.uid]
+                self._touched.pop(index, None)
         for uid, operation in later:
             journal.add(uid, operation)
         return removals

@@ -175,6 +175,7 @@ class Episode:
         if not self._stops:
             result.ends += "K"
             self._node.kill()
+            self._read_log(result.count)
             self._may_be_torn = True
         else:
             result.ends += "S"

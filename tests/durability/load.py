@@ -249,21 +249,20 @@ class Load:
         await channel.call(methods.TxSelect())
         await channel.call(methods.BasicQos(prefetch_count=100))
         await channel.call(methods.BasicConsume(queue="tx.small"))
+        held: list[tuple[int, Value]] = []
         while not self.stopping:
-            values = []
-            for _ in range(random.randint(1, 10)):
-                tag, value = await self._get(arrived, channel)
+            while len(held) < random.randint(1, 10):
+                held.append(await self._get(arrived, channel))
+            for tag, _ in held:
                 channel.send(methods.BasicAck(delivery_tag=tag))
-                values.append(value)
             if random.random() < 0.1:
+                # They are as before; the next transaction acknowledges them.
                 await channel.call(methods.TxRollback())
-                channel.send(methods.BasicRecover(requeue=True))
-                while not arrived.empty():
-                    arrived.get_nowait()
                 continue
-            queue.settle(values)
+            queue.settle(value for _, value in held)
             await channel.call(methods.TxCommit())
-            ledger.count.acked += len(values)
+            ledger.count.acked += len(held)
+            held.clear()
 
     async def _get(self, arrived: asyncio.Queue[Any], channel: Channel) -> Any:
         get = asyncio.ensure_future(arrived.get())

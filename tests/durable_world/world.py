@@ -164,7 +164,7 @@ class DurableWorld(World):
             is_catalogue_whole=self.metadata.is_whole,
         )
         for uid, queue in found.queues.items():
-            live[uid].restore(queue.next_seq, queue.pages, self.broker.now)
+            live[uid].restore(queue.next_seq, queue.pages)
         return found
 
     def _seed(self) -> None:
