@@ -83,14 +83,13 @@ class Node:
         for listener in listeners:
             self._logger.info(log_phrases.listener_started(str(listener.address), tls=listener.is_tls))
 
-    async def stop(self) -> None:
-        """Stop accepting, tell clients (320), close; write what is left."""
+    async def stop(self) -> bool:
+        """Stop accepting, tell clients (320), close; write what is left. Returns: whether that is on disk."""
         self._guard.stop()
         if self._server is not None:
             for listener in await self._server.stop():
                 self._logger.info(log_phrases.listener_stopped(str(listener.address), tls=listener.is_tls))
-        if self._persistence is not None:
-            await self._persistence.stop(self.broker)
+        return self._persistence is None or await self._persistence.stop(self.broker)
 
     def close_all_connections(self, reason: str) -> None:
         """Close every connection with 320 and this reason."""

@@ -113,13 +113,15 @@ class Broker:
 
     def touch(self, queue: Queue) -> None:
         """See `QueueHost.touch`."""
+        if not self._touched:
+            self.wake()
         self._touched[queue] = None
-        self.wake()
 
     def has_output(self, connection: "Connection") -> None:
         """The connection wants to be flushed at the end of the turn."""
+        if not self._dirty:
+            self.wake()
         self._dirty[connection] = None
-        self.wake()
 
     @property
     def has_work(self) -> bool:

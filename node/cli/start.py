@@ -1,9 +1,9 @@
 """`fluffle start`: one node in the foreground, until SIGTERM or SIGINT.
 
 Exit codes: 0 after a signal, 64 for a bad command line, 69 when the node could not start (a port in use,
-say), 78 for a bad configuration. Standard output gets one line, when clients are accepted; log lines go where
-the configuration says. Everything that costs time to import is imported once the configuration is known to be
-good.
+say), 74 when it stopped and could not write all, 78 for a bad configuration. Standard output gets one line,
+when clients are accepted; log lines go where the configuration says. Everything that costs time to import is
+imported once the configuration is known to be good.
 """
 
 import argparse
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 EX_OK: Final = 0
 EX_USAGE: Final = 64
 EX_UNAVAILABLE: Final = 69
+EX_IOERR: Final = 74
 EX_CONFIG: Final = 78
 
 FILES_KEPT_FOR_OURSELVES: Final = 400
@@ -84,8 +85,7 @@ def _run_node(config: "Config") -> int:
     logger = log.category_logger()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config))
-        code = EX_OK
+            code = EX_OK if runner.run(_serve(config)) else EX_IOERR
         for number in (signal.SIGTERM, signal.SIGINT):
             # The node has stopped: a signal that comes now must not change how that ends.
             signal.signal(number, signal.SIG_IGN)
@@ -101,8 +101,8 @@ def _run_node(config: "Config") -> int:
     return code
 
 
-async def _serve(config: "Config") -> None:
-    """Run a node until a signal comes, be it before the node is ready."""
+async def _serve(config: "Config") -> bool:
+    """Run a node until a signal comes, be it before the node is ready. Returns: whether all is on disk then."""
     import asyncio
     import signal
 
@@ -124,8 +124,10 @@ async def _serve(config: "Config") -> None:
         await asked_to_stop.wait()
         logger.info(log_phrases.asked_to_stop(config.product.name))
     finally:
-        await node.stop()
-    logger.info(log_phrases.stopped(config.product.name))
+        is_written = await node.stop()
+    if is_written:
+        logger.info(log_phrases.stopped(config.product.name))
+    return is_written
 
 
 def _open_logs(config: "Config") -> Any:

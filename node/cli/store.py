@@ -1,7 +1,7 @@
 """`fluffle store check` and `fluffle store dump`: what is in the data directory of a node that doesn't run.
 
-Both only read. Exit codes: 0 when all is well, 1 when something is broken, 2 when there is nothing to look at (no
-store, a running node, a newer format), 64 for a bad command line.
+Both only read. Exit codes: 0 when all is well or a crash has left torn ends, 1 when something is broken, 2 when
+there is nothing to look at (no store, a running node, a newer format), 64 for a bad command line.
 """
 
 import argparse
@@ -46,6 +46,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Print what is there and what is broken. Returns: the exit code."""
+    from node.store.findings import Damage
     from node.store.inspection import inspect
 
     try:
@@ -56,7 +57,8 @@ def run_check(arguments: argparse.Namespace) -> int:
     except _Nothing as error:
         return _fail(str(error))
     _print_inspection(arguments.directory, inspection)
-    return EX_BROKEN if inspection.findings else EX_OK
+    is_broken = any(finding.damage is not Damage.TORN for finding in inspection.findings)
+    return EX_BROKEN if is_broken else EX_OK
 
 
 def run_dump(arguments: argparse.Namespace) -> int:

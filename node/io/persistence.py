@@ -5,6 +5,7 @@ the end.
 """
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import category_logger
 from node.store.directory import StoreError, claim
-from node.store.findings import Finding
+from node.store.findings import Damage, Finding
 from node.store.metadata_log import MetadataLog, MetadataUnreadable
 from node.store.options import StoreOptions
 from node.store.records import NewerFormat
@@ -128,7 +129,9 @@ class Persistence:
         for finding in findings:
             shown[finding.path] += 1
             if shown[finding.path] <= FINDINGS_SHOWN_MAX:
-                self._logger.error("%s", finding)
+                # A torn end is what any crash may leave.
+                level = logging.WARNING if finding.damage is Damage.TORN else logging.ERROR
+                self._logger.log(level, "%s", finding)
         for path, count in shown.items():
             if count > FINDINGS_SHOWN_MAX:
                 self._logger.error("%s: and %d more", path, count - FINDINGS_SHOWN_MAX)
@@ -138,8 +141,11 @@ class Persistence:
         self._disk.start(asyncio.get_running_loop(), on_stalled=self._stalled, on_resumed=self._resumed)
         self._is_started = True
 
-    async def stop(self, broker: Broker) -> None:
-        """Write what is left, and that the node was stopped; give the directory back."""
+    async def stop(self, broker: Broker) -> bool:
+        """Write what is left, and that the node was stopped; give the directory back.
+
+        Returns: whether all of it is on disk.
+        """
         if self._is_started:
             self._logger.info(log_phrases.store_stopping(self._data_dir))
             for vhost in broker.vhosts.values():
@@ -147,8 +153,10 @@ class Persistence:
                     queue.note_deliveries()
             await self._disk.drain()
             self.store.close()
-        if self._disk.close(self._shutdown_timeout_s) and self._is_started:
+        is_closed = self._disk.close(self._shutdown_timeout_s)
+        if is_closed and self.store.is_closed:
             self._logger.info(log_phrases.store_stopped(self._data_dir))
+        return is_closed and not self.store.is_broken
 
     # --- what happens to the disk ---
 

@@ -15,7 +15,7 @@ from node.store.disk import Read
 from node.store.segment import contents_of
 
 if TYPE_CHECKING:
-    from node.store.queue_index import IndexHost
+    from node.store.index_host import IndexHost
 
 
 class _Part:

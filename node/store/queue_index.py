@@ -20,7 +20,6 @@ Source: architecture §2.1, §2.2; amqp-behaviour §7.4.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, Final
@@ -29,10 +28,10 @@ from node.amqp.frames import body_size
 from node.broker.operations import Delivered, Enqueue, Operation, Remove, encode, enqueues, joined
 from node.broker.run import Absent, Envelope, Run
 from node.store.directory import QUEUES, TRANSIENT
-from node.store.disk import TO_THE_END, Append, Disk, MakeDir, Read, RemoveTree, Step, Sync, SyncDir
+from node.store.disk import TO_THE_END, Append, MakeDir, Read, RemoveTree, Step, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
+from node.store.index_host import IndexHost
 from node.store.loading import Load
-from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore
 from node.store.records import SEGMENT_HEADER, record
 from node.store.segment import Damage, Found, Segment, Wanted, by_segment, find, find_stored, singles
 from node.store.unflushed import Entry, Unflushed
@@ -46,33 +45,6 @@ _REMOVALS: Final = 4
 
 _REMOVED_RANGE_BYTES: Final = 8
 """What a range of removed numbers takes in the journal, about."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexHost:
-    """What the indexes of a node have in common.
-
-    persistent, transient: the message stores.
-    segment_entries, embed_max_bytes: see `StoreOptions`.   epoch_s: gives `Storage.epoch_s`.
-    on_dirty: called when `take_operations`, `take_steps` or `take_removals` would give something that they did
-        not give before; once until that is taken.
-    report: called with path, offset in bytes and description of what can't be read.
-    on_failed: called when the disk refused steps that an index submitted by itself.
-    """
-
-    disk: Disk
-    persistent: MessageStore
-    transient: MessageStore
-    segment_entries: int
-    embed_max_bytes: int
-    epoch_s: Callable[[], float]
-    on_dirty: "Callable[[QueueIndex], None]"
-    report: Callable[[str, int, str], None]
-    on_failed: Callable[[OSError], None]
-
-    def contents(self, store_id: int) -> MessageStore:
-        """The message store that an id is of."""
-        return self.transient if store_id >= TRANSIENT_FIRST_ID else self.persistent
 
 
 class QueueIndex:

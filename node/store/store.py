@@ -28,10 +28,11 @@ from node.broker.timers import Timer, Timers
 from node.store.checkpoint import Checkpoint
 from node.store.directory import JOURNAL, MESSAGES, QUEUES, TRANSIENT
 from node.store.disk import Disk, MakeDir, Step
+from node.store.index_host import IndexHost
 from node.store.journal import Journal
 from node.store.message_store import PERSISTENT_FIRST_ID, TRANSIENT_FIRST_ID, MessageStore
 from node.store.options import MIB, StoreOptions
-from node.store.queue_index import IndexHost, QueueIndex
+from node.store.queue_index import QueueIndex
 from node.store.waiting import Waiting
 
 CONGESTED_BYTES: Final = 16 * MIB

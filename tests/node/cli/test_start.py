@@ -26,6 +26,7 @@ class Node:
         self.listeners = [("127.0.0.1", 5999), ("::1", 5999)]
     async def stop(self):
         print("stopped", flush=True)
+        return True
 app = types.ModuleType("node.app")
 app.Node = Node
 sys.modules["node.app"] = app

@@ -15,8 +15,9 @@ from node.broker.run import NEVER, Absent, Envelope, Run
 from node.broker.storage import NO_STORE_ID
 from node.store.disk import Append, MakeDir, Read, RemoveTree, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
+from node.store.index_host import IndexHost
 from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore
-from node.store.queue_index import NO_LIMIT, IndexHost, QueueIndex
+from node.store.queue_index import NO_LIMIT, QueueIndex
 from node.store.records import read_records
 from tests.node.broker.messages import bodies_of, content
 from tests.node.store.simulated_disk import SimulatedDisk

@@ -13,6 +13,7 @@ from node.store.disk import Append, MakeDir, RemoveTree, Step, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.journal import file_path, split
 from node.store.options import MIB
+from node.store.queue_index import QueueIndex
 from node.store.records import read_records
 from node.store.store import CONGESTED_BYTES, EARLY_BATCH_BYTES
 from tests.node.broker.messages import content
@@ -128,14 +129,15 @@ def test_idle_queues_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many queues only those are asked for operations that have some."""
     bench = Bench()
     asked: list[str] = []
+    take_operations = QueueIndex.take_operations
+
+    def take(index: QueueIndex) -> object:
+        asked.append(index.uid)
+        return take_operations(index)
+
+    monkeypatch.setattr(QueueIndex, "take_operations", take)
     for number in range(1, 20):
-        index = bench.queue(number)
-
-        def take(index: object = index, take: object = index.take_operations) -> object:
-            asked.append(index.uid)  # type: ignore[attr-defined]
-            return take()  # type: ignore[operator]
-
-        monkeypatch.setattr(index, "take_operations", take)
+        bench.queue(number)
     bench.keep(7, b"a")
     bench.settle()
     assert asked == [uid_of(7)]
