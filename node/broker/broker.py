@@ -25,7 +25,7 @@ from node.broker.names import not_found
 from node.broker.observer import Observer
 from node.broker.paging import Pager
 from node.broker.policy import QueueSettings, alternate_exchange, queue_settings
-from node.broker.queue import REJECTED, Queue
+from node.broker.queue import REJECTED, Queue, is_any_durable
 from node.broker.records import Exchange, QueueRecord
 from node.broker.replicated_log import LocalLog, ReplicatedLog
 from node.broker.reply_to import ReplyConsumers
@@ -268,7 +268,7 @@ class Broker:
             if len(pieces) > 1:
                 return self._enqueue_pieces(envelope, pieces, size, queues)
         if len(contents[0]) >= large:
-            is_kept = envelope.persistent and any(queue.is_durable for queue in queues)
+            is_kept = envelope.persistent and is_any_durable(queues)
             store_id = self.storage.place(contents, persistent=is_kept)
         refused: set[int] | None = None
         for queue in queues:

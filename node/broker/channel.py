@@ -22,10 +22,11 @@ from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.content import decode_content, with_header
 from node.broker.names import resource
 from node.broker.publishing import Route, make_envelope, rewritten
+from node.broker.queue import is_any_durable
 from node.broker.records import QueueRecord, ResourceKind
 from node.broker.reply_to import ReplyConsumer
 from node.broker.run import Envelope, Run
-from node.broker.transaction import Transaction, is_any_durable
+from node.broker.transaction import Transaction
 from node.broker.unacked import Delivery, Unacked, unknown_delivery_tag
 
 if TYPE_CHECKING:

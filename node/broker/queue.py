@@ -410,3 +410,8 @@ class Queue:
         for consumer in list(self.consumers.all):
             self.consumers.remove(consumer)
             consumer.channel.cancelled_by_server(consumer)
+
+
+def is_any_durable(queues: Iterable[Queue]) -> bool:
+    """Whether persistent messages to these queues have to reach the disk."""
+    return any(queue.is_durable for queue in queues)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.paged_backlog import MESSAGE_BYTES
+from node.broker.queue import Queue, is_any_durable
 from node.broker.run import Envelope
 from node.broker.unacked import Delivery
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
     from node.broker.connection import Connection
-    from node.broker.queue import Queue
 
 
 HELD_MAX_BYTES: Final = 512 * 1024 * 1024
@@ -27,7 +27,7 @@ class _Publish(NamedTuple):
     envelope: Envelope
     contents: list[bytes]
     size: int
-    queues: "Collection[Queue]"
+    queues: Collection[Queue]
     is_returned: bool
 
 
@@ -47,7 +47,7 @@ class Transaction:
         envelope: Envelope,
         contents: list[bytes],
         size: int,
-        queues: "Collection[Queue]",
+        queues: Collection[Queue],
         *,
         is_returned: bool,
     ) -> None:
@@ -108,8 +108,3 @@ class Transaction:
         self._publishes = []
         self._let_go()
         return [delivery for deliveries, _ in settled for delivery in deliveries]
-
-
-def is_any_durable(queues: "Collection[Queue]") -> bool:
-    """Whether persistent messages to these queues have to wait for the disk."""
-    return any(queue.is_durable for queue in queues)

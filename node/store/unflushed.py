@@ -241,11 +241,6 @@ class Unflushed:
 
     # --- out ---
 
-    @property
-    def has_fresh(self) -> bool:
-        """Whether `take_fresh` would find something."""
-        return bool(self._fresh)
-
     def take_fresh(self) -> list[Entry]:
         """What came since the last call and is not forgotten; it counts as journaled now."""
         taken = [entry for entry in self._fresh if entry.live]
