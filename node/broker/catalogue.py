@@ -4,9 +4,9 @@
 nodes that apply the same commands in the same order have the same catalogue, give the same results and report
 the same events. What a command cannot do comes back as `Refused` and has changed nothing.
 
-`Topology` holds what is in one vhost, `Accounts` users and permissions; the vhosts themselves and the
-parameters are here. Records that look-ups give are not to be changed; the collections are views that change
-with the next command.
+`Topology` holds what is in one vhost, `Accounts` users and permissions, `Members` the nodes of the cluster; the
+vhosts themselves and the parameters are here. Records that look-ups give are not to be changed; the collections
+are views that change with the next command.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,6 +19,8 @@ from node.broker.accounts import Accounts
 from node.broker.commands import Command, Refused
 from node.broker.events import (
     Event,
+    LeasesRenewed,
+    MemberPut,
     ParameterChanged,
     UserPut,
     VhostCreated,
@@ -26,6 +28,7 @@ from node.broker.events import (
     VhostUpdated,
 )
 from node.broker.limits import VhostLimits, check_vhost_queues, vhost_limits_from
+from node.broker.members import Members
 from node.broker.names import missing_vhost
 from node.broker.parameters import (
     OPERATOR_POLICY,
@@ -40,9 +43,11 @@ from node.broker.records import (
     Binding,
     Exchange,
     Json,
+    Member,
     Permission,
     Policy,
     QueueRecord,
+    QueueType,
     ResourceKind,
     TopicPermission,
     User,
@@ -52,7 +57,7 @@ from node.broker.topology import Topology
 
 ResultT = TypeVar("ResultT")
 
-_ALTERS_NO_ROUTE: Final = (UserPut, VhostUpdated, ParameterChanged)
+_ALTERS_NO_ROUTE: Final = (UserPut, VhostUpdated, ParameterChanged, MemberPut, LeasesRenewed)
 
 
 class Catalogue:
@@ -66,6 +71,7 @@ class Catalogue:
         self._accounts = Accounts(self._events)
         self._parameters: dict[str, dict[tuple[str, str], Json]] = {}
         self._global_parameters: dict[str, Json] = {}
+        self._members = Members(self._events)
         self._handlers: Final[dict[type[Command[Any]], Callable[[Any], object]]] = {
             commands.DeclareExchange: self._in_vhost(Topology.declare_exchange),
             commands.DeleteExchange: self._in_vhost(Topology.delete_exchange),
@@ -88,6 +94,14 @@ class Catalogue:
             commands.ClearParameter: self._clear_parameter,
             commands.SetGlobalParameter: self._set_global_parameter,
             commands.ClearGlobalParameter: self._clear_global_parameter,
+            commands.PutMember: self._members.put,
+            commands.RemoveMember: self._remove_member,
+            commands.NodeUp: self._node_up,
+            commands.NodeDown: self._node_down,
+            commands.SetDraining: self._members.set_draining,
+            commands.RenewLeases: self._renew_leases,
+            commands.RestoreMember: self._restore_member,
+            commands.RestoreIncarnations: self._restore_incarnations,
         }
 
     def apply(self, command: Command[ResultT]) -> ResultT | Refused:
@@ -150,6 +164,23 @@ class Catalogue:
         topology = self._topologies.get(record.vhost)
         kind: ResourceKind = "queue" if isinstance(record, QueueRecord) else "exchange"
         return NO_POLICY if topology is None else topology.effective_policy(kind, record.name)
+
+    def policy_of_new_queue(self, vhost: str, name: str, queue_type: QueueType) -> EffectivePolicy:
+        """What would apply to a queue that is not there yet."""
+        topology = self._topologies.get(vhost)
+        return NO_POLICY if topology is None else topology.policies.match("queue", name, queue_type)
+
+    # --- nodes --------------------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """The nodes of the cluster by name; none in a node without peers."""
+        return self._members.by_name
+
+    @property
+    def next_incarnation(self) -> int:
+        """What the next node that starts is numbered."""
+        return self._members.next_incarnation
 
     # --- vhosts, users, permissions, policies, parameters -------------------------------------------------
 
@@ -337,6 +368,49 @@ class Catalogue:
         del self._global_parameters[command.name]
         self._events.append(ParameterChanged(None, "", command.name))
         return True
+
+    def _remove_member(self, command: commands.RemoveMember) -> bool:
+        member = self._members.by_name.get(command.name)
+        if member is None:
+            return False
+        if member.is_up:
+            self._down(member)
+        for topology in self._topologies.values():
+            topology.delete_queues_of(member.name, transient_only=False)
+        self._members.remove(member.name)
+        return True
+
+    def _node_up(self, command: commands.NodeUp) -> int | Refused:
+        member = self._members.find(command)
+        if isinstance(member, Refused):
+            return member
+        if member.is_up:
+            self._down(member)
+        if not self._members.is_any_up:
+            for topology in self._topologies.values():
+                topology.delete_transient_exchanges()
+        return self._members.up(member, command.address)
+
+    def _node_down(self, command: commands.NodeDown) -> bool:
+        member = self._members.by_name.get(command.name)
+        if member is None or not member.is_up or member.incarnation != command.incarnation:
+            return False
+        self._down(member)
+        return True
+
+    def _down(self, member: Member) -> None:
+        self._members.down(member)
+        for topology in self._topologies.values():
+            topology.delete_queues_of(member.name, transient_only=True)
+
+    def _renew_leases(self, command: commands.RenewLeases) -> None:
+        self._events.append(LeasesRenewed(command.sent))
+
+    def _restore_member(self, command: commands.RestoreMember) -> None:
+        self._members.by_name[command.member.name] = command.member
+
+    def _restore_incarnations(self, command: commands.RestoreIncarnations) -> None:
+        self._members.next_incarnation = command.next
 
 
 def _no_such_vhost(name: str) -> Refused:

@@ -160,6 +160,8 @@ def _form(annotation: Any) -> tuple[Write | None, Read]:
         return _write_table, _read_table
     if annotation == tuple[str, ...]:
         return list, _read_texts
+    if annotation == tuple[tuple[str, int, float], ...]:
+        return list, _read_times
     if isinstance(annotation, type) and is_dataclass(annotation):
         plan = _plan(annotation)
         return plan.write, partial(_read_inner, plan)
@@ -210,6 +212,14 @@ def _read_texts(data: Any) -> tuple[str, ...]:
     if not isinstance(data, list) or not all(isinstance(text, str) for text in data):
         raise _Misfit("a list of texts")
     return tuple(data)
+
+
+def _read_times(data: Any) -> tuple[tuple[str, int, float], ...]:
+    if not isinstance(data, list) or any(
+        not isinstance(row, list) or list(map(type, row)) != [str, int, float] for row in data
+    ):
+        raise _Misfit("a list of names with two numbers each")
+    return tuple((name, incarnation, sent_at) for name, incarnation, sent_at in data)
 
 
 def _read_inner(plan: _Plan, data: Any) -> Any:

@@ -18,6 +18,8 @@ from node.broker.records import (
     Exchange,
     Json,
     JsonObject,
+    Member,
+    MemberType,
     QueueRecord,
     QueueType,
     ResourceKind,
@@ -95,6 +97,7 @@ class DeclareQueue(Command[QueueDeclared]):
     """Create the queue unless the name is taken.
 
     uid: fresh for each attempt, e.g. 16 random bytes in hexadecimal.
+    home: the node where it is to live.
     Refused when the vhost is missing (530) or full (406, §3.7 step 7).
     """
 
@@ -106,6 +109,7 @@ class DeclareQueue(Command[QueueDeclared]):
     exclusive_owner: str | None = None
     arguments: Table = field(default_factory=dict)
     type: QueueType = "classic"
+    home: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +306,81 @@ class ClearGlobalParameter(Command[bool]):
     """Remove a parameter of the whole cluster; gives False when there is none."""
 
     name: str
+
+
+# --- nodes ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PutMember(Command[bool]):
+    """Take a node into the cluster, or change its address or type; gives True when new.
+
+    Refused (406) when another data directory has the name.
+    """
+
+    name: str
+    address: str
+    node_id: str
+    type: MemberType = "disc"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMember(Command[bool]):
+    """Forget a node and delete the queues that live on it; gives False when there is none."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUp(Command[int]):
+    """A node has started; gives its new incarnation. If the former one counts as up, that goes down first.
+
+    Refused when it is no member (404) or another data directory has the name (406).
+    """
+
+    name: str
+    node_id: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDown(Command[bool]):
+    """This incarnation of a node is gone; False when that is no news. Its transient queues go with it (§9.1)."""
+
+    name: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetDraining(Command[bool]):
+    """Put a node into maintenance mode, or take it out; False when there is no such node."""
+
+    name: str
+    is_draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLeases(Command[None]):
+    """These incarnations were heard of.
+
+    sent: name, incarnation, and the time on that node's own clock at which it spoke (reliability §4.2).
+    """
+
+    sent: tuple[tuple[str, int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreMember(Command[None]):
+    """Put back a node as it was: for snapshots."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreIncarnations(Command[None]):
+    """Number incarnations from here on: for snapshots."""
+
+    next: int
 
 
 def seed_commands(

@@ -72,7 +72,7 @@ def durable_changes(
 
 
 def declaration(record: Exchange | QueueRecord) -> DeclareExchange | DeclareQueue:
-    """The command that makes an exchange, or a queue that is not exclusive, as it is."""
+    """The command that makes an exchange or a queue as it is."""
     if isinstance(record, Exchange):
         return DeclareExchange(
             record.vhost,
@@ -89,9 +89,10 @@ def declaration(record: Exchange | QueueRecord) -> DeclareExchange | DeclareQueu
         record.uid,
         record.durable,
         record.auto_delete,
-        None,
+        record.exclusive_owner,
         record.arguments,
         record.type,
+        record.home,
     )
 
 

@@ -7,7 +7,16 @@ bindings before the queue or exchange that they belonged to, and what cascades f
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from node.broker.records import Binding, Exchange, Permission, QueueRecord, TopicPermission, User, Vhost
+from node.broker.records import (
+    Binding,
+    Exchange,
+    Member,
+    Permission,
+    QueueRecord,
+    TopicPermission,
+    User,
+    Vhost,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,41 @@ class TopicPermissionsChanged:
     permission: TopicPermission | None
 
 
+@dataclass(frozen=True, slots=True)
+class MemberPut:
+    """A node joined the cluster, or its address, type or maintenance mode changed."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRemoved:
+    """A node was forgotten. Comes after `MemberDown`, if it was up, and after the deletion of its queues."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberUp:
+    """A node has started."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDown:
+    """A node is gone; what it was until then. Comes before the deletion of its transient queues."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesRenewed:
+    """What `RenewLeases` brought."""
+
+    sent: tuple[tuple[str, int, float], ...]
+
+
 Event: TypeAlias = (
     VhostCreated
     | VhostUpdated
@@ -140,4 +184,9 @@ Event: TypeAlias = (
     | UserDeleted
     | PermissionsChanged
     | TopicPermissionsChanged
+    | MemberPut
+    | MemberRemoved
+    | MemberUp
+    | MemberDown
+    | LeasesRenewed
 )

@@ -16,6 +16,7 @@ from node.amqp.field_table import Table
 ResourceKind: TypeAlias = Literal["queue", "exchange"]
 QueueType: TypeAlias = Literal["classic", "quorum"]
 ApplyTo: TypeAlias = Literal["all", "queues", "exchanges"]
+MemberType: TypeAlias = Literal["disc", "ram", "witness"]
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = Mapping[str, Json]
@@ -109,6 +110,7 @@ class QueueRecord:
 
     uid: names this incarnation: a queue declared again under the same name has another one.
     exclusive_owner: opaque id of the connection that owns an exclusive queue, else None.
+    home: the node where the queue lives; empty in a broker that has no name for itself.
     """
 
     vhost: str
@@ -119,6 +121,7 @@ class QueueRecord:
     exclusive_owner: str | None = None
     arguments: Table = field(default_factory=dict)
     type: QueueType = "classic"
+    home: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,25 @@ class Binding:
     destination: str
     routing_key: str
     arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node of the cluster.
+
+    address: `host:port` where its peers reach it.   node_id: of its data directory: tells apart two with one name.
+    type: disc nodes and witnesses vote on metadata; a witness has no queues and no clients.
+    incarnation: of its latest start; unlike any other in the cluster, and rising; 0 before the first.
+    is_up: it serves clients, as far as the cluster knows.   is_draining: in maintenance mode.
+    """
+
+    name: str
+    address: str
+    node_id: str
+    type: MemberType = "disc"
+    incarnation: int = 0
+    is_up: bool = False
+    is_draining: bool = False
 
 
 def implicit_binding(queue: QueueRecord) -> Binding:

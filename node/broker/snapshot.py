@@ -1,4 +1,4 @@
-"""The durable part of a catalogue as the commands that make it anew.
+"""A catalogue, or its durable part, as the commands that make it anew; and as the events that make a broker live.
 
 The records are taken when `snapshot` is called, which costs a list entry each; the commands are made as they are
 asked for. So a big catalogue can be written over many turns of the loop while it changes: what changed
@@ -8,12 +8,14 @@ meanwhile is not in the snapshot.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from node.broker import commands
 from node.broker.catalogue import Catalogue
-from node.broker.commands import Command
+from node.broker.commands import Command, RestoreIncarnations, RestoreMember
 from node.broker.durable_part import bind, declaration, is_kept
+from node.broker.events import BindingAdded, Event, ExchangeCreated, QueueCreated, VhostCreated
 from node.broker.records import (
     Binding,
     Exchange,
@@ -27,13 +29,30 @@ from node.broker.records import (
 )
 
 
-def snapshot(catalogue: Catalogue) -> Iterator[Command[Any]]:
-    """The commands, in an order in which none is refused: applied to an empty catalogue they give the durable part."""
+def snapshot(catalogue: Catalogue, *, whole: bool = False) -> Iterator[Command[Any]]:
+    """The commands, in an order in which none is refused: applied to an empty catalogue they give the durable part.
+
+    whole: with all that is transient, and the nodes of the cluster: what a node that is behind needs.
+    """
     accounts = _Accounts(
         list(catalogue.users()), list(catalogue.permissions()), list(catalogue.topic_permissions())
     )
-    vhosts = [_taken(catalogue, vhost) for vhost in catalogue.vhosts()]
-    return _commands(dict(catalogue.global_parameters()), vhosts, accounts)
+    vhosts = [_taken(catalogue, vhost, whole=whole) for vhost in catalogue.vhosts()]
+    rest = _commands(dict(catalogue.global_parameters()), vhosts, accounts)
+    if not whole:
+        return rest
+    members: list[Command[Any]] = [RestoreMember(member) for member in catalogue.members.values()]
+    return chain(members, [RestoreIncarnations(catalogue.next_incarnation)], rest)
+
+
+def everything(catalogue: Catalogue) -> Iterator[Event]:
+    """What a broker has to follow to be live with a catalogue that it does not know yet."""
+    for vhost in catalogue.vhosts():
+        yield VhostCreated(vhost)
+        yield from map(ExchangeCreated, catalogue.exchanges(vhost.name))
+        yield from map(QueueCreated, catalogue.queues(vhost.name))
+        for exchange in catalogue.exchanges(vhost.name):
+            yield from map(BindingAdded, catalogue.bindings_from(vhost.name, exchange.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +68,7 @@ class _Accounts:
 class _Contents:
     """What was in a vhost.
 
-    policies: with whether it is an operator's.   bindings: all that have a durable source.
+    policies: with whether it is an operator's.   bindings: all that leave one of these exchanges.
     """
 
     vhost: Vhost
@@ -60,21 +79,21 @@ class _Contents:
     bindings: list[Binding] = field(default_factory=list)
 
     def outlives(self, binding: Binding) -> bool:
-        """Whether the end of a binding is durable, as its source is."""
+        """Whether the end of a binding is among these, as its source is."""
         ends = self.queues if binding.destination_kind == "queue" else self.exchanges
         return binding.destination in ends
 
 
-def _taken(catalogue: Catalogue, vhost: Vhost) -> _Contents:
-    """What is durable in a vhost now."""
+def _taken(catalogue: Catalogue, vhost: Vhost, *, whole: bool) -> _Contents:
+    """What is in a vhost now, or what of it is durable."""
     name = vhost.name
     contents = _Contents(
         vhost,
         dict(catalogue.parameters(name)),
         [(policy, False) for policy in catalogue.policies(name)]
         + [(policy, True) for policy in catalogue.policies(name, operator=True)],
-        {exchange.name: exchange for exchange in catalogue.exchanges(name) if is_kept(exchange)},
-        {queue.name: queue for queue in catalogue.queues(name) if is_kept(queue)},
+        {exchange.name: exchange for exchange in catalogue.exchanges(name) if whole or is_kept(exchange)},
+        {queue.name: queue for queue in catalogue.queues(name) if whole or is_kept(queue)},
     )
     for exchange in contents.exchanges:
         contents.bindings.extend(catalogue.bindings_from(name, exchange))

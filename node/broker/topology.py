@@ -142,6 +142,7 @@ class Topology:
             command.exclusive_owner,
             command.arguments,
             command.type,
+            command.home,
         )
         self.queues[queue.name] = queue
         self._set_effective("queue", queue.name, self.policies.match("queue", queue.name, queue.type))
@@ -159,6 +160,22 @@ class Topology:
         self._events.append(QueueDeleted(queue))
         self._delete_unused(sources)
         return queue
+
+    def delete_queues_of(self, home: str, *, transient_only: bool) -> None:
+        """Delete the queues that live on a node, which is lost for a while or for good (§9.1)."""
+        lost = [
+            queue
+            for queue in self.queues.values()
+            if queue.home == home and not (transient_only and queue.durable)
+        ]
+        for queue in lost:
+            self.delete_queue(DeleteQueue(self._vhost, queue.name, queue.uid))
+
+    def delete_transient_exchanges(self) -> None:
+        """Delete what no node has kept: all were down at once (§7.6)."""
+        for exchange in [exchange for exchange in self.exchanges.values() if not exchange.durable]:
+            if exchange.name in self.exchanges:
+                self._delete_unused(self._remove_exchange(exchange))
 
     def delete_all(self) -> None:
         """Say of each queue and exchange that it is deleted: the vhost goes."""

@@ -34,7 +34,7 @@ from node.broker.commands import (
     Unbind,
 )
 from node.broker.passwords import SHA256
-from node.broker.records import Json, JsonObject, UserLimits
+from node.broker.records import Json, JsonObject, Member, UserLimits
 
 # --- any values at all, by the annotations of the fields ---------------------------------------------------
 
@@ -102,6 +102,12 @@ def _value(annotation: Any) -> st.SearchStrategy[Any]:
         type(None): st.none(),
         tuple[str, ...]: st.lists(_texts, max_size=3).map(tuple),
         UserLimits: st.builds(UserLimits, st.none() | st.integers(), st.none() | st.integers()),
+        tuple[tuple[str, int, float], ...]: st.lists(
+            st.tuples(_texts, st.integers(), _floats), max_size=3
+        ).map(tuple),
+        Member: st.builds(
+            Member, _texts, _texts, _texts, st.sampled_from(["disc", "ram", "witness"]), st.integers()
+        ),
     }
     return plain[annotation]
 

@@ -47,7 +47,7 @@ def test_people_can_read_it() -> None:
     """Names as they are, all fields, tables in base64."""
     assert encode_command(DECLARE) == (
         b'{"command":"DeclareQueue","vhost":"/","name":"q","uid":"00ff","durable":true,"auto_delete":false,'
-        b'"exclusive_owner":null,"arguments":"AAAAFgx4LW1heC1sZW5ndGhsAAAAAAAAAAU=","type":"classic"}'
+        b'"exclusive_owner":null,"arguments":"AAAAFgx4LW1heC1sZW5ndGhsAAAAAAAAAAU=","type":"classic","home":""}'
     )
     assert encode_command(DeleteVhost("Häsin")) == '{"command":"DeleteVhost","name":"Häsin"}'.encode()
 
