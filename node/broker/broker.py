@@ -9,19 +9,21 @@ no I/O: a shell calls it with the time and writes what the connections have to s
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
-from functools import singledispatchmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial, singledispatchmethod
 from itertools import count, groupby, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from node.amqp.field_table import Field, Table, boolean, longstr, table
 from node.amqp.reader import MIXED_SIZES
 from node.broker import events
+from node.broker.acceptance import Acceptance
 from node.broker.alarms import Alarms
 from node.broker.catalogue import Catalogue
 from node.broker.commands import DeleteQueue
 from node.broker.dead_letter import Death, dead_copy, dead_envelope, is_cycle
-from node.broker.names import not_found
+from node.broker.live_queue import LiveQueue, Peers, RemoteQueue
+from node.broker.names import home_is_down, not_found
 from node.broker.observer import Observer
 from node.broker.paging import Pager
 from node.broker.policy import QueueSettings, alternate_exchange, queue_settings
@@ -97,10 +99,14 @@ class Broker:
         self.timers = timers if timers is not None else Timers()
         self.catalogue = catalogue if catalogue is not None else Catalogue()
         self.log: ReplicatedLog = LocalLog(self.catalogue, self.react)
+        self.peers: Peers | None = None
+        """Set before there is any queue on another node."""
         self.vhosts: dict[str, LiveVhost] = {}
         self.connections: dict[str, Connection] = {}
         self.connection_counts: Counter[tuple[str | None, str | None]] = Counter()
         """Open connections of a vhost (vhost, None) and of a user (None, user)."""
+        self.remote_counts: Counter[tuple[str | None, str | None]] = Counter()
+        """The same of all other nodes together, as far as they are known."""
         self.reply_consumers = ReplyConsumers()
         self.wake: Callable[[], None] = lambda: None
         self._touched: dict[Queue, None] = {}
@@ -129,10 +135,11 @@ class Broker:
         return bool(
             self._touched
             or self._dirty
-            or self._dead
+            or (self._dead and not self._dead_letters_wait)
             or self.storage.has_work
             or (self.in_flow and not self.storage.is_congested)
             or (self.pager is not None and self.pager.has_work)
+            or (self.peers is not None and self.peers.has_work)
         )
 
     def turn(self, now: float) -> "Collection[Connection]":
@@ -143,7 +150,7 @@ class Broker:
         self.now = now
         if self.in_flow:
             self._end_flow(FLOW_ENDS_MAX)
-        if self._dead:
+        if self._dead and not self._dead_letters_wait:
             self._bury(DEAD_LETTERS_MAX)
         queues = deque(self._touched)
         self._touched.clear()
@@ -157,6 +164,8 @@ class Broker:
             self.pager.turn()
         if self.storage.has_work:
             self.storage.turn(now)
+        if self.peers is not None:
+            self.peers.turn(now)
         dirty, self._dirty = self._dirty, {}
         return dirty
 
@@ -207,7 +216,7 @@ class Broker:
 
     def relieved(self) -> None:
         """The storage isn't congested any more: publishers go on in the coming turns."""
-        if self.in_flow:
+        if self.in_flow or self.peers is not None:
             self.wake()
 
     def _end_flow(self, limit: int) -> None:
@@ -247,7 +256,7 @@ class Broker:
 
     def route(
         self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
-    ) -> list[Queue]:
+    ) -> Sequence[LiveQueue]:
         """The queues that a message goes to, each once."""
         live = self.vhosts[vhost]
         return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
@@ -255,7 +264,7 @@ class Broker:
     def enqueue(
         self, envelope: Envelope, contents: list[bytes], size: int, queues: Collection[Queue]
     ) -> set[int] | None:
-        """Put messages into queues.   size: as in `Run`.
+        """Put messages into queues of this node.   size: as in `Run`.
 
         Returns: the indexes of those that any of them refused, None if there are none.
         """
@@ -291,8 +300,7 @@ class Broker:
     def sample_memory(self, used_bytes: int) -> None:
         """The node uses so much memory now: page out what is too much."""
         if self.pager is not None:
-            queues = (queue for live in self.vhosts.values() for queue in live.queues.values())
-            self.pager.sample(used_bytes, queues)
+            self.pager.sample(used_bytes, self.local_queues)
             if self.pager.has_work:
                 self.wake()
 
@@ -321,29 +329,70 @@ class Broker:
                 self._dead.appendleft((death, run[limit:], queue))
                 run = run[:limit]
             limit -= len(run)
-            if death.vhost in self.vhosts:
-                self._publish_dead(death, run)
-            queue.forget(run)  # only now: it is on disk here until it is there
+            if death.vhost not in self.vhosts or not self._publish_dead(death, run, queue):
+                queue.forget(run)  # only now: it is on disk here until it is there
 
-    def _publish_dead(self, death: Death, run: Run) -> None:
+    @property
+    def _dead_letters_wait(self) -> bool:
+        return self.peers is not None and self.peers.is_congested
+
+    def _publish_dead(self, death: Death, run: Run, queue: Queue) -> bool:
+        """Publish dead messages; whether some are on their way to other nodes, so that the queue keeps them."""
         envelope = dead_envelope(death, run.envelope)
         keys = [envelope.routing_key, *envelope.cc, *envelope.bcc]
+        remote: list[tuple[RemoteQueue, bytes]] = []
         for content in run.contents:
             copy, headers = dead_copy(content, death, run.envelope)
             for target in self.route(death.vhost, death.exchange, keys, headers):
                 if death.reason != REJECTED and is_cycle(target.record.name, headers):
-                    self.observer.message_cycled(target, keys)
-                else:
+                    self.observer.message_cycled(target.record, keys)
+                elif isinstance(target, Queue):
                     self.enqueue(envelope, [copy], run.size, (target,))
+                else:
+                    remote.append((cast(RemoteQueue, target), copy))
+        if not remote:
+            return False
+        acceptance = Acceptance(len(run), len(remote), partial(self._buried, death, run, queue))
+        for away, copy in remote:
+            away.send(envelope, [copy], run.size, acceptance)
+        return True
+
+    def _buried(self, death: Death, run: Run, queue: Queue, acceptance: Acceptance) -> None:
+        """Other nodes have the dead messages, or one of them is lost: then they are routed anew, all of them."""
+        if acceptance.is_lost:
+            self._dead.append((death, run, queue))
+            self.wake()
+        else:
+            queue.forget(run)
 
     # --- queues ---
 
-    def live_queue(self, vhost: str, name: str) -> Queue:
-        """The live queue; raises ProtocolError 404 if there is none."""
+    def live_queue(self, vhost: str, name: str) -> LiveQueue:
+        """The live queue; raises ProtocolError 404 if there is none, or none within reach (§9.1)."""
         queue = self.vhosts[vhost].queues.get(name)
         if queue is None:
-            raise not_found("queue", name, vhost)
+            record = self.catalogue.queue(vhost, name)
+            raise not_found("queue", name, vhost) if record is None else home_is_down(record)
         return queue
+
+    @property
+    def local_queues(self) -> Iterator[Queue]:
+        """The queues that live on this node."""
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                if isinstance(queue, Queue):
+                    yield queue
+
+    def is_here(self, record: QueueRecord) -> bool:
+        """Whether a queue lives on this node."""
+        return record.home in ("", self.settings.node_name)
+
+    def is_within_reach(self, record: QueueRecord) -> bool:
+        """Whether the node where a queue lives is up."""
+        if self.is_here(record):
+            return True
+        member = self.catalogue.members.get(record.home)
+        return member is not None and member.is_up
 
     def queue_unused(self, queue: Queue, now: float) -> None:
         """See `QueueHost.queue_unused`."""
@@ -392,10 +441,10 @@ class Broker:
     @_follow.register
     def _(self, change: events.QueueCreated) -> None:
         record = change.queue
-        live = self.vhosts[record.vhost]
-        storage = self.storage.open(record)
-        live.queues[record.name] = Queue(record, self._queue_settings(record), self, storage, self.now)
-        live.router.add_queue(record.name)
+        if self.is_within_reach(record):
+            self._open_queue(record)
+            if self.peers is not None:
+                self.wake()  # a peer that knew of it before us may have sent something for it
         if record.type == "quorum":
             self.observer.quorum_requested(record)
         if record.exclusive_owner is not None:
@@ -404,9 +453,7 @@ class Broker:
     @_follow.register
     def _(self, change: events.QueueDeleted) -> None:
         record = change.queue
-        live = self.vhosts[record.vhost]
-        live.router.remove_queue(record.name)
-        live.queues.pop(record.name).close()
+        self._close_queue(record)
         if record.exclusive_owner is not None:
             owned = self._exclusive[record.exclusive_owner]
             del owned[record.uid]
@@ -415,18 +462,72 @@ class Broker:
 
     @_follow.register
     def _(self, change: events.BindingAdded) -> None:
-        self.vhosts[change.binding.vhost].router.bind(change.binding)
+        live = self.vhosts[change.binding.vhost]
+        if live.is_routable(change.binding):
+            live.router.bind(change.binding)
 
     @_follow.register
     def _(self, change: events.BindingRemoved) -> None:
-        self.vhosts[change.binding.vhost].router.unbind(change.binding)
+        live = self.vhosts[change.binding.vhost]
+        if live.is_routable(change.binding):
+            live.router.unbind(change.binding)
+
+    @_follow.register
+    def _(self, change: events.MemberUp) -> None:
+        node = change.member.name
+        if node == self.settings.node_name or self.peers is None:
+            return
+        self.peers.node_up(node)
+        for record in self._queues_of(node):
+            self._open_queue(record)
+            live = self.vhosts[record.vhost]
+            for binding in self.catalogue.bindings_to(record.vhost, "queue", record.name):
+                live.router.bind(binding)
+
+    @_follow.register
+    def _(self, change: events.MemberDown) -> None:
+        node = change.member.name
+        if node == self.settings.node_name or self.peers is None:
+            return
+        self.peers.node_down(node)
+        for record in self._queues_of(node):
+            live = self.vhosts[record.vhost]
+            for binding in self.catalogue.bindings_to(record.vhost, "queue", record.name):
+                live.router.unbind(binding)
+            self._close_queue(record)
+
+    def _queues_of(self, node: str) -> list[QueueRecord]:
+        """The durable queues that live on another node: the others have events of their own."""
+        return [
+            record
+            for vhost in self.catalogue.vhosts()
+            for record in self.catalogue.queues(vhost.name)
+            if record.home == node
+        ]
+
+    def _open_queue(self, record: QueueRecord) -> None:
+        live, settings = self.vhosts[record.vhost], self._queue_settings(record)
+        if self.is_here(record):
+            live.queues[record.name] = Queue(record, settings, self, self.storage.open(record), self.now)
+        else:
+            assert self.peers is not None, record
+            live.queues[record.name] = self.peers.open(record, settings)
+        live.router.add_queue(record.name)
+
+    def _close_queue(self, record: QueueRecord) -> None:
+        live = self.vhosts[record.vhost]
+        queue = live.queues.pop(record.name, None)
+        if queue is not None:
+            live.router.remove_queue(record.name)
+            queue.close()
 
     @_follow.register
     def _(self, change: events.PolicyChanged) -> None:
         live = self.vhosts[change.vhost]
         for name in change.queues:
-            queue = live.queues[name]
-            queue.apply_settings(self._queue_settings(queue.record), self.now)
+            queue = live.queues.get(name)
+            if queue is not None:
+                queue.apply_settings(self._queue_settings(queue.record), self.now)
         for name in change.exchanges:
             record = self.catalogue.exchange(change.vhost, name)
             assert record is not None

@@ -6,6 +6,7 @@ Source: amqp-behaviour §2, §4.
 """
 
 from collections.abc import Collection, Iterable
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +17,12 @@ from node.amqp.field_table import long
 from node.amqp.frames import FRAME_HEADER_STRUCT, method_frame, recut, with_channel
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
+from node.broker.acceptance import Acceptance
 from node.broker.access import Operation, check_resource
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.content import decode_content, with_header
+from node.broker.live_queue import local_and_remote
 from node.broker.names import resource
 from node.broker.publishing import Route, make_envelope, rewritten
 from node.broker.queue import is_any_durable
@@ -31,6 +34,7 @@ from node.broker.unacked import Delivery, Unacked, unknown_delivery_tag
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
+    from node.broker.live_queue import LiveQueue, RemoteQueue
     from node.broker.queue import Queue
 
 DELIVERY_COUNT: Final = "x-delivery-count"
@@ -90,7 +94,7 @@ class Channel:
             raise ProtocolError(ReplyCode.NOT_FOUND, "no previously declared queue")
         return self.last_queue
 
-    def usable_queue(self, name: str) -> "Queue":
+    def usable_queue(self, name: str) -> "LiveQueue":
         """The live queue; raises ProtocolError 404, or 405 if it is exclusive to another connection."""
         queue = self.broker.live_queue(self.connection.vhost, name)
         self.check_exclusive(queue.record)
@@ -126,7 +130,7 @@ class Channel:
                     self._publish_one(route, envelope, traits, content, size)
                 return
             route.envelope, route.traits = envelope, traits
-        self._publish(envelope, contents, size, route.queues, route.mandatory and not route.queues)
+        self._publish(envelope, contents, size, route.queues, route.remote, is_returned=route.is_returned)
 
     def _publish_one(
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
@@ -134,14 +138,17 @@ class Channel:
         """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
         headers = decode_content(content)[0].headers if route.looks_at_each and route.exchange else None
         keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
-        queues = self.broker.route(self.connection.vhost, route.exchange, keys, headers)
+        queues, remote = local_and_remote(
+            self.broker.route(self.connection.vhost, route.exchange, keys, headers)
+        )
         content = rewritten(self, content, traits)
         if not route.exchange:
             for key in dict.fromkeys(keys):
                 requester = self.broker.reply_consumers.find(key)
                 if requester is not None:
                     requester.channel.deliver_reply(requester, envelope, content)
-        self._publish(envelope, [content], size, queues, route.mandatory and not queues)
+        is_returned = route.mandatory and not queues and not remote
+        self._publish(envelope, [content], size, queues, remote, is_returned=is_returned)
 
     def _publish(
         self,
@@ -149,14 +156,19 @@ class Channel:
         contents: list[bytes],
         size: int,
         queues: "Collection[Queue]",
+        remote: "Collection[RemoteQueue]",
+        *,
         is_returned: bool,
     ) -> None:
         if self.transaction is not None:
-            self.transaction.publish(envelope, contents, size, queues, is_returned=is_returned)
+            self.transaction.publish(envelope, contents, size, queues, remote, is_returned=is_returned)
             return
         if is_returned:
             self.return_unroutable(envelope, contents)
         refused = self.broker.enqueue(envelope, contents, size, queues)
+        if remote:
+            self._publish_away(envelope, contents, size, queues, remote, refused or ())
+            return
         if self.confirms is None:
             return
         self.connection.confirming[self] = None
@@ -172,6 +184,44 @@ class Channel:
             self.broker.storage.await_safety(self, first, first + count - 1)
         else:
             self.confirms.confirm(first, first + count - 1)
+
+    def _publish_away(
+        self,
+        envelope: Envelope,
+        contents: list[bytes],
+        size: int,
+        queues: "Collection[Queue]",
+        remote: "Collection[RemoteQueue]",
+        refused: Collection[int],
+    ) -> None:
+        """Publish a run to queues on other nodes too. It is confirmed when all of them have it.
+
+        queues: those of this node, which have the run already but for what they `refused`.
+        """
+        acceptance: Acceptance | None = None
+        if self.confirms is not None:
+            first = self.confirms.expect(len(contents))
+            acceptance = Acceptance(len(contents), len(remote) + 1, partial(self._accepted, first))
+        for queue in remote:
+            queue.send(envelope, contents, size, acceptance)
+            if queue.is_congested:
+                self.connection.throttle.hold_for_peer(queue)
+        if acceptance is not None:
+            acceptance.refused.update(refused)
+            if envelope.persistent and is_any_durable(queues):
+                self.broker.storage.await_safety(acceptance, 0, 0)
+            else:
+                acceptance.accept()
+
+    def _accepted(self, first: int, acceptance: Acceptance) -> None:
+        """All queues of a run have answered; its messages are numbered from `first`."""
+        if self.confirms is None or self.state is not ChannelState.OPEN:
+            return
+        for index in sorted(acceptance.rejected):
+            self.confirms.reject(first + index, first + index)
+        self.confirms.confirm(first, first + acceptance.count - 1)
+        self.connection.confirming[self] = None
+        self.broker.has_output(self.connection)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
         """See `Waiter.settle`: publishes with these numbers are on disk."""
@@ -203,9 +253,7 @@ class Channel:
     def credit(self, consumer: Consumer) -> int:
         """See `Outlet.credit`. Both limits may be in force (§4.9)."""
         credit = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
-        if self.prefetch_limit:
-            return min(credit, self.prefetch_limit - self._limited_count)
-        return credit
+        return min(credit, self.limit_left)
 
     def room_bytes(self) -> int:
         """See `Outlet.room_bytes`."""
@@ -225,10 +273,10 @@ class Channel:
             self.connection.stalled[self] = None
             return
         for consumer in list(self._blocked):
-            if self.credit(consumer) > 0:
+            # A queue on another node keeps account by itself, also of what it has sent and is not delivered yet.
+            if not consumer.queue.is_local or self.credit(consumer) > 0:
                 del self._blocked[consumer]
-                consumer.queue.consumers.rejoin(consumer)
-                self.broker.touch(consumer.queue)
+                consumer.queue.resume(consumer)
 
     def deliver(self, consumer: Consumer, run: Run, now: float) -> None:
         """See `Outlet.deliver`."""
@@ -246,8 +294,7 @@ class Channel:
             parts[3::4] = contents
             self.connection.send_parts(parts, sum(map(len, contents)))
         if consumer.no_ack:
-            if run.is_indexed:
-                consumer.queue.forget(run)
+            consumer.queue.forget(run)
         else:
             consumer.unacked += count
             self._limited_count += count
@@ -281,7 +328,7 @@ class Channel:
         self.send(deliver)
         self.connection.send(self.fit(Run(envelope, range(1), [content], 0))[0])
 
-    def fit(self, run: Run, queue: "Queue | None" = None) -> list[bytes]:
+    def fit(self, run: Run, queue: "LiveQueue | None" = None) -> list[bytes]:
         """The contents of a run, from a queue, as this channel's client can take them."""
         envelope, limit = run.envelope, self.connection.frame_max_bytes
         contents = run.contents
@@ -363,7 +410,7 @@ class Channel:
     def settle_rejected(self, settled: list[Delivery], *, requeue: bool) -> None:
         """Requeue deliveries, or have them dead-lettered."""
         now = self.broker.now
-        returned: dict[Queue, list[Run]] = {}
+        returned: dict[LiveQueue, list[Run]] = {}
         # From the highest tag down where they go back: each then finds its place at the head of its queue.
         for delivery in reversed(settled) if requeue else settled:
             self._uncount(delivery)
@@ -383,12 +430,24 @@ class Channel:
         if delivery.consumer is not None or delivery.first_tag < self._limit_since_tag:
             self._limited_count -= delivery.open
 
+    @property
+    def limit_left(self) -> int:
+        """How many more deliveries the limit for all consumers together allows now."""
+        return self.prefetch_limit - self._limited_count if self.prefetch_limit else UNLIMITED
+
+    def reserve(self, count: int) -> None:
+        """Promise so much of that limit to a queue on another node, or (negative) take it back."""
+        self._limited_count += count
+
     def limit_prefetch(self, limit: int) -> None:
         """Set the limit for all consumers together. What is unacknowledged now counts, later gets don't (§4.9)."""
         if limit and not self.prefetch_limit:
             self._limit_since_tag = self._next_tag
             self._limited_count = self.unacked.count
-        self.prefetch_limit = limit
+        if limit or self.prefetch_limit:
+            self.prefetch_limit = limit
+            for consumer in self.consumers.values():
+                consumer.queue.limit_changed(consumer)
 
     # --- the end ---
 
@@ -396,7 +455,7 @@ class Channel:
         """A consumer is cancelled by the client or goes with the channel."""
         del self.consumers[consumer.tag]
         self._blocked.pop(consumer, None)
-        consumer.queue.remove_consumer(consumer, self.broker.now)
+        consumer.queue.unsubscribe(consumer, self.broker.now)
 
     def close(self) -> None:
         """Clean up: consumers go, a transaction is rolled back, what is unacknowledged is requeued (§2.1)."""

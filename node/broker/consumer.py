@@ -14,7 +14,7 @@ from node.amqp.field_table import Table
 from node.broker.run import Run
 
 if TYPE_CHECKING:
-    from node.broker.queue import Queue
+    from node.broker.live_queue import LiveQueue
 
 UNLIMITED: Final = 1 << 62
 """Credit of a consumer without a prefetch limit."""
@@ -85,7 +85,7 @@ class Consumer:
         self,
         tag: str,
         channel: Outlet,
-        queue: "Queue",
+        queue: "LiveQueue",
         *,
         no_ack: bool = False,
         exclusive: bool = False,

@@ -8,7 +8,7 @@ from typing import Final
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
-from node.broker.records import DEFAULT_EXCHANGE, ResourceKind
+from node.broker.records import DEFAULT_EXCHANGE, QueueRecord, ResourceKind
 
 RESERVED_PREFIX: Final = "amq."
 GENERATED_QUEUE_PREFIX: Final = "amq.gen-"
@@ -31,6 +31,14 @@ def missing(kind: ResourceKind, name: str, vhost: str) -> str:
 def not_found(kind: ResourceKind, name: str, vhost: str) -> ProtocolError:
     """The 404 to raise for a queue or exchange that does not exist."""
     return ProtocolError(ReplyCode.NOT_FOUND, missing(kind, name, vhost))
+
+
+def home_is_down(record: QueueRecord) -> ProtocolError:
+    """The 404 to raise for a queue whose node is down (§9.1)."""
+    where = resource("queue", record.name, record.vhost)
+    return ProtocolError(
+        ReplyCode.NOT_FOUND, f"home node '{record.home}' of durable {where} is down or inaccessible"
+    )
 
 
 def missing_vhost(name: str) -> str:

@@ -11,7 +11,6 @@ from node.broker.records import QueueRecord
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
-    from node.broker.queue import Queue
 
 
 class Observer:
@@ -66,5 +65,5 @@ class Observer:
     def quorum_requested(self, queue: QueueRecord) -> None:
         """A queue was declared with type quorum, which is an ordinary queue with a delivery limit here."""
 
-    def message_cycled(self, queue: "Queue", routing_keys: list[str]) -> None:
+    def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
         """A dead-lettered message came round to the queue by itself and was dropped."""

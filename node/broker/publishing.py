@@ -8,7 +8,7 @@ Source: amqp-behaviour §4.1; the numbers in comments are its steps.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
@@ -18,12 +18,14 @@ from node.amqp.methods import BasicPublish
 from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
 from node.broker.access import check_resource, check_topic, check_user_id
 from node.broker.content import decode_content, encode_content
+from node.broker.live_queue import local_and_remote
 from node.broker.names import not_found, resource
 from node.broker.reply_to import is_reply_name
 from node.broker.run import Envelope
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
+    from node.broker.live_queue import LiveQueue, RemoteQueue
     from node.broker.queue import Queue
 
 ROUTES_MAX: Final = 8192
@@ -53,6 +55,8 @@ class Route:
     """Where the publishes with one method frame go, checked and resolved. Valid for one version of the
     catalogue.
 
+    is_returned: it is mandatory and leads nowhere.
+    queues, remote: where it leads to on this node, and on others.
     looks_at_each: routing depends on each message's headers, or leads to a direct reply.
     run_us: what a run of publishes costs, in microseconds, about.   message_us: what each message costs beside
         that where it isn't only one of a run.
@@ -63,23 +67,28 @@ class Route:
         "channel",
         "envelope",
         "exchange",
+        "is_returned",
         "looks_at_each",
         "mandatory",
         "message_us",
         "queues",
+        "remote",
         "routing_key",
         "run_us",
         "traits",
     )
 
     def __init__(
-        self, channel: "Channel", publish: BasicPublish, queues: "Sequence[Queue]", *, looks_at_each: bool
+        self, channel: "Channel", publish: BasicPublish, queues: "Sequence[LiveQueue]", *, looks_at_each: bool
     ) -> None:
         self.channel = channel
         self.exchange = publish.exchange
         self.routing_key = publish.routing_key
         self.mandatory = publish.mandatory
-        self.queues = queues
+        self.is_returned = publish.mandatory and not queues
+        self.queues: Collection[Queue]
+        self.remote: Collection[RemoteQueue]
+        self.queues, self.remote = local_and_remote(queues)
         self.looks_at_each = looks_at_each
         is_plain = not looks_at_each and all(queue.is_plain for queue in queues)
         self.run_us = _RUN_US * (1 + len(queues))

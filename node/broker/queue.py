@@ -9,8 +9,13 @@ Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
 from node.broker.backlog import RUN_MAX
+from node.broker.commands import DeleteQueue, Refused
 from node.broker.consumer import Consumer, Consumers
+from node.broker.live_queue import Asked, Counts, at_once
+from node.broker.names import resource
 from node.broker.paged_backlog import PagedBacklog
 from node.broker.policy import QueueSettings
 from node.broker.priority_backlog import PriorityBacklog
@@ -42,7 +47,7 @@ class QueueHost(Protocol):
 
 
 class Queue:
-    """One live queue.
+    """One live queue of this node, a `LiveQueue`.
 
     record: what the catalogue says of it.   settings: what arguments and policies come to.
     storage: its disk side.
@@ -58,6 +63,7 @@ class Queue:
     ) -> None:
         self.record = record
         self.settings = settings
+        self.is_local = True
         self.storage = storage
         self.is_durable = record.durable and record.exclusive_owner is None
         """Whether persistent messages in it survive the node."""
@@ -244,6 +250,20 @@ class Queue:
         """Call back when the message at the head, which is on its way from disk, is here."""
         self._heads_awaited.append(on_loaded)
 
+    def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
+        """See `LiveQueue.fetch`."""
+        while self.seek_head(self._host.now):
+            yield self.await_head
+        run = self.get(self._host.now)
+        if run is None:
+            return None
+        left = self.backlog.count
+        if no_ack:
+            self.forget(run)
+        else:
+            self.delivered(run)
+        return run, left
+
     def get(self, now: float) -> Run | None:
         """Take the message at the head for `basic.get`."""
         self.used(now)
@@ -303,11 +323,11 @@ class Queue:
         self._arm_head_timer()
         self._host.touch(self)
 
-    def purge(self) -> int:
-        """Drop all ready messages; how many there were."""
+    def purge(self) -> Asked[int]:
+        """See `LiveQueue.purge`."""
         count = self.backlog.clear()
         self._loaded()
-        return count
+        return at_once(count)
 
     # --- what is dropped ---
 
@@ -371,7 +391,28 @@ class Queue:
         self.used(now)
         self._host.touch(self)
 
-    def remove_consumer(self, consumer: Consumer, now: float) -> None:
+    def subscribe(self, consumer: Consumer) -> Asked[None]:
+        """See `LiveQueue.subscribe`.
+
+        Raises: ProtocolError 403 for what would not leave an exclusive consumer alone, or make one where only one
+        is active.
+        """
+        consumers = self.consumers
+        if consumers.exclusive or (consumer.exclusive and (len(consumers) or consumers.single_active)):
+            where = resource("queue", self.record.name, self.record.vhost)
+            raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} in exclusive use")
+        self.add_consumer(consumer, self._host.now)
+        return at_once(None)
+
+    def resume(self, consumer: Consumer) -> None:
+        """See `LiveQueue.resume`."""
+        self.consumers.rejoin(consumer)
+        self._host.touch(self)
+
+    def limit_changed(self, consumer: Consumer) -> None:
+        """See `LiveQueue.limit_changed`: the queue asks for each delivery anyway."""
+
+    def unsubscribe(self, consumer: Consumer, now: float) -> None:
         """A consumer leaves; an auto-delete queue goes with its last one (§3.12)."""
         self.consumers.remove(consumer)
         self._host.touch(self)
@@ -380,6 +421,23 @@ class Queue:
         self.used(now)
         if self.record.auto_delete and self._had_consumer:
             self._host.queue_unused(self, now)
+
+    def counts(self) -> Asked[Counts]:
+        """See `LiveQueue.counts`."""
+        self.used(self._host.now)
+        return at_once(Counts(self.backlog.count, len(self.consumers)))
+
+    def delete(self, *, if_unused: bool, if_empty: bool) -> Asked[int]:
+        """See `LiveQueue.delete`."""
+        where = resource("queue", self.record.name, self.record.vhost)
+        if if_empty and self.backlog.count:
+            raise ProtocolError(ReplyCode.PRECONDITION_FAILED, f"{where} not empty")
+        if if_unused and len(self.consumers):
+            raise ProtocolError(ReplyCode.PRECONDITION_FAILED, f"{where} in use")
+        deleted = yield DeleteQueue(self.record.vhost, self.record.name, uid=self.record.uid)
+        if isinstance(deleted, Refused):
+            raise deleted.error
+        return self.count_at_deletion
 
     def used(self, now: float) -> None:
         """Somebody used the queue: its time without use begins anew (§5.3)."""

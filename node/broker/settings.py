@@ -19,6 +19,7 @@ class BrokerSettings:
     channel_tick_s: how often consumer_timeout is looked at.
     default_prefetch, default_prefetch_limit: of channels that set none, for each consumer and for all
         together; 0: no limit.
+    queue_master_locator: where queues go that say nothing about it: client-local, min-masters or random.
     closing_s_max: how long a closed connection waits for the peer at most; its heartbeat interval if that is
         shorter.
     """
@@ -40,3 +41,4 @@ class BrokerSettings:
     channel_tick_s: float = 60.0
     default_prefetch: int = 0
     default_prefetch_limit: int = 0
+    queue_master_locator: str = "client-local"

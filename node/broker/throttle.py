@@ -6,7 +6,9 @@
 
 Nothing at all is read from a publisher that is held, so that whatever it sent is taken in order later. What it
 consumes, and our heartbeats, go out to it all the time.
-Source: amqp-behaviour §7.1, §7.2.
+
+A publisher to a queue on another node waits for the way there too.
+Source: amqp-behaviour §7.1, §7.2; architecture §2.3.
 """
 
 from typing import TYPE_CHECKING, Final, Literal
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from node.amqp.connection_state import ConnectionState
 from node.amqp.methods import ConnectionBlocked, ConnectionUnblocked
 from node.amqp.reader import FrameReader
+from node.broker.live_queue import RemoteQueue
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
@@ -35,6 +38,7 @@ class Throttle:
         self._broker = connection.broker
         self._reader = reader  # watches contents while an alarm is on
         self._flow_ended_s: float | None = None
+        self._waits_for_peer = False
         self.is_blocked = False
         if self._broker.alarms.is_on:
             self.alarm_began()
@@ -42,7 +46,7 @@ class Throttle:
     @property
     def holds(self) -> bool:
         """Whether nothing may be read now."""
-        return self.is_blocked or self._connection in self._broker.in_flow
+        return self.is_blocked or self._waits_for_peer or self._connection in self._broker.in_flow
 
     @property
     def state(self) -> FlowState:
@@ -50,7 +54,7 @@ class Throttle:
         if self._reader.watches_contents:
             return "blocked" if self.is_blocked else "blocking"
         ended_s = self._flow_ended_s
-        if self._connection in self._broker.in_flow:
+        if self._waits_for_peer or self._connection in self._broker.in_flow:
             return "flow"
         return "flow" if ended_s is not None and self._broker.now - ended_s < FLOW_SHOWN_S else "running"
 
@@ -85,6 +89,20 @@ class Throttle:
         self._reader.paused = True
         self._broker.in_flow[self._connection] = None
 
+    def hold_for_peer(self, queue: RemoteQueue) -> None:
+        """The way to a queue's node has more on it than it should: nothing more from this client for now."""
+        self._reader.paused = True
+        if not self._waits_for_peer:
+            self._waits_for_peer = True
+            queue.await_relief(self._connection)
+
+    def peer_relieved(self) -> None:
+        """The way is free again, or gone: go on, in turn with the others. Nothing if the connection is closing."""
+        if self._waits_for_peer:
+            self._waits_for_peer = False
+            self._broker.in_flow[self._connection] = None
+            self._broker.wake()
+
     def flow_ended(self) -> None:
         """The broker lets the connection go on."""
         self._flow_ended_s = self._broker.now
@@ -94,5 +112,5 @@ class Throttle:
 
     def release(self) -> None:
         """The connection closes: hold it no more, so that the client's answer is heard."""
-        self.is_blocked = False
+        self.is_blocked = self._waits_for_peer = False
         self._broker.in_flow.pop(self._connection, None)

@@ -4,14 +4,18 @@ Not atomic across queues, as RabbitMQ's isn't: commit enqueues one after the oth
 Source: amqp-behaviour §4.4.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
+from node.broker.acceptance import Acceptance
+from node.broker.live_queue import Asked, RemoteQueue
 from node.broker.paged_backlog import MESSAGE_BYTES
 from node.broker.queue import Queue, is_any_durable
 from node.broker.run import Envelope
+from node.broker.safety import Safety
 from node.broker.unacked import Delivery
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ class _Publish(NamedTuple):
     contents: list[bytes]
     size: int
     queues: Collection[Queue]
+    remote: Collection[RemoteQueue]
     is_returned: bool
 
 
@@ -48,10 +53,11 @@ class Transaction:
         contents: list[bytes],
         size: int,
         queues: Collection[Queue],
+        remote: Collection[RemoteQueue],
         *,
         is_returned: bool,
     ) -> None:
-        """Messages to enqueue; routed already.   is_returned: mandatory and unroutable.
+        """Messages to enqueue, on this node and on others; routed already.   is_returned: mandatory and unroutable.
 
         Raises: ProtocolError 506 if the connection's transactions hold too much.
         """
@@ -63,7 +69,7 @@ class Transaction:
             )
         self._held_bytes += cost
         self._connection.held_bytes += cost
-        self._publishes.append(_Publish(envelope, contents, size, queues, is_returned))
+        self._publishes.append(_Publish(envelope, contents, size, queues, remote, is_returned))
 
     def ack(self, settled: list[Delivery]) -> None:
         """Deliveries to acknowledge."""
@@ -73,16 +79,17 @@ class Transaction:
         """Deliveries to reject."""
         self._settled.append((settled, requeue))
 
-    def commit(self, channel: "Channel") -> bool:
-        """Do it all.
+    def commit(self, channel: "Channel") -> Asked[None]:
+        """Do it all, and wait until it is safe.
 
-        Returns: whether there is something to be waited for until it is on disk.
-        Raises: ProtocolError 406 if a queue refused a message; everything else is done then.
+        Raises: ProtocolError 406 if a queue refused a message, 541 if one could not keep it; everything else is
+            done then.
         """
         publishes, self._publishes = self._publishes, []
         settled, self._settled = self._settled, []
         self._let_go()
         refused = is_kept = False
+        away = [publish for publish in publishes if publish.remote]
         for publish in publishes:
             if publish.is_returned:
                 channel.return_unroutable(publish.envelope, publish.contents)
@@ -96,7 +103,23 @@ class Transaction:
                 channel.settle_rejected(deliveries, requeue=requeue)
         if refused:
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
-        return is_kept
+        if away:
+            acceptance = yield partial(self._publish_away, away)
+            if acceptance.refused:
+                raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
+            if acceptance.is_lost:
+                raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are lost")
+        if is_kept and not (yield Safety(channel)):
+            raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are not on disk")
+
+    @staticmethod
+    def _publish_away(away: list[_Publish], on_settled: Callable[[Acceptance], None]) -> None:
+        """Publish to queues on other nodes."""
+        parties = sum(len(publish.remote) for publish in away)
+        acceptance = Acceptance(0, parties, on_settled)
+        for publish in away:
+            for queue in publish.remote:
+                queue.send(publish.envelope, publish.contents, publish.size, acceptance)
 
     def _let_go(self) -> None:
         self._connection.held_bytes -= self._held_bytes

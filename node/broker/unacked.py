@@ -15,7 +15,7 @@ from node.broker.run import Envelope, Run
 
 if TYPE_CHECKING:
     from node.broker.consumer import Consumer
-    from node.broker.queue import Queue
+    from node.broker.live_queue import LiveQueue
 
 _HUSKS_MAX: Final = 1024
 """Settled entries kept among the open ones before the list is rebuilt; enough that rebuilding costs nearly nothing."""
@@ -34,7 +34,7 @@ class Delivery:
     __slots__ = ("at", "consumer", "first_tag", "open", "queue", "run")
 
     def __init__(
-        self, first_tag: int, run: Run, queue: "Queue", consumer: "Consumer | None", at: float
+        self, first_tag: int, run: Run, queue: "LiveQueue", consumer: "Consumer | None", at: float
     ) -> None:
         self.first_tag = first_tag
         self.run = run

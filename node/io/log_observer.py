@@ -4,7 +4,6 @@ from node import log_phrases
 from node.amqp.errors import ProtocolError
 from node.broker.connection import Connection
 from node.broker.observer import Observer
-from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.log import category_logger, escape, process_logger, process_tag
 
@@ -145,9 +144,9 @@ class LogObserver(Observer):
                 "it is kept as a durable queue with a delivery limit. This is said once."
             )
 
-    def message_cycled(self, queue: Queue, routing_keys: list[str]) -> None:
+    def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
         """See `Observer.message_cycled`."""
-        name, keys = escape(queue.record.name), escape(", ".join(routing_keys))
+        name, keys = escape(queue.name), escape(", ".join(routing_keys))
         process_logger("queue", 0).warning(
             f"Message dropped. Dead-letter queues cycle detected: '{name}', routing keys: {keys}"
         )

@@ -99,12 +99,7 @@ class Persistence:
 
     def _recover(self, broker: Broker) -> None:
         self._logger.info(log_phrases.store_starting(self._data_dir))
-        live = {
-            queue.record.uid: queue
-            for vhost in broker.vhosts.values()
-            for queue in vhost.queues.values()
-            if queue.is_durable
-        }
+        live = {queue.record.uid: queue for queue in broker.local_queues if queue.is_durable}
         started = time.monotonic()
         recovered = recover(
             self._disk,
@@ -148,9 +143,8 @@ class Persistence:
         """
         if self._is_started:
             self._logger.info(log_phrases.store_stopping(self._data_dir))
-            for vhost in broker.vhosts.values():
-                for queue in vhost.queues.values():
-                    queue.note_deliveries()
+            for queue in broker.local_queues:
+                queue.note_deliveries()
             await self._disk.drain()
             self.store.close()
         is_closed = self._disk.close(self._shutdown_timeout_s)

@@ -30,9 +30,7 @@ from node.broker.names import (
     GENERATED_RANDOM_BYTES,
     generated_name,
     not_found,
-    resource,
 )
-from node.broker.queue import Queue
 from node.broker.reply_to import ENTROPY_BYTES, REPLY_TO, is_reply_name
 from node.broker.unacked import Delivery
 
@@ -50,7 +48,7 @@ def qos(channel: Channel, method: BasicQos) -> None:
     channel.send(BasicQosOk())
 
 
-def consume(channel: Channel, method: BasicConsume) -> None:
+def consume(channel: Channel, method: BasicConsume) -> Steps:
     """basic.consume (§4.6)."""
     tag = method.consumer_tag or generated_name(
         GENERATED_CONSUMER_TAG_PREFIX, channel.broker.entropy(GENERATED_RANDOM_BYTES)
@@ -64,7 +62,6 @@ def consume(channel: Channel, method: BasicConsume) -> None:
     channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
     arguments = parse_consume_arguments(method.arguments, name, channel.connection.vhost, queue.record.type)
-    _check_exclusive_use(queue, exclusive=method.exclusive)
     consumer = Consumer(
         tag,
         channel,
@@ -75,18 +72,10 @@ def consume(channel: Channel, method: BasicConsume) -> None:
         prefetch=channel.prefetch,
         arguments=method.arguments,
     )
+    yield from queue.subscribe(consumer)
     channel.consumers[tag] = consumer
     if not method.nowait:
         channel.send(BasicConsumeOk(tag))
-    queue.add_consumer(consumer, channel.broker.now)
-
-
-def _check_exclusive_use(queue: Queue, *, exclusive: bool) -> None:
-    """Refuse (403) what would not leave an exclusive consumer alone, or make one where only one is active."""
-    consumers = queue.consumers
-    if consumers.exclusive or (exclusive and (len(consumers) or consumers.single_active)):
-        where = resource("queue", queue.record.name, queue.record.vhost)
-        raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} in exclusive use")
 
 
 def _consume_replies(channel: Channel, method: BasicConsume, tag: str) -> None:
@@ -121,22 +110,16 @@ def get(channel: Channel, method: BasicGet) -> Steps:
         raise not_found("queue", name, channel.connection.vhost)
     channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
-    while queue.seek_head(channel.broker.now):
-        yield queue.await_head
-    run = queue.get(channel.broker.now)
-    if run is None:
+    found = yield from queue.fetch(no_ack=method.no_ack)
+    if found is None:
         channel.send(BasicGetEmpty())
         return
+    run, left = found
     envelope = run.envelope
     tag = channel.take_tag()
-    channel.send(
-        BasicGetOk(tag, run.deliveries > 0, envelope.exchange, envelope.routing_key, queue.backlog.count)
-    )
+    channel.send(BasicGetOk(tag, run.deliveries > 0, envelope.exchange, envelope.routing_key, left))
     channel.connection.send(channel.fit(run, queue)[0])
-    if method.no_ack:
-        queue.forget(run)
-    else:
-        queue.delivered(run)
+    if not method.no_ack:
         channel.unacked.add(Delivery(tag, run, queue, None, channel.broker.now))
 
 

@@ -20,7 +20,7 @@ from node.amqp.methods import (
 )
 from node.broker.channel import Channel
 from node.broker.confirms import Confirms
-from node.broker.handlers.steps import Handlers, Safety, Steps
+from node.broker.handlers.steps import Handlers, Steps
 from node.broker.transaction import Transaction
 
 
@@ -55,9 +55,7 @@ def tx_select(channel: Channel, method: TxSelect) -> None:
 
 def tx_commit(channel: Channel, method: TxCommit) -> Steps:
     """tx.commit; its answer waits for the disk as confirms do (§7.5)."""
-    is_kept = _open_transaction(channel).commit(channel)
-    if is_kept and not (yield Safety(channel)):
-        raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are not on disk")
+    yield from _open_transaction(channel).commit(channel)
     channel.send(TxCommitOk())
 
 

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.methods import (
     QueueBind,
@@ -24,7 +23,7 @@ from node.broker.arguments import (
     with_default_queue_type,
 )
 from node.broker.channel import Channel
-from node.broker.commands import Bind, DeclareQueue, DeleteQueue, Unbind
+from node.broker.commands import Bind, DeclareQueue, Unbind
 from node.broker.handlers.binding import check_binding
 from node.broker.handlers.steps import Handlers, Steps, assert_durable, submit
 from node.broker.limits import check_vhost_queues
@@ -34,10 +33,10 @@ from node.broker.names import (
     check_not_reserved,
     generated_name,
     not_found,
-    resource,
     strip_line_breaks,
 )
-from node.broker.records import Binding, QueueRecord
+from node.broker.placement import choose_home
+from node.broker.records import Binding
 from node.broker.reply_to import REPLY_TO, is_reply_name
 
 _UID_BYTES: Final = 16
@@ -60,10 +59,9 @@ def declare(channel: Channel, method: QueueDeclare) -> Steps:
     else:
         record = yield from _declare(channel, name, method)
     channel.last_queue = record.name
-    queue = channel.broker.live_queue(vhost, record.name)
-    queue.used(channel.broker.now)
+    counts = yield from channel.broker.live_queue(vhost, record.name).counts()
     if not method.nowait:
-        channel.send(QueueDeclareOk(record.name, queue.backlog.count, len(queue.consumers)))
+        channel.send(QueueDeclareOk(record.name, counts.messages, counts.consumers))
 
 
 def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore[no-untyped-def]
@@ -82,7 +80,9 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
         check_not_reserved("queue", name)
     channel.check("queue", name, "configure")
     known = catalogue.queue(vhost, name)
-    if known is None:
+    if known is not None:
+        broker.live_queue(vhost, name)
+    else:
         check_vhost_queues(catalogue.vhost_limits(vhost), vhost, name, len(catalogue.queues(vhost)))
         dead_letters = dead_letter_exchange(arguments, name, vhost)
         if dead_letters is not None:
@@ -101,6 +101,7 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
                 exclusive_owner=connection.id if method.exclusive else None,
                 arguments=arguments,
                 type=queue_type,
+                home=choose_home(broker, vhost, name, arguments, queue_type, exclusive=method.exclusive),
             )
         )
         if declared.created:
@@ -132,13 +133,12 @@ def delete(channel: Channel, method: QueueDelete) -> Steps:
     if record is not None:
         channel.check_exclusive(record)
         queue = channel.broker.live_queue(vhost, name)
-        if method.if_empty and queue.backlog.count:
-            raise _precondition_failed(record, "not empty")
-        if method.if_unused and len(queue.consumers):
-            raise _precondition_failed(record, "in use")
         channel.held_cancels = []
-        yield from submit(DeleteQueue(vhost, name, uid=record.uid))
-        count = queue.count_at_deletion
+        try:
+            count = yield from queue.delete(if_unused=method.if_unused, if_empty=method.if_empty)
+        except ProtocolError:
+            channel.held_cancels = None
+            raise
     else:
         yield from assert_durable(channel)
     if not method.nowait:
@@ -148,17 +148,12 @@ def delete(channel: Channel, method: QueueDelete) -> Steps:
         channel.notify_cancelled(consumer)
 
 
-def _precondition_failed(record: QueueRecord, what: str) -> ProtocolError:
-    where = resource("queue", record.name, record.vhost)
-    return ProtocolError(ReplyCode.PRECONDITION_FAILED, f"{where} {what}")
-
-
-def purge(channel: Channel, method: QueuePurge) -> None:
+def purge(channel: Channel, method: QueuePurge) -> Steps:
     """queue.purge (§3.11)."""
     name = channel.named_queue(method.queue)
     channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
-    count = queue.purge()
+    count = yield from queue.purge()
     if not method.nowait:
         channel.send(QueuePurgeOk(count))
 
@@ -169,9 +164,8 @@ def bind(channel: Channel, method: QueueBind) -> Steps:
     name, key = _bound(channel, method)
     source = strip_line_breaks(method.exchange)
     check_binding(channel, source, "queue", name, key, method.arguments)
-    record = channel.broker.catalogue.queue(vhost, name)
-    if record is not None:
-        channel.check_exclusive(record)
+    if channel.broker.catalogue.queue(vhost, name) is not None:
+        channel.usable_queue(name)
     yield from submit(Bind(vhost, source, "queue", name, key, method.arguments))
     if not method.nowait:
         channel.send(QueueBindOk())
@@ -187,7 +181,7 @@ def unbind(channel: Channel, method: QueueUnbind) -> Steps:
     record = catalogue.queue(vhost, name)
     binding = Binding(vhost, source, "queue", name, key, method.arguments)
     if record is not None and binding in catalogue.bindings_to(vhost, "queue", name):
-        channel.check_exclusive(record)
+        channel.usable_queue(name)
     yield from submit(Unbind(vhost, source, "queue", name, key, method.arguments))
     channel.send(QueueUnbindOk())
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from node.amqp.methods import Method
 from node.broker.commands import Command, Refused
+from node.broker.live_queue import Asked, Wait
 from node.broker.replicated_log import NOT_WRITTEN
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
 
-Wait: TypeAlias = Callable[[Callable[[Any], None]], None]
-"""Begins something and calls back once with its result, at once or later."""
-
-Steps: TypeAlias = Generator[Command[Any] | Wait, Any, None]
+Steps: TypeAlias = Asked[None]
 
 Handler: TypeAlias = "Callable[[Channel, Any], Steps | None]"
 Handlers: TypeAlias = dict[type[Method], Handler]
@@ -35,21 +33,3 @@ def assert_durable(channel: "Channel") -> Generator[Command[Any] | Wait, Any, No
     """Before a client is told that something is there already, or gone: what made it so may be on its way to disk."""
     if not (yield channel.broker.log.await_safety):
         raise NOT_WRITTEN.error
-
-
-class Safety:
-    """`is_safe = yield Safety(channel)`: waits until all that queues have kept is on disk, or never will be."""
-
-    def __init__(self, channel: "Channel") -> None:
-        self._channel = channel
-        self._on_settled: Callable[[Any], None] | None = None
-
-    def __call__(self, on_settled: Callable[[Any], None]) -> None:
-        """Begin to wait."""
-        self._on_settled = on_settled
-        self._channel.broker.storage.await_safety(self, 0, 0)
-
-    def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`."""
-        assert self._on_settled is not None
-        self._on_settled(is_safe)

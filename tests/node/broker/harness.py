@@ -47,6 +47,7 @@ from node.broker.observer import Observer
 from node.broker.passwords import SHA256, hash_password
 from node.broker.peer import Peer
 from node.broker.queue import Queue
+from node.broker.records import QueueRecord
 from node.broker.settings import BrokerSettings
 from node.broker.unacked import Delivery
 
@@ -113,8 +114,8 @@ class Diary(Observer):
     def closed(self, connection: Connection, *, in_good_order: bool) -> None:
         self.entries.append(f"closed {'in good order' if in_good_order else 'abruptly'}")
 
-    def message_cycled(self, queue: Queue, routing_keys: list[str]) -> None:
-        self.entries.append(f"cycled: {queue.record.name}")
+    def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
+        self.entries.append(f"cycled: {queue.name}")
 
 
 class World:

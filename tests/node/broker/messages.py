@@ -1,11 +1,15 @@
 """Messages for tests that have no client: contents as they come off the wire, envelopes, and a queue's surroundings."""
 
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pytest
 
 from node.amqp.frames import content_frames, split_content
 from node.amqp.properties import Properties, content_header
 from node.amqp.reader import MIXED_SIZES
 from node.broker.consumer import UNLIMITED, Consumer
+from node.broker.live_queue import Asked
 from node.broker.policy import QueueSettings
 from node.broker.priority_backlog import PriorityBacklog
 from node.broker.queue import Queue
@@ -13,6 +17,8 @@ from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope, Run
 from node.broker.storage import MemoryStorage
 from node.broker.timers import Timers
+
+T = TypeVar("T")
 
 
 def content(body: bytes, channel: int = 1, frame_max: int = 0, properties: Properties | None = None) -> bytes:
@@ -47,6 +53,14 @@ def run_of(
     sizes = {len(body) for body in bodies}
     size = sizes.pop() if len(sizes) == 1 else MIXED_SIZES
     return Run(envelope(), seqs, [content(body) for body in bodies], size, expiry, deliveries)
+
+
+def answer(asked: Asked[T]) -> T:
+    """What a question to a queue gives that needs no waiting."""
+    with pytest.raises(StopIteration) as answered:
+        next(asked)
+    value: T = answered.value.value
+    return value
 
 
 @dataclass

@@ -100,7 +100,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.add_consumer(consumer, self.now)
         taken = len(self.outlet.runs)
         self.queue.pump(self.now)
-        self.queue.remove_consumer(consumer, self.now)
+        self.queue.unsubscribe(consumer, self.now)
         if no_ack:
             for _, run in self.outlet.runs[taken:]:
                 self.queue.forget(run)
