@@ -1,25 +1,33 @@
-"""The composition root: builds a node out of its parts and starts them. Time and randomness come from here."""
+"""The composition root of a broker: builds it out of its parts and starts them. Time and randomness come from here.
+
+A node of a cluster has the same parts, but its metadata come from the cluster and some of its queues live on its peers;
+what makes it a member is around it (`node.agent`).
+"""
 
 import gc
 import logging
 import os
 import re
 import time
-from typing import Final
+from typing import Any, Final, Protocol
 
 from node import log_phrases
 from node.broker.broker import Broker, text_properties
-from node.broker.commands import SetGlobalParameter, seed_commands
+from node.broker.catalogue import Catalogue
+from node.broker.commands import Command, SetGlobalParameter, seed_commands
+from node.broker.live_queue import Peers
 from node.broker.paging import Pager
 from node.broker.passwords import SALT_BYTES, hash_password
+from node.broker.replicated_log import React, ReplicatedLog
 from node.broker.settings import BrokerSettings
+from node.broker.snapshot import everything
 from node.config import AuthOptions, Config
 from node.config_file import ConfigError
 from node.io.log_observer import LogObserver
 from node.io.persistence import Persistence
 from node.io.resource_guard import ResourceGuard
 from node.io.resources import total_memory_bytes
-from node.io.server import Server
+from node.io.server import Listener, Server
 from node.log import NODE_PROCESS, category_logger
 from node.version import VERSION
 
@@ -28,16 +36,42 @@ _GC_THRESHOLDS: Final = (50_000, 20, 100)
 again and again; the hot paths make no cycles."""
 
 
+class ClusterLog(ReplicatedLog, Protocol):
+    """The log of the cluster's metadata."""
+
+    catalogue: Catalogue
+
+    def attach(self, react: React) -> None:
+        """Have a broker follow what changes from now on."""
+
+    def detach(self) -> None:
+        """Nobody follows any more."""
+
+
+class ClusterSide(Protocol):
+    """The cluster around a node."""
+
+    log: ClusterLog
+
+    def peers(self, broker: Broker) -> Peers:
+        """The way to the queues of other nodes. Nothing comes from them before the loop's next turn."""
+
+
 class Node:
-    """One broker with its listeners. `await start()`, then `await stop()`; not to be started again."""
+    """One broker with its listeners. `await start()`, then `await stop()`; not to be started again.
+
+    cluster: None for a broker by itself.
+    """
 
     def __init__(
         self,
         config: Config,
         *,
         logger: "logging.Logger | logging.LoggerAdapter[logging.Logger] | None" = None,
+        cluster: ClusterSide | None = None,
     ) -> None:
         self.config = config
+        self._cluster = cluster
         self._logger = logger or category_logger()
         self.broker: Broker
         """From `start` on."""
@@ -46,15 +80,11 @@ class Node:
         self._persistence: Persistence | None = None
         self._server: Server | None = None
 
-    @property
-    def metadata(self):  # type: ignore[no-untyped-def]
-        """The log by which the catalogue is changed."""
-        return self.broker.log
-
     async def start(self) -> None:
         """Read what is on disk, seed what is empty, and accept clients. Raises: OSError, ConfigError."""
         gc.set_threshold(*_GC_THRESHOLDS)
-        self._persistence = persistence = Persistence(self.config, self._guard.disk_unwritable)
+        catalogue = self._cluster.log.catalogue if self._cluster is not None else None
+        self._persistence = persistence = Persistence(self.config, self._guard.disk_unwritable, catalogue)
         self.broker = Broker(
             broker_settings(self.config),
             entropy=os.urandom,
@@ -79,54 +109,88 @@ class Node:
             await self.stop()
             raise
         self._guard.start(self.broker)
-        self.listeners = [(listener.address.host, listener.address.port) for listener in listeners]
-        for listener in listeners:
-            self._logger.info(log_phrases.listener_started(str(listener.address), tls=listener.is_tls))
+        self._tell_started(listeners)
 
     async def stop(self) -> bool:
         """Stop accepting, tell clients (320), close; write what is left. Returns: whether that is on disk."""
         self._guard.stop()
         if self._server is not None:
-            for listener in await self._server.stop():
-                self._logger.info(log_phrases.listener_stopped(str(listener.address), tls=listener.is_tls))
+            self._tell_stopped(await self._server.stop())
+        if self._cluster is not None:
+            self._cluster.log.detach()
         return self._persistence is None or await self._persistence.stop(self.broker)
 
     def close_all_connections(self, reason: str) -> None:
         """Close every connection with 320 and this reason."""
         self.broker.close_connections(reason)
 
+    def suspend_listeners(self) -> None:
+        """Accept no clients for now; those that are there stay."""
+        if self._server is not None:
+            self._tell_stopped(self._server.suspend())
+            self.listeners = []
+
+    async def resume_listeners(self) -> None:
+        """Accept clients again. Raises: OSError."""
+        if self._server is not None and not self.listeners:
+            self._tell_started(await self._server.listen())
+
+    def _tell_started(self, listeners: list[Listener]) -> None:
+        self.listeners = [(listener.address.host, listener.address.port) for listener in listeners]
+        for listener in listeners:
+            self._logger.info(log_phrases.listener_started(str(listener.address), tls=listener.is_tls))
+
+    def _tell_stopped(self, listeners: list[Listener]) -> None:
+        for listener in listeners:
+            self._logger.info(log_phrases.listener_stopped(str(listener.address), tls=listener.is_tls))
+
     def _load(self, persistence: Persistence) -> bool:
         gc.disable()  # it would look through the growing catalogue again and again
         try:
+            if self._cluster is not None:
+                self.broker.log = self._cluster.log
+                self._cluster.log.attach(self.broker.react)
+                self.broker.peers = self._cluster.peers(self.broker)
+                self.broker.react(list(everything(self.broker.catalogue)))
             return persistence.load(self.broker)
         finally:
             gc.enable()
 
     def _seed(self) -> None:
-        """Fill the empty catalogue with the default vhost and user. Raises: ConfigError for a refused password."""
-        seed, algorithm = self.config.seed, self.config.auth.password_hashing
-        check_password(self.config.auth, seed.password)
-        self._logger.info(log_phrases.will_seed())
-        commands = seed_commands(
-            vhost=seed.vhost,
-            user=seed.user,
-            password_hash=hash_password(seed.password, os.urandom(SALT_BYTES), algorithm),
-            hashing_algorithm=algorithm,
-            tags=seed.tags,
-            permissions=(seed.configure, seed.write, seed.read),
-        )
-        for command in commands:
+        """Fill the empty catalogue. Raises: ConfigError for a refused password."""
+        for command in first_commands(self.config):
             self.broker.log.submit(command)
-        self.broker.log.submit(SetGlobalParameter("cluster_name", self.config.cluster_name))
-        self._logger.info(log_phrases.vhost_added(seed.vhost, "Default virtual host"))
-        self._logger.info(log_phrases.user_created(seed.user))
-        self._logger.info(log_phrases.user_tags_set(seed.user, seed.tags))
-        self._logger.info(
-            log_phrases.permissions_set(seed.user, seed.vhost, seed.configure, seed.write, seed.read)
-        )
+        log_first_commands(self.config, self._logger)
 
     def _refused(self, reason: str) -> None:
         category_logger("connection").error(log_phrases.socket_error(NODE_PROCESS, reason))
+
+
+def first_commands(config: Config) -> "list[Command[Any]]":
+    """What fills an empty catalogue: the default vhost and user. Raises: ConfigError for a refused password."""
+    seed, algorithm = config.seed, config.auth.password_hashing
+    check_password(config.auth, seed.password)
+    commands = seed_commands(
+        vhost=seed.vhost,
+        user=seed.user,
+        password_hash=hash_password(seed.password, os.urandom(SALT_BYTES), algorithm),
+        hashing_algorithm=algorithm,
+        tags=seed.tags,
+        permissions=(seed.configure, seed.write, seed.read),
+    )
+    return [*commands, SetGlobalParameter("cluster_name", config.cluster_name)]
+
+
+def log_first_commands(
+    config: Config, logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]"
+) -> None:
+    """Say what `first_commands` did, in RabbitMQ's words."""
+    seed = config.seed
+    logger.info(log_phrases.will_seed())
+    logger.info(log_phrases.vhost_added(seed.vhost, "Default virtual host"))
+    logger.info(log_phrases.user_created(seed.user))
+    logger.info(log_phrases.user_tags_set(seed.user, seed.tags))
+    logger.info(log_phrases.permissions_set(seed.user, seed.vhost, seed.configure, seed.write, seed.read))
 
 
 def check_password(auth: AuthOptions, password: str) -> None:
@@ -163,4 +227,5 @@ def broker_settings(config: Config) -> BrokerSettings:
         channel_tick_s=amqp.channel_tick_interval_s,
         default_prefetch=0 if amqp.default_prefetch_global else amqp.default_prefetch_count,
         default_prefetch_limit=amqp.default_prefetch_count if amqp.default_prefetch_global else 0,
+        queue_master_locator=config.cluster.queue_master_locator,
     )

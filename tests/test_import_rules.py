@@ -17,16 +17,61 @@ LAYERS: Final = {
     "node.store": ("node.amqp", "node.broker"),
     "node.config": (),
     "node.log": ("node.amqp", "node.config"),
+    "cluster.membership": ("node.amqp", "node.broker"),
+    "cluster.metadata": ("node.amqp", "node.broker", "node.store"),
+    "cluster.remote": ("node.amqp", "node.broker"),
+    "cluster.transport": (),
     "node.io": ("node.amqp", "node.broker", "node.store", "node.config", "node.log"),
     "node.app": ("node.amqp", "node.broker", "node.store", "node.config", "node.io", "node.log"),
-    "node.cli": ("node.amqp", "node.broker", "node.store", "node.config", "node.io", "node.log", "node.app"),
+    "node.agent": (
+        "node.amqp",
+        "node.broker",
+        "node.store",
+        "node.config",
+        "node.log",
+        "cluster.membership",
+        "cluster.metadata",
+        "cluster.remote",
+        "cluster.transport",
+        "node.io",
+        "node.app",
+    ),
+    "node.cli": (
+        "node.amqp",
+        "node.broker",
+        "node.store",
+        "node.config",
+        "node.log",
+        "cluster.metadata",
+        "node.io",
+        "node.app",
+        "node.agent",
+    ),
 }
-"""What each part of the node may import besides itself and `node.version`.
+"""What each part of node/ and cluster/ may import besides itself and `node.version`.
 
 `node.config` are the files config*.py, `node.log` log.py and log_phrases.py; `node.__main__` belongs to the CLI.
 """
 
-PURE: Final = ("node.amqp", "node.broker", "node.store", "node.config")
+PURE: Final = (
+    "node.amqp",
+    "node.broker",
+    "node.store",
+    "node.config",
+    "cluster.membership",
+    "cluster.metadata",
+    "cluster.remote",
+)
+
+LIBRARIES: Final = {
+    "cluster.membership": ("google",),
+    "cluster.metadata": ("google", "pysyncobj"),
+    "cluster.remote": ("google",),
+}
+"""What a pure part may use that is neither ours nor of the standard library: protobuf, and the core of Raft."""
+
+GENERATED: Final = "_pb2.py"
+"""How the names of files end that `protoc` made: nobody's rules hold for them."""
 
 PURE_MODULES: Final = frozenset(
     {
@@ -67,14 +112,14 @@ def _module(path: Path) -> str:
 
 
 def _part(module: str) -> str | None:
-    """The layer that a module of the node belongs to; None for `node` itself and `node.version`."""
+    """The layer that a module belongs to; None for `node` and `cluster` themselves and `node.version`."""
     if module == "node.__main__":
         return "node.cli"
     name = ".".join(module.split(".")[:2])
     for flat in ("node.config", "node.log"):
         if name == flat or name.startswith(f"{flat}_"):
             return flat
-    return None if name in ("node", "node.version") else name
+    return None if name in ("node", "node.version", "cluster") else name
 
 
 def _tree(path: Path) -> ast.Module:
@@ -94,7 +139,12 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
             yield from ((statement.lineno, name if module == "node" else module) for name in names)
 
 
-FILES: Final = sorted((ROOT / "node").rglob("*.py"))
+FILES: Final = sorted(
+    path
+    for folder in ("node", "cluster")
+    for path in (ROOT / folder).rglob("*.py")
+    if not path.name.endswith(GENERATED)
+)
 
 
 def test_layers_have_no_cycle() -> None:
@@ -114,7 +164,7 @@ def test_imports_go_down() -> None:
         allowed = (None, part, *LAYERS[part]) if part else (None,)
         for line, name in _imports(path):
             top = name.split(".")[0]
-            if top in ("tests", "bench") or (top == "node" and _part(name) not in allowed):
+            if top in ("tests", "bench") or (top in ("node", "cluster") and _part(name) not in allowed):
                 problems.append(f"{path}:{line}: {part or 'this'} may not import {name}")
     assert problems == []
 
@@ -124,7 +174,8 @@ def test_pure_parts_do_no_io() -> None:
     problems = []
     for path in [path for path in FILES if _part(_module(path)) in PURE]:
         for line, name in _imports(path):
-            if name.split(".")[0] not in ("node", *PURE_MODULES):
+            top = name.split(".")[0]
+            if top not in ("node", "cluster", *PURE_MODULES, *LIBRARIES.get(_part(_module(path)) or "", ())):
                 problems.append(f"{path}:{line}: import of {name}")
         for call in ast.walk(_tree(path)):
             called = call.func if isinstance(call, ast.Call) else None
@@ -138,4 +189,12 @@ def test_the_benchmark_knows_nothing_of_the_broker() -> None:
     files = sorted((ROOT / "bench").glob("*.py"))
     assert files
     imports = {name.split(".")[0] for path in files for _, name in _imports(path)}
-    assert imports.isdisjoint({"node", "tests"})
+    assert imports.isdisjoint({"node", "cluster", "tests"})
+
+
+def test_only_the_transport_knows_grpc() -> None:
+    """Links are one folder's business: a node by itself never imports it (architecture §1)."""
+    using = {
+        _part(_module(path)) for path in FILES for _, name in _imports(path) if name.split(".")[0] == "grpc"
+    }
+    assert using <= {"cluster.transport"}

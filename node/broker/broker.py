@@ -199,6 +199,10 @@ class Broker:
         self.connection_counts[connection.vhost, None] += 1
         self.connection_counts[None, connection.user_name] += 1
 
+    def connection_count(self, vhost: str | None, user: str | None) -> int:
+        """Open connections in the whole cluster, of a vhost or of a user."""
+        return self.connection_counts[vhost, user] + self.remote_counts[vhost, user]
+
     def forget(self, connection: "Connection") -> None:
         """A connection is gone."""
         del self.connections[connection.id]

@@ -161,8 +161,8 @@ class Handshake:
             broker.catalogue,
             connection.user_name,
             name,
-            vhost_connection_count=broker.connection_counts[name, None],
-            user_connection_count=broker.connection_counts[None, connection.user_name],
+            vhost_connection_count=broker.connection_count(name, None),
+            user_connection_count=broker.connection_count(None, connection.user_name),
         )
         connection.opened(name)
         connection.send_method(ConnectionOpenOk())

@@ -44,6 +44,8 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--management", metavar="HOST:PORT|off", default="off", help="the HTTP API (default: off)"
     )
+    parser.add_argument("--peer", metavar="HOST:PORT", help="accept other nodes of the cluster here")
+    parser.add_argument("--ram", action="store_true", help="join the cluster as a RAM node")
     parser.add_argument("--config", metavar="FILE", help="configuration file, in rabbitmq.conf's format")
     parser.set_defaults(run=run)
 
@@ -60,7 +62,14 @@ def run(arguments: argparse.Namespace) -> int:
     from node.config_file import ConfigError
     from node.config_load import StartOptions, load_config
 
-    options = StartOptions(arguments.name, arguments.data, tuple(arguments.listen), arguments.config)
+    options = StartOptions(
+        arguments.name,
+        arguments.data,
+        tuple(arguments.listen),
+        arguments.config,
+        arguments.peer,
+        arguments.ram,
+    )
     try:
         config = load_config(options, os.environ, DiskFiles(), hostname=socket.gethostname())
     except ConfigError as error:
@@ -107,7 +116,7 @@ async def _serve(config: "Config") -> bool:
     import signal
 
     from node import log_phrases
-    from node.app import Node
+    from node.agent.agent import Agent
     from node.config_values import Address
     from node.log import category_logger
 
@@ -115,16 +124,17 @@ async def _serve(config: "Config") -> bool:
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
-    node = Node(config, logger=logger)
-    await node.start()
+    agent = Agent(config, logger)
+    is_started = await agent.start(asked_to_stop)
     try:
-        places = ", ".join(f"amqp on {Address(host, port)}" for host, port in node.listeners)
-        logger.info(log_phrases.startup_complete())
-        print(f"fluffle: node {config.node_name} ready, {places or 'no listeners'}", flush=True)
+        if is_started:
+            places = ", ".join(f"amqp on {Address(host, port)}" for host, port in agent.listeners)
+            logger.info(log_phrases.startup_complete())
+            print(f"fluffle: node {config.node_name} ready, {places or 'no listeners'}", flush=True)
         await asked_to_stop.wait()
         logger.info(log_phrases.asked_to_stop(config.product.name))
     finally:
-        is_written = await node.stop()
+        is_written = await agent.stop()
     if is_written:
         logger.info(log_phrases.stopped(config.product.name))
     return is_written
@@ -192,6 +202,12 @@ class DiskFiles:
         if os.path.isdir(pattern):
             pattern = os.path.join(glob.escape(pattern), "*.conf")
         return sorted(path for path in glob.glob(pattern) if path.endswith(".conf"))
+
+    def is_private(self, path: str) -> bool:
+        """Whether nobody but its owner may read or write the file. Raises OSError."""
+        import stat
+
+        return not stat.S_IMODE(os.stat(path).st_mode) & 0o077
 
     def readable(self, path: str) -> bool:
         """Whether the node could read the file."""

@@ -35,11 +35,14 @@ FINDINGS_SHOWN_MAX: Final = 10
 class Persistence:
     """What one node keeps on disk. The broker is built around its `catalogue`, `timers` and `store`.
 
+    catalogue: where the cluster keeps metadata; None: they are kept here.
     on_unwritable: called with whether the disk takes nothing, for want of room or for good.
     Raises: DataDirectoryError, with a text for the operator, if the directory cannot be used.
     """
 
-    def __init__(self, config: Config, on_unwritable: Callable[[bool], None]) -> None:
+    def __init__(
+        self, config: Config, on_unwritable: Callable[[bool], None], catalogue: Catalogue | None = None
+    ) -> None:
         options = config.store
         self._data_dir = config.data_dir
         self._shutdown_timeout_s = options.shutdown_timeout_s
@@ -48,7 +51,7 @@ class Persistence:
         self._is_started = False
         self._logger = category_logger()
         self.timers = Timers()
-        self.catalogue = Catalogue()
+        self.catalogue = Catalogue() if catalogue is None else catalogue
         self._disk = FileDisk.open(config.data_dir)
         try:
             identity = claim(self._disk, config.node_name, options.segment_entries)
@@ -57,9 +60,10 @@ class Persistence:
             raise DataDirectoryError(
                 f"the data directory {config.data_dir} cannot be used: {error}"
             ) from error
-        self._metadata = MetadataLog(self._disk, self.catalogue)
+        # A cluster answers a declaration when it is safe on most of its nodes: nothing comes here before that.
+        self._metadata = MetadataLog(self._disk, self.catalogue) if catalogue is None else None
         self.store = Store(
-            self._metadata.ahead_of(self._disk),
+            self._metadata.ahead_of(self._disk) if self._metadata is not None else self._disk,
             StoreOptions(
                 embed_max_bytes=options.embed_max_bytes,
                 segment_entries=identity.segment_entries,
@@ -73,16 +77,15 @@ class Persistence:
         self.store.on_broken = self._broken
 
     def load(self, broker: Broker) -> bool:
-        """Fill the broker with what is on disk; whether that was anything.
+        """Fill the broker with what is on disk; whether there were metadata.
 
+        Where the cluster keeps those, the broker has followed them already.
         Raises: DataDirectoryError if something there is not understood. Nothing is changed then.
         """
-        log = DurableLog(self.catalogue, broker.react, self._metadata)
-        broker.log = log
         self.store.wake = lambda: broker.wake()  # whoever that will be
         self.store.on_relieved = broker.relieved
         try:
-            is_known = self._metadata.load(log.replay, self._report)
+            is_known = self._load_metadata(broker)
             self._recover(broker)
             self.store.begin()
         except (NewerFormat, MetadataUnreadable) as error:
@@ -97,6 +100,13 @@ class Persistence:
             ) from error
         return is_known
 
+    def _load_metadata(self, broker: Broker) -> bool:
+        if self._metadata is None:
+            return True
+        log = DurableLog(self.catalogue, broker.react, self._metadata)
+        broker.log = log
+        return self._metadata.load(log.replay, self._report)
+
     def _recover(self, broker: Broker) -> None:
         self._logger.info(log_phrases.store_starting(self._data_dir))
         live = {queue.record.uid: queue for queue in broker.local_queues if queue.is_durable}
@@ -107,7 +117,7 @@ class Persistence:
             {uid: queue.record for uid, queue in live.items()},
             now=time.monotonic,
             progress=self._tell_progress,
-            is_catalogue_whole=self._metadata.is_whole,
+            is_catalogue_whole=self._metadata is None or self._metadata.is_whole,
         )
         if not recovered.was_clean and live:
             self._logger.warning(log_phrases.store_rebuilding(self._data_dir))

@@ -89,10 +89,17 @@ class Server:
         for sock in server.sockets:
             self._listeners.append(Listener(Address(*sock.getsockname()[:2]), is_tls=context is not None))
 
-    async def stop(self) -> "list[Listener]":
-        """Stop accepting, then close all connections with 320; the listeners that were open."""
+    def suspend(self) -> "list[Listener]":
+        """Stop accepting; connections stay. `listen` again to go on. Returns: the listeners that were open."""
         for server in self._servers:
             server.close()
+        self._servers.clear()
+        closed, self._listeners = self._listeners, []
+        return closed
+
+    async def stop(self) -> "list[Listener]":
+        """Stop accepting, then close all connections with 320; the listeners that were open."""
+        closed = self.suspend()
         self.broker.close_connections("broker forced connection closure with reason 'shutdown'")
         for session in list(self._sessions):
             if session.connection is not None:
@@ -107,7 +114,7 @@ class Server:
             session.abort()
         if self._timer is not None:
             self._timer.cancel()
-        return self._listeners
+        return closed
 
     # --- for sessions ---
 
