@@ -20,7 +20,7 @@ LAYERS: Final = {
     "cluster.membership": ("node.amqp", "node.broker"),
     "cluster.metadata": ("node.amqp", "node.broker", "node.store"),
     "cluster.remote": ("node.amqp", "node.broker"),
-    "cluster.transport": (),
+    "cluster.transport": ("node.log",),
     "node.io": ("node.amqp", "node.broker", "node.store", "node.config", "node.log"),
     "node.app": ("node.amqp", "node.broker", "node.store", "node.config", "node.io", "node.log"),
     "node.agent": (
@@ -65,10 +65,10 @@ PURE: Final = (
 
 LIBRARIES: Final = {
     "cluster.membership": ("google",),
-    "cluster.metadata": ("google", "pysyncobj"),
+    "cluster.metadata": ("google", "pysyncobj", "io", "pickle"),
     "cluster.remote": ("google",),
 }
-"""What a pure part may use that is neither ours nor of the standard library: protobuf, and the core of Raft."""
+"""What a pure part may use beside that: protobuf; the core of Raft, whose pickles are read by a reader of our own."""
 
 GENERATED: Final = "_pb2.py"
 """How the names of files end that `protoc` made: nobody's rules hold for them."""

@@ -395,7 +395,7 @@ class Broker:
         """Whether the node where a queue lives is up."""
         if self.is_here(record):
             return True
-        member = self.catalogue.members.get(record.home)
+        member = self.catalogue.member(record.home)
         return member is not None and member.is_up
 
     def queue_unused(self, queue: Queue, now: float) -> None:

@@ -177,6 +177,10 @@ class Catalogue:
         """The nodes of the cluster by name; none in a node without peers."""
         return self._members.by_name
 
+    def member(self, name: str) -> Member | None:
+        """The node of that name."""
+        return self._members.by_name.get(name)
+
     @property
     def next_incarnation(self) -> int:
         """What the next node that starts is numbered."""

@@ -253,7 +253,7 @@ class Channel:
     def credit(self, consumer: Consumer) -> int:
         """See `Outlet.credit`. Both limits may be in force (§4.9)."""
         credit = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
-        return min(credit, self.limit_left)
+        return min(credit, self.limit_left())
 
     def room_bytes(self) -> int:
         """See `Outlet.room_bytes`."""
@@ -430,7 +430,6 @@ class Channel:
         if delivery.consumer is not None or delivery.first_tag < self._limit_since_tag:
             self._limited_count -= delivery.open
 
-    @property
     def limit_left(self) -> int:
         """How many more deliveries the limit for all consumers together allows now."""
         return self.prefetch_limit - self._limited_count if self.prefetch_limit else UNLIMITED
