@@ -1,6 +1,7 @@
 """`python -m bench`: run the workloads on Fluffle and RabbitMQ in alternation; print the table of ratios.
 
-Both brokers run during the whole bench; the one that is not measured is idle. For each workload the rounds
+Both brokers run all the time; the one that is not measured is idle. Clusters are brokers of their own, which
+run while it is their workloads' turn, in place of the single nodes. For each workload the rounds
 alternate (Fluffle, RabbitMQ, Fluffle, …), so that what else the machine does meets both alike. Another
 version of Fluffle may stand in RabbitMQ's place.
 """
@@ -8,6 +9,7 @@ version of Fluffle may stand in RabbitMQ's place.
 import argparse
 import contextlib
 import gc
+import itertools
 import json
 import os
 import platform
@@ -25,12 +27,15 @@ from typing import NoReturn
 import psutil
 
 from bench.client import BenchError
+from bench.cluster_servers import Cluster, FluffleCluster, RabbitCluster
+from bench.cluster_workloads import CLUSTER_WORKLOADS
 from bench.durability import DURABLE_WORKLOADS
 from bench.report import FAILED, SHORT, Row, Summary, table, table_cells
-from bench.servers import REPOSITORY, Fluffle, RabbitMQ, Server, commit
+from bench.servers import REPOSITORY, Broker, Fluffle, RabbitMQ, Server, commit
 from bench.workloads import FULL, QUICK, WORKLOADS, Outcome, Scale, Workload
 
-CATALOGUE = (*WORKLOADS, *DURABLE_WORKLOADS)
+CATALOGUE = (*WORKLOADS, *DURABLE_WORKLOADS, *CLUSTER_WORKLOADS)
+NAME_WIDTH = max(len(workload.name) for workload in CATALOGUE)
 OPEN_FILES_WANTED = 10_000
 AGAINST_TOLERANCE = 0.05
 """By how much two runs of one version may differ on a quiet machine, as a part of 1."""
@@ -42,7 +47,7 @@ def main() -> int:
     if options.list:
         for workload in CATALOGUE:
             rows = (f"{row.metric} [{row.unit}] {row.required or ''}".strip() for row in workload.rows)
-            print(f"{workload.name:20} {'  '.join(rows)}")
+            print(f"{workload.name:{NAME_WIDTH}} {'  '.join(rows)}")
         return 0
     signal.signal(signal.SIGTERM, _exit_on_signal)
     _raise_open_files()
@@ -50,12 +55,12 @@ def main() -> int:
     scale = QUICK if options.quick else FULL
     if options.profile:
         return profile(options.profile, scale)
-    servers = _servers(options)
+    servers, clusters = _brokers(options)
     reference = next((server.name for server in servers if server.name != Fluffle.name), RabbitMQ.name)
-    bench = Bench(servers, reference, scale, options.rounds)
+    bench = Bench(servers, clusters, reference, scale, options.rounds)
     interrupted = False
     with contextlib.ExitStack() as stack:
-        for server in bench.servers:
+        for server in (*servers, *clusters):
             stack.enter_context(server)
         try:
             # Beside another version of Fluffle, one that may not keep anything, the disk is for those who ask.
@@ -79,6 +84,10 @@ def parse_options() -> argparse.Namespace:
             raise argparse.ArgumentTypeError(f"no workload {name}; there are: {', '.join(by_name)}")
         return by_name[name]
 
+    def group(name: str) -> list[Workload]:
+        found = [workload for workload in CATALOGUE if workload.name.startswith(f"{name}-")]
+        return [named(name)] if name in by_name or not found else found
+
     def checkout(name: str) -> Path:
         if not (path := Path(name).resolve()).joinpath("node", "__main__.py").exists() or path == REPOSITORY:
             raise argparse.ArgumentTypeError(f"{name} is no other checkout of Fluffle")
@@ -86,7 +95,12 @@ def parse_options() -> argparse.Namespace:
 
     parser = argparse.ArgumentParser(prog="python -m bench", description="Fluffle beside RabbitMQ.")
     parser.add_argument(
-        "--only", nargs="+", type=named, metavar="NAME", help="these workloads, in this order"
+        "--only",
+        nargs="+",
+        type=group,
+        default=[],
+        metavar="NAME",
+        help="these workloads, in this order; `cluster` is all whose names begin with `cluster-`",
     )
     parser.add_argument("--rounds", type=int, default=3, help="per workload and broker; medians are shown")
     parser.add_argument("--quick", action="store_true", help="1 s a round, smaller counts: for a first look")
@@ -99,30 +113,38 @@ def parse_options() -> argparse.Namespace:
     only.add_argument(
         "--against", type=checkout, metavar="DIR", help="another checkout of Fluffle in RabbitMQ's place"
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.only = list(itertools.chain.from_iterable(options.only))
+    return options
 
 
-def _servers(options: argparse.Namespace) -> list[Server]:
+def _brokers(options: argparse.Namespace) -> tuple[list[Server], list[Cluster]]:
+    """The single nodes and the clusters of the brokers that are to be measured; nothing is started."""
     if options.against:
-        return [Fluffle(), Fluffle(checkout=options.against)]
+        there = options.against
+        return [Fluffle(), Fluffle(checkout=there)], [FluffleCluster(), FluffleCluster(checkout=there)]
     servers: list[Server] = []
+    clusters: list[Cluster] = []
     if not options.rabbitmq_only:
         servers.append(Fluffle())
+        clusters.append(FluffleCluster())
     if RabbitMQ.installed() and not options.fluffle_only:
         servers.append(RabbitMQ())
+        clusters.append(RabbitCluster())
     elif not options.fluffle_only:
         _log("rabbitmq-server is not installed: no ratios")
-    return servers
+    return servers, clusters
 
 
 @dataclass
 class Bench:
-    """The servers, and the rounds that have been run on them: by workload, then by server.
+    """The brokers, and the rounds that have been run on them: by workload, then by broker's name.
 
     reference: the name of the one that Fluffle is beside.
     """
 
     servers: Sequence[Server]
+    clusters: Sequence[Cluster]
     reference: str
     scale: Scale
     rounds: int
@@ -132,7 +154,10 @@ class Bench:
 
     def measure(self, workload: Workload) -> None:
         """All rounds of one workload. A broker that fails one is stopped, and starts anew for the next."""
-        servers = [server for server in self.servers if not workload.alone or server.name == Fluffle.name]
+        brokers, resting = self._brokers_for(workload)
+        for each in resting:
+            each.stop()
+        servers = [server for server in brokers if not workload.alone or server.name == Fluffle.name]
         outcomes = self.outcomes[workload.name] = {server.name: [] for server in servers}
         errors = self.errors[workload.name] = {}
         for _ in range(1 if workload.alone else self.rounds):
@@ -143,10 +168,16 @@ class Bench:
                     outcomes[server.name].append(self._round(workload, server))
                 except (BenchError, OSError, ValueError) as error:
                     errors[server.name] = f"{type(error).__name__}: {error}"
-                    _log(f"{workload.name:20} {server.name:9} FAILED: {error}\n{server.last_words()}")
+                    _log(
+                        f"{workload.name:{NAME_WIDTH}} {server.name:9} FAILED: {error}\n{server.last_words()}"
+                    )
                     server.stop()
 
-    def _round(self, workload: Workload, server: Server) -> Outcome:
+    def _brokers_for(self, workload: Workload) -> tuple[Sequence[Broker], Sequence[Broker]]:
+        """Those that it can be run on, and the others."""
+        return (self.clusters, self.servers) if workload.clustered else (self.servers, self.clusters)
+
+    def _round(self, workload: Workload, server: Broker) -> Outcome:
         if not server.running or server.settings or (workload.fresh and server.used):
             server.stop()
             server.start()
@@ -154,13 +185,13 @@ class Bench:
         server.used = True
         if workload.keeps:
             os.sync()  # what the round before left to the kernel isn't written during this one
-        for each in self.servers:
+        for each in self._brokers_for(workload)[0]:
             each.wait_until_quiet()
         outcome = workload.run(server, self.scale)
         numbers = (f"{row.metric} {outcome.metrics[row.metric]:,.2f} {row.unit}" for row in workload.rows)
         busy = f"CPU {outcome.server_cpu_s:.2f} s, generator {outcome.generator_cpu_s:.2f} s"
         took = f"{outcome.elapsed_s:.1f} s"
-        _log(f"{workload.name:20} {server.name:9} {'  '.join(numbers)}  in {took}, {busy}")
+        _log(f"{workload.name:{NAME_WIDTH}} {server.name:9} {'  '.join(numbers)}  in {took}, {busy}")
         return outcome
 
     def summary(self, workload_name: str, server_name: str) -> Summary | None:
@@ -186,7 +217,9 @@ class Bench:
                 lines += [table_cells(workload.name, row, ours, theirs) for row in rows]
         text = [table(lines, self.reference), "", *machine()]
         text += [f"{name} says it is {version}" for name, version in self.versions.items()]
-        text.append(f"{self.rounds} rounds, medians; the generator's CPU is in parts of one core.")
+        text.append(
+            f"{self.rounds} rounds, medians; CPU of all nodes; the generator's CPU is in parts of one core."
+        )
         if quick:
             text.append("Quick: short rounds and small counts. These verdicts do not count.")
         for name, errors in self.errors.items():
@@ -211,14 +244,17 @@ class Bench:
 
 
 def profile(workload: Workload, scale: Scale) -> int:
-    """One round on Fluffle under cProfile, then the functions that took most of the time."""
+    """One round on Fluffle under cProfile, then the functions that took most of each node's time."""
     with tempfile.TemporaryDirectory(prefix="fluffle-bench-profile-") as directory:
-        data = Path(directory) / "profile"
-        with Fluffle(profile=data) as server:
+        data = Path(directory)
+        server = FluffleCluster(profile=data) if workload.clustered else Fluffle(profile=data / "node")
+        with server:
             server.start()
             outcome = workload.run(server, scale)
         print(f"{workload.name} under cProfile: {outcome.metrics}")
-        pstats.Stats(str(data)).strip_dirs().sort_stats("tottime").print_stats(40)
+        for file in sorted(data.iterdir()):
+            print(f"\n{file.name}:")
+            pstats.Stats(str(file)).strip_dirs().sort_stats("tottime").print_stats(40)
     return 0
 
 

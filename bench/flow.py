@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 
 from bench.client import BenchError, Connection
 from bench.frames import AckFrames, Chunk, ConfirmTracker, ConfirmWaits, DeliveryShape, ack
-from bench.servers import Meter, Server
+from bench.servers import Broker, Meter
 
 RECEIVE_BUFFER_BYTES = 1 << 20
 RECEIVE_LOW_WATER_BYTES = 65_536
@@ -252,17 +252,19 @@ class FlowOutcome(NamedTuple):
 
 
 class Bed:
-    """The queues, exchanges and connections of one workload on one server.
+    """The queues, exchanges and connections of one workload on one broker.
+
+    In a cluster, queues are declared on its first node, and live there.
 
     Leaving it without an error cancels the consumers (a delivery too many fails), closes the connections, and
     deletes the queues, which must be empty (a message that is left, or came back unacknowledged, fails).
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Broker) -> None:
         self.server = server
         self.publishers: list[Publisher] = []
         self.sinks: list[Sink] = []
-        self._admin = Connection(server.port)
+        self._admin = Connection(server.ports[0])
         self._connections: list[Connection] = []
         self._queues: list[str] = []
         self._exchanges: list[str] = []
@@ -294,17 +296,20 @@ class Bed:
         for exchange in self._exchanges:
             self._admin.delete_exchange(exchange)
 
-    def connect(self, *, channel: int = 1, heartbeat: bool = False) -> Connection:
-        connection = Connection(self.server.port, channel=channel, heartbeat=heartbeat)
+    def connect(self, *, node: int = 0, channel: int = 1, heartbeat: bool = False) -> Connection:
+        """`node`: which one of a cluster, from 0."""
+        connection = Connection(self.server.ports[node], channel=channel, heartbeat=heartbeat)
         self._connections.append(connection)
         return connection
 
-    def queue(self, name: str, *, durable: bool = False) -> None:
-        self._admin.declare_queue(name, durable=durable)
+    def queue(self, name: str, *, durable: bool = False, client: Connection | None = None) -> None:
+        """`client`: who declares it."""
+        (client or self._admin).declare_queue(name, durable=durable)
         self._queues.append(name)
 
-    def exchange(self, name: str, kind: str) -> None:
-        self._admin.declare_exchange(name, kind)
+    def exchange(self, name: str, kind: str, *, client: Connection | None = None) -> None:
+        """`client`: who declares it."""
+        (client or self._admin).declare_exchange(name, kind)
         self._exchanges.append(name)
 
     def bind(self, queue: str, exchange: str, routing_key: str = "") -> None:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,9 @@ RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 QUIET_TIMEOUT_S = 5.0
+QUIET_POLL_S = 0.2
+QUIET_SHARE = 0.1
+"""A node that takes at most this part of one core is quiet."""
 RESTART_TIMEOUT_S = 300.0
 """For each half of a restart: with a million messages RabbitMQ takes tens of seconds."""
 WRITTEN_POLL_S = 2.0
@@ -47,28 +51,76 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-class Server:
-    """A broker process (and its children). Start it once; stop and start give a fresh one with empty data.
+class Broker(ABC):
+    """What is measured: one node or a cluster of them. Start it once; stop and start give a fresh one, empty.
 
-    `restart` gives one with the same data. `settings` are lines of configuration in RabbitMQ's format.
+    `settings` are lines of configuration in RabbitMQ's format.
     """
 
     name = ""
+
+    def __init__(self) -> None:
+        self.settings: Sequence[str] = ()
+        self.running = False
+        self.used = False
+        self.version = ""
+
+    @property
+    @abstractmethod
+    def ports(self) -> Sequence[int]:
+        """Where each node accepts AMQP."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start, and wait until clients are served. Errors: BenchError with its last words."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop it, politely first; remove its data. May be called twice."""
+
+    @abstractmethod
+    def cpu_s(self) -> float:
+        """User and system seconds of all nodes and their living children since they started."""
+
+    @abstractmethod
+    def last_words(self) -> str:
+        """The end of what it wrote to its stdout and stderr."""
+
+    def wait_until_quiet(self) -> None:
+        """Wait until the broker has finished what an earlier workload left to it, at most QUIET_TIMEOUT_S."""
+        deadline = time.perf_counter() + QUIET_TIMEOUT_S
+        while self.running and time.perf_counter() < deadline:
+            before = self.cpu_s()
+            time.sleep(QUIET_POLL_S)
+            if self.cpu_s() - before <= QUIET_SHARE * QUIET_POLL_S * len(self.ports):
+                return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Server(Broker):
+    """A broker process (and its children). `restart` gives one with the same data."""
+
     ready_words = ""
     config_name = ""
     checkout = REPOSITORY
 
     def __init__(self) -> None:
-        self.settings: Sequence[str] = ()
+        super().__init__()
         self.port = 0
         self.ready_s = 0.0
-        self.running = False
-        self.used = False
-        self.version = ""
         self._data: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[str] | None = None
         self._tree: list[psutil.Process] = []
         self._output: deque[str] = deque(maxlen=40)
+
+    @property
+    def ports(self) -> Sequence[int]:
+        return [self.port]
 
     @property
     def directory(self) -> Path:
@@ -144,15 +196,17 @@ class Server:
             if process.poll() is not None or time.perf_counter() - started_at > timeout_s:
                 raise BenchError(f"{self.name} did not become ready:\n{self.last_words()}")
         self.ready_s = time.perf_counter() - started_at
-        with Connection(self.port) as connection:
-            self.version = server_version(connection.server_properties)
-            connection.close()
+        try:
+            with Connection(self.port) as connection:
+                self.version = server_version(connection.server_properties)
+                connection.close()
+        except OSError as error:
+            raise BenchError(f"{self.name} serves no clients: {error}\n{self.last_words()}") from error
         parent = psutil.Process(process.pid)
         self._tree = [parent, *parent.children(recursive=True)]
         self.running = True
 
     def stop(self) -> None:
-        """Stop the process group that was started, politely first; remove its data. May be called twice."""
         self.running = False
         if self._process is not None:
             _stop_group(self._process)
@@ -162,14 +216,7 @@ class Server:
             self._data.cleanup()
             self._data = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     def cpu_s(self) -> float:
-        """User and system seconds of the broker and its living children since they started."""
         total = 0.0
         for process in self._tree:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -206,21 +253,11 @@ class Server:
         return now
 
     def last_words(self) -> str:
-        """The end of what it wrote to its stdout and stderr."""
         errors = ""
         if self._data is not None:
             with contextlib.suppress(OSError):
                 errors = (self.directory / "stderr").read_text(errors="replace")[-4000:]
         return "\n".join(("".join(self._output) + errors).splitlines()[-12:])
-
-    def wait_until_quiet(self) -> None:
-        """Wait until the broker has finished what an earlier workload left to it, at most QUIET_TIMEOUT_S."""
-        deadline = time.perf_counter() + QUIET_TIMEOUT_S
-        while self.running and time.perf_counter() < deadline:
-            before = self.cpu_s()
-            time.sleep(0.2)
-            if self.cpu_s() - before <= 0.02:
-                return
 
     def _prepare(self) -> None:
         """Make what the command needs in `directory`, once."""
@@ -253,6 +290,7 @@ class Fluffle(Server):
     name = "Fluffle"
     ready_words = r"\bready\b"
     config_name = "fluffle.conf"
+    node_name = "bench"
 
     def __init__(self, *, profile: Path | None = None, checkout: Path = REPOSITORY) -> None:
         """`profile`: run under cProfile and leave its data in that file when the node stops.
@@ -270,12 +308,38 @@ class Fluffle(Server):
         data = ["--data", str(self.directory / "data")]
         listen = ["--listen", f"127.0.0.1:{self.port}"]
         config = ["--config", str(self.directory / self.config_name)]
-        name = ["--name", "bench"]
+        name = ["--name", self.node_name]
         return [sys.executable, *profiler, "-m", "node", "start", *name, *data, *listen, *config]
 
     def environment(self) -> Mapping[str, str]:
         # Else Python might take the checkout that is installed in this environment.
         return {"PYTHONPATH": str(self.checkout)}
+
+
+class Erlang:
+    """What nodes of RabbitMQ share that are to find each other: an epmd of our own, and a cookie."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.cookie = secrets.token_hex(16)
+        self._epmd: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.port = free_port()
+        # Started here, or the first node would start one that outlives it.
+        self._epmd = subprocess.Popen(
+            ["epmd", "-port", str(self.port), "-address", "127.0.0.1"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def stop(self) -> None:
+        """May be called twice, and without a start."""
+        if self._epmd is not None:
+            _stop_group(self._epmd)
+            self._epmd = None
 
 
 class RabbitMQ(Server):
@@ -285,8 +349,8 @@ class RabbitMQ(Server):
 
     def __init__(self) -> None:
         super().__init__()
-        self._epmd: subprocess.Popen[bytes] | None = None
-        self._epmd_port = 0
+        self.node_name = f"bench-{os.getpid()}@localhost"
+        self.erlang = Erlang()
 
     @staticmethod
     def installed() -> bool:
@@ -299,11 +363,12 @@ class RabbitMQ(Server):
         here = self.directory
         return {
             "HOME": str(here),  # the Erlang cookie
-            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_PORT": str(self.erlang.port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",  # not the installed instance's settings
-            "RABBITMQ_NODENAME": f"bench-{os.getpid()}@localhost",
+            "RABBITMQ_NODENAME": self.node_name,
             "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
             "RABBITMQ_MNESIA_BASE": str(here / "mnesia"),
             "RABBITMQ_LOG_BASE": str(here / "log"),
             "RABBITMQ_CONFIG_FILE": str(here / self.config_name),
@@ -315,30 +380,23 @@ class RabbitMQ(Server):
         return [f"listeners.tcp.1 = 127.0.0.1:{self.port}", *self.settings]
 
     def _prepare(self) -> None:
+        self._write_files()
+        self.erlang.start()
+
+    def _write_files(self) -> None:
         cookie = self.directory / ".erlang.cookie"
-        cookie.write_text(secrets.token_hex(16))
+        cookie.write_text(self.erlang.cookie)
         cookie.chmod(0o400)
         (self.directory / "enabled_plugins").write_text("[].\n")
-        self._epmd_port = free_port()
-        # Started here, or the node would start one that outlives it.
-        self._epmd = subprocess.Popen(
-            ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
 
     def _end_helpers(self) -> None:
-        if self._epmd is not None:
-            _stop_group(self._epmd)
-            self._epmd = None
+        self.erlang.stop()
 
 
 class Meter:
     """CPU seconds of the broker and of this generator, and wall time, from `with` to its end."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Broker) -> None:
         self._server = server
         self.started_at = self.elapsed_s = self.server_cpu_s = self.generator_cpu_s = 0.0
 

@@ -2,13 +2,13 @@
 
 Names are stable: they are what `--only` takes and what closing notes quote. Requirements are those of
 issue 2, "Speed and size". Rows without one show where the fast paths do not apply. bench/durability.py
-has the workloads whose messages go to disk.
+has the workloads whose messages go to disk, bench/cluster_workloads.py those of three nodes.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.client import BenchError, Connection
 from bench.flow import (
@@ -34,7 +34,7 @@ from bench.frames import (
 )
 from bench.loops import LoopPublisher, closed_loops, steady_latency
 from bench.report import AtLeast, Below, NotAbove, Row, percentile
-from bench.servers import Meter, Server
+from bench.servers import Broker, Meter, Server
 
 CYCLE_BYTES = 262_144
 CHUNK_BYTES = 131_072
@@ -71,14 +71,16 @@ class Workload:
     """`run` measures one round on a running server. `fresh`: on one that was started for it alone.
 
     `keeps`: the messages go to disk. `alone`: it asks no other broker, and needs but one round.
+    `clustered`: `run` takes a Cluster, not a Server.
     """
 
     name: str
-    run: Callable[[Server, Scale], Outcome]
+    run: Callable[[Any, Scale], Outcome]
     rows: Sequence[Row]
     fresh: bool = False
     keeps: bool = False
     alone: bool = False
+    clustered: bool = False
 
 
 def outcome(flow: FlowOutcome, **metrics: float) -> Outcome:
@@ -119,6 +121,9 @@ class OneQueue:
     prefetch: int = 0
     gather_count: int | None = None
     ahead_count_max: int = AHEAD_COUNT_MAX
+    publisher_node: int = 0
+    consumer_node: int = 0
+    """The nodes of a cluster that the clients connect to; the queue is on node 0."""
 
     def messages(self, queue: str) -> list[Message]:
         exchange = f"{queue}.x" if self.routing_keys else ""
@@ -145,26 +150,26 @@ class OneQueue:
                 bed.bind(queue, messages[0].exchange, key)
         for i in range(self.consumer_count):
             self._add_consumer(bed, queue, f"c{i}", messages)
+        connection = bed.connect(node=self.publisher_node)
         copies = [1] * len(messages)
         if self.confirm_window:
             cycle = chunks(messages, copies, chunk_bytes=1 << 30)[0]
-            bed.publishers.append(ConfirmPublisher(bed.connect(), cycle, window=self.confirm_window))
+            bed.publishers.append(ConfirmPublisher(connection, cycle, window=self.confirm_window))
         else:
             prepared = chunks(messages, copies, chunk_bytes=CHUNK_BYTES)
-            publisher = PlainPublisher(bed.connect(), prepared, ahead_count_max=self.ahead_count_max)
-            bed.publishers.append(publisher)
+            bed.publishers.append(PlainPublisher(connection, prepared, ahead_count_max=self.ahead_count_max))
 
     def _add_consumer(self, bed: Bed, queue: str, tag: str, messages: Sequence[Message]) -> None:
         channel = self.consumer_channel
         ordered = self.consumer_count == 1
         shape = DeliveryShape(messages, consumer_tag=tag, channel=channel, ordered=ordered)
-        connection = bed.connect(channel=channel)
+        connection = bed.connect(node=self.consumer_node, channel=channel)
         if self.prefetch:
             connection.set_prefetch(self.prefetch)
         connection.consume(queue, tag, no_ack=self.acks is Acks.NONE)
         bed.sinks.append(Sink(connection, shape, [tag], acks=self.acks, gather_count=self.gather_count))
 
-    def __call__(self, server: Server, scale: Scale) -> Outcome:
+    def __call__(self, server: Broker, scale: Scale) -> Outcome:
         with Bed(server) as bed:
             self.set_up(bed, "bench.q")
             flow = bed.run(scale.seconds)

@@ -8,7 +8,7 @@ amqp-behaviour §11.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from node.config_values import Address, Network
 from node.version import COMPATIBLE_VERSION
@@ -16,6 +16,9 @@ from node.version import COMPATIBLE_VERSION
 __all__ = ["Address", "Config", "LogLevel"]
 
 DEFAULT_PORT: Final = 5672
+PEER_PORT_OFFSET: Final = 20000
+"""From a node's AMQP port to the port where other nodes reach it, as in RabbitMQ."""
+DEFAULT_PEER_PORT: Final = DEFAULT_PORT + PEER_PORT_OFFSET
 
 
 class LogLevel(IntEnum):
@@ -184,6 +187,59 @@ class StorageOptions:
     """How long the disk may take at the end of the node."""
 
 
+_LOOPBACK_PEER: Final = Address("127.0.0.1", DEFAULT_PEER_PORT)
+
+
+class SeedNode(NamedTuple):
+    """A node that this one looks for when it has no cluster yet."""
+
+    name: str
+    address: str
+    """`host:port` of its peer listener."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """How the node finds other nodes, proves itself to them, and tells that they are gone."""
+
+    listen: Address | None = None
+    """Where other nodes reach us. None: nothing asked for a cluster; the node listens only when its data directory
+    belongs to one, or when it is told to join one, and then at `default_listen`."""
+    default_listen: Address = _LOOPBACK_PEER
+    advertised: str = str(_LOOPBACK_PEER)
+    """`host:port` that others are told, for `listen`, or for `default_listen` without one. Port 0: the one that the
+    listener got."""
+    formation_nodes: tuple[SeedNode, ...] = ()
+    """In the order of preference: the first makes the cluster when none of them has one."""
+    formation_dns_hostname: str | None = None
+    """Its addresses are the nodes to look for, at `DEFAULT_PEER_PORT`; then `formation_nodes` is empty."""
+    discovery_retry_limit: int = 10
+    discovery_retry_interval_s: float = 0.5
+    node_type: Literal["disc", "ram"] = "disc"
+    """What the node is when it joins; `change_cluster_node_type` changes it later."""
+    partition_handling: Literal["ignore", "pause_minority", "autoheal", "pause_if_all_down"] = (
+        "pause_minority"
+    )
+    """Named in reports only: what happens is `pause_minority`, whatever stands here."""
+    heartbeat_s: float = 0.25
+    lease_s: float = 2.0
+    """A node that was not heard of for longer counts as down. At least `LEASE_HEARTBEATS_MIN` heartbeats."""
+    secret: bytes | None = field(default=None, repr=False)
+    """What all nodes of a cluster know; None: certificates, or loopback only."""
+    ca_file: str | None = None
+    """With `certificate_file` and `key_file`: nodes prove themselves by certificates. PEM; all three or none."""
+    certificate_file: str | None = None
+    key_file: str | None = None
+    queue_master_locator: Literal["client-local", "min-masters", "random"] = "client-local"
+    """On which node a queue is made when neither an argument nor a policy says so (amqp-behaviour §9.2)."""
+
+
+LEASE_HEARTBEATS_MIN: Final = 4
+"""A lease survives this many lost heartbeats, less one."""
+LEASE_HEARTBEATS: Final = 8
+"""How many heartbeats a lease is when nothing says how long it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogFormat:
     """How one output writes its lines."""
@@ -256,6 +312,7 @@ class Config:
     memory: MemoryOptions = MemoryOptions()
     disk: DiskOptions = DiskOptions()
     store: StorageOptions = StorageOptions()
+    cluster: ClusterOptions = ClusterOptions()
     log: LogOptions = field(default_factory=LogOptions)
     files: tuple[str, ...] = ()
     """The files that were read, in order."""

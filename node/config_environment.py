@@ -5,13 +5,12 @@ but listeners in a file win over RABBITMQ_NODE_IP_ADDRESS and RABBITMQ_NODE_PORT
 rabbit_env.erl v3.10.8.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from node.config import LogLevel
 from node.config_keys import LOG_CATEGORIES
-from node.config_values import PORT, Address, address
+from node.config_values import NODE, NODE_NAME, PEER_PORT, PORT, Address, address
 
 REMOVED: Final = tuple(
     f"RABBITMQ_{name}"
@@ -41,10 +40,8 @@ UNUSED: Final = tuple(
         "ADVANCED_CONFIG_FILE",
         "CONF_ENV_FILE",
         "DISTRIBUTION_BUFFER_SIZE",
-        "DIST_PORT",
         "ENABLED_PLUGINS",
         "ENABLED_PLUGINS_FILE",
-        "ERLANG_COOKIE",
         "FEATURE_FLAGS",
         "IO_THREAD_POOL_SIZE",
         "MAX_NUMBER_OF_PROCESSES",
@@ -135,13 +132,45 @@ def tcp_listener(environ: Mapping[str, str], default_port: int, problems: list[s
         return Address("", 0)
 
 
+def peer_port(environ: Mapping[str, str], problems: list[str]) -> int | None:
+    """RABBITMQ_DIST_PORT: where other nodes reach us; None: it does not say."""
+    text = environ.get("RABBITMQ_DIST_PORT")
+    if not text:
+        return None
+    try:
+        port: int = PEER_PORT.parse(text)
+    except ValueError:
+        problems.append(f"RABBITMQ_DIST_PORT: {text!r} is not allowed; allowed: {PEER_PORT.allowed}")
+        return None
+    return port
+
+
+def formation_nodes(environ: Mapping[str, str], problems: list[str]) -> list[tuple[str, str | None]]:
+    """FLUFFLE_CLUSTER_NODES: the nodes of the cluster, with commas between; as `config_values.node_address`."""
+    nodes = []
+    for text in filter(None, environ.get("FLUFFLE_CLUSTER_NODES", "").split(",")):
+        try:
+            nodes.append(NODE.parse(text.strip()))
+        except ValueError:
+            problems.append(f"FLUFFLE_CLUSTER_NODES: {text!r} is not allowed; allowed: {NODE.allowed}")
+    return nodes
+
+
+def cluster_secret(environ: Mapping[str, str]) -> tuple[str, str, bool] | None:
+    """The variable with the cluster's secret, what it says, and whether that is a file; None: none is set."""
+    for name in ("FLUFFLE_CLUSTER_SECRET", "FLUFFLE_CLUSTER_SECRET_FILE", "RABBITMQ_ERLANG_COOKIE"):
+        if environ.get(name):
+            return name, environ[name], name.endswith("_FILE")
+    return None
+
+
 def node_name(given: str | None, environ: Mapping[str, str], hostname: str, problems: list[str]) -> str:
     """`name@host`. Without host: this machine's, cut at its first dot unless long names are wanted."""
     name = given or environ.get("RABBITMQ_NODENAME") or "rabbit"
     long_names = environ.get("RABBITMQ_USE_LONGNAME", "").lower() in ("1", "yes", "true")
     if "@" not in name:
         name = f"{name}@{hostname if long_names else hostname.partition('.')[0]}"
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+    if not NODE_NAME.fullmatch(name):
         problems.append(
             f"the node name {name!r} is not allowed; allowed: name@host of letters, digits, `_`, `-`, `.`"
         )

@@ -18,11 +18,15 @@ from node.config_values import (
     FILE,
     FLAG,
     FRACTION,
+    HOST,
+    HOST_PORT,
     IP,
     LISTENER,
     NETWORK,
+    NODE,
     NONE,
     PART,
+    PEER_PORT,
     PORT,
     POSITIVE,
     PROPER_FRACTION,
@@ -46,6 +50,9 @@ MESSAGE_MAX_BYTES: Final = 536870912
 STORE_FILE_MIN_BYTES: Final = 64 << 10
 STORE_FILE_MAX_BYTES: Final = 1 << 30
 """Files of the store are removed as a whole: bigger ones would keep what is dead for too long."""
+
+HEARTBEAT_MIN_MS: Final = 50
+"""Oftener, and heartbeats would be most of what an idle cluster does."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency", "none")
 LOG_CATEGORIES: Final = (
@@ -72,6 +79,13 @@ _AUTH_BACKEND: Final = meanings({"internal": "internal", "rabbit_auth_backend_in
 _TLS_VERSION: Final = one_of("tlsv1.3", "tlsv1.2", "tlsv1.1", "tlsv1")
 _TIME_FORMAT: Final = one_of("rfc3339_space", "rfc3339_T", "epoch_usecs", "epoch_secs")
 _LEVEL_FORMAT: Final = one_of("lc", "uc", "lc3", "uc3", "lc4", "uc4")
+_DISCOVERY: Final = meanings(
+    dict.fromkeys(
+        ("classic_config", "classic", "config", "rabbit_peer_discovery_classic_config"), "classic_config"
+    )
+    | dict.fromkeys(("dns", "rabbit_peer_discovery_dns"), "dns")
+)
+"""Not the others: a node that finds nobody because it cannot look would make a cluster of its own."""
 _FORMATTER: Final = meanings({"plaintext": False, "json": True})
 
 
@@ -192,6 +206,37 @@ KEYS: Final = (
         "store.journal_file_bytes",
     ),
     Key("store.commit_interval", milliseconds(0, 10000), "store.commit_interval_s"),
+    # the cluster
+    Key("cluster_formation.peer_discovery_backend", _DISCOVERY, "formation.backend"),
+    Key("cluster_formation.classic_config.nodes.$node", NODE, "formation_nodes"),
+    Key("cluster_formation.dns.hostname", HOST, "formation.dns_hostname"),
+    Key(
+        "cluster_formation.node_type",
+        meanings({"disc": "disc", "disk": "disc", "ram": "ram"}),
+        "cluster.node_type",
+    ),
+    Key("cluster_formation.discovery_retry_limit", POSITIVE, "cluster.discovery_retry_limit"),
+    Key("cluster_formation.discovery_retry_interval", milliseconds(1), "cluster.discovery_retry_interval_s"),
+    Key("distribution.listener.interface", IP, "peer.interface"),
+    Key("distribution.listener.port_range.min", PEER_PORT, "peer.port_min"),
+    Key("distribution.listener.port_range.max", PEER_PORT, "peer.port_max"),
+    Key(
+        "cluster_partition_handling",
+        one_of("ignore", "pause_minority", "autoheal", "pause_if_all_down"),
+        "cluster.partition_handling",
+    ),
+    Key("cluster_keepalive_interval", milliseconds(HEARTBEAT_MIN_MS, 60000), "cluster.heartbeat_s"),
+    Key(
+        "queue_master_locator",
+        one_of("client-local", "min-masters", "random"),
+        "cluster.queue_master_locator",
+    ),
+    Key("cluster.advertised_address", HOST_PORT, "peer.advertised"),
+    Key("cluster.lease", milliseconds(1, 600000), "cluster.lease_s"),
+    Key("cluster.secret_file", FILE, "peer.secret_file"),
+    Key("cluster.ssl_options.cacertfile", FILE, "cluster.ca_file"),
+    Key("cluster.ssl_options.certfile", FILE, "cluster.certificate_file"),
+    Key("cluster.ssl_options.keyfile", FILE, "cluster.key_file"),
     # the node
     Key("identity", one_of("rabbitmq", "own"), "node.identity"),
     Key("product.name", TEXT, "product.name"),
@@ -236,15 +281,13 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
         POSITIVE,
         """
         num_acceptors.tcp num_acceptors.ssl tcp_listen_options.send_timeout
-        collect_statistics_interval cluster_keepalive_interval
+        collect_statistics_interval
         net_ticktime mnesia_table_loading_retry_timeout
         mnesia_table_loading_retry_limit background_gc_target_interval classic_queue.default_version
-        cluster_formation.target_cluster_size_hint cluster_formation.discovery_retry_limit
-        cluster_formation.discovery_retry_interval cluster_formation.internal_lock_retries
+        cluster_formation.target_cluster_size_hint cluster_formation.internal_lock_retries
         cluster_formation.lock_retry_limit cluster_formation.lock_retry_timeout
         raft.segment_max_entries raft.wal_max_size_bytes raft.wal_max_entries
         raft.wal_hibernate_after raft.wal_max_batch_size raft.snapshot_chunk_size
-        distribution.listener.port_range.min distribution.listener.port_range.max
         """,
     ),
     (
@@ -273,17 +316,13 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
         IP,
         """
         management.tcp.ip management.ssl.ip prometheus.tcp.ip prometheus.ssl.ip
-        distribution.listener.interface
         """,
     ),
-    (one_of("client-local", "min-masters", "random"), "queue_master_locator"),
     (one_of("none", "coarse", "fine"), "collect_statistics"),
     (size(1, 1000000), "mirroring_sync_batch_size"),
     (STORAGE, "mirroring_sync_max_throughput"),
     (or_word("off", None, WHOLE), "socket_writer.gc_threshold"),
-    (one_of("ignore", "pause_minority", "autoheal", "pause_if_all_down"), "cluster_partition_handling"),
     (one_of("ignore", "autoheal"), "cluster_partition_handling.pause_if_all_down.recover"),
-    (one_of("disc", "disk", "ram"), "cluster_formation.node_type"),
     (one_of("stop_node", "continue", "transient", "persistent"), "vhost_restart_strategy"),
     (one_of("client-local", "balanced"), "queue_leader_locator"),
     (one_of("sha", "sha224", "sha256", "sha384", "sha512"), "definitions.hashing.algorithm"),
@@ -301,8 +340,7 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
         TEXT,
         """
         cluster_partition_handling.pause_if_all_down.nodes.$name
-        cluster_formation.peer_discovery_backend cluster_formation.classic_config.nodes.$node
-        cluster_formation.dns.hostname cluster_formation.proxy.http_proxy
+        cluster_formation.proxy.http_proxy
         cluster_formation.proxy.https_proxy cluster_formation.proxy.proxy_exclusions.$name
         definitions.import_backend definitions.https.url motd_file raft.data_dir
         management.http_log_dir management.path_prefix management.cors.allow_origins.$name

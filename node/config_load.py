@@ -10,11 +10,16 @@ from typing import Any, Final, Protocol, TypeVar
 
 from node import config_environment, config_keys
 from node.config import (
+    DEFAULT_PEER_PORT,
     DEFAULT_PORT,
+    LEASE_HEARTBEATS,
+    LEASE_HEARTBEATS_MIN,
+    PEER_PORT_OFFSET,
     Address,
     AmqpOptions,
     AuthOptions,
     CertificateLogin,
+    ClusterOptions,
     Config,
     ConsoleLog,
     DiskOptions,
@@ -26,18 +31,22 @@ from node.config import (
     NetworkOptions,
     Product,
     Seed,
+    SeedNode,
     SocketOptions,
     StorageOptions,
     TlsOptions,
 )
 from node.config_file import ConfigError, Setting, parse
-from node.config_values import PORT
+from node.config_values import PORT, PORT_MAX, is_loopback
 from node.version import VERSION
 
 DEFAULT_FILE: Final = "/etc/fluffle/fluffle.conf"
 DEFAULT_FILES: Final = "/etc/fluffle/conf.d"
 DEFAULT_DATA_BASE: Final = "/var/lib/fluffle"
 DEFAULT_LOG_DIR: Final = "/var/log/fluffle"
+SECRET_MIN_BYTES: Final = 8
+"""Whoever listens to two nodes can try secrets at leisure: shorter ones are found in no time."""
+SECRET_MAX_BYTES: Final = 1024
 
 _Section = TypeVar("_Section")
 
@@ -50,6 +59,10 @@ class StartOptions:
     data: str | None = None
     listen: tuple[str, ...] = ()
     config: str | None = None
+    peer: str | None = None
+    """Where other nodes reach us, HOST:PORT."""
+    ram: bool = False
+    """Join as a RAM node."""
 
 
 class Files(Protocol):
@@ -63,6 +76,9 @@ class Files(Protocol):
 
     def readable(self, path: str) -> bool:
         """Whether the node could read the file."""
+
+    def is_private(self, path: str) -> bool:
+        """Whether nobody but its owner may read or write the file. Raises OSError."""
 
 
 class _Values:
@@ -140,9 +156,11 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
     values.fields |= config_environment.overrides(environ, values.problems)
     node_name = config_environment.node_name(options.name, environ, hostname, values.problems)
     memory = _memory(values)
-    unused = (*values.unused, *(name for name in config_environment.UNUSED if environ.get(name)))
     tcp_listeners = _tcp_listeners(values, options, environ)
     tls_listeners = () if "listeners.no_tls" in values.fields else values.numbered("tls_listeners")
+    amqp_port = next((listener.port for listener in (*tcp_listeners, *tls_listeners)), DEFAULT_PORT)
+    cluster = _cluster(values, options, environ, files, node_name=node_name, amqp_port=amqp_port)
+    unused = (*values.unused, *(name for name in config_environment.UNUSED if environ.get(name)))
     config = values.section(
         Config,
         "node",
@@ -159,6 +177,7 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
         seed=_seed(values),
         amqp=values.section(AmqpOptions, "amqp"),
         memory=memory,
+        cluster=cluster,
         disk=values.section(DiskOptions, "disk"),
         store=values.section(StorageOptions, "store"),
         log=_log(values, node_name),
@@ -225,7 +244,7 @@ def _product(values: _Values) -> Product:
 
 def _tcp_listeners(values: _Values, options: StartOptions, environ: Mapping[str, str]) -> tuple[Address, ...]:
     if options.listen:
-        return tuple(_listen_address(text, values.problems) for text in options.listen)
+        return tuple(_listen_address("--listen", text, values.problems) for text in options.listen)
     if "listeners.no_tcp" in values.fields:
         return ()
     return values.numbered("tcp_listeners") or (
@@ -233,13 +252,13 @@ def _tcp_listeners(values: _Values, options: StartOptions, environ: Mapping[str,
     )
 
 
-def _listen_address(text: str, problems: list[str]) -> Address:
+def _listen_address(option: str, text: str, problems: list[str]) -> Address:
     """`HOST:PORT`, `[IPv6]:PORT`, `:PORT` or `PORT`; unlike in a file, the host may be a name."""
     host, _, port = text.rpartition(":")
     try:
         return Address(host.removeprefix("[").removesuffix("]"), PORT.parse(port))
     except ValueError:
-        problems.append(f"--listen {text}: not allowed; allowed: HOST:PORT with {PORT.allowed}")
+        problems.append(f"{option} {text}: not allowed; allowed: HOST:PORT with {PORT.allowed}")
         return Address("", 0)
 
 
@@ -308,6 +327,151 @@ def _memory(values: _Values) -> MemoryOptions:
     if memory.calculation_strategy != MemoryOptions().calculation_strategy:
         values.unused["vm_memory_calculation_strategy"] = None
     return memory
+
+
+def _cluster(
+    values: _Values,
+    options: StartOptions,
+    environ: Mapping[str, str],
+    files: Files,
+    *,
+    node_name: str,
+    amqp_port: int,
+) -> ClusterOptions:
+    given: dict[str, Any] = _formation(values, environ)
+    if options.ram:
+        given["node_type"] = "ram"
+    given["secret"] = _secret(values, environ, files)
+    given.update(_certificates(values))
+    heartbeat_s = values.fields.get("cluster.heartbeat_s", ClusterOptions().heartbeat_s)
+    lease_s = values.fields.get("cluster.lease_s", heartbeat_s * LEASE_HEARTBEATS)
+    given["lease_s"] = lease_s
+    values.require(
+        lease_s >= heartbeat_s * LEASE_HEARTBEATS_MIN,
+        "cluster.lease_s",
+        f"it is shorter than {LEASE_HEARTBEATS_MIN} times cluster_keepalive_interval",
+    )
+    is_guarded = given["secret"] is not None or "cluster.certificate_file" in values.fields
+    given |= _peer_listener(
+        values, options, environ, host=node_name.partition("@")[2], amqp_port=amqp_port, is_guarded=is_guarded
+    )
+    cluster = values.section(ClusterOptions, "cluster", **given)
+    if cluster.partition_handling != ClusterOptions().partition_handling:
+        values.unused["cluster_partition_handling"] = None
+    return cluster
+
+
+def _formation(values: _Values, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Which nodes to look for: the variable's, the DNS name's, or the list's."""
+    hostname = values.fields.get("formation.dns_hostname")
+    nodes = config_environment.formation_nodes(environ, values.problems)
+    if not nodes and values.fields.get("formation.backend") == "dns":
+        values.require(hostname is not None, "formation.backend", "dns needs cluster_formation.dns.hostname")
+        return {"formation_dns_hostname": hostname}
+    if hostname is not None:
+        values.unused["cluster_formation.dns.hostname"] = None
+    seeds: dict[str, SeedNode] = {}
+    for name, address in nodes or values.numbered("formation_nodes"):
+        seeds.setdefault(name, SeedNode(name, address or f"{name.partition('@')[2]}:{DEFAULT_PEER_PORT}"))
+    return {"formation_nodes": tuple(seeds.values())}
+
+
+def _secret(values: _Values, environ: Mapping[str, str], files: Files) -> bytes | None:
+    variable = config_environment.cluster_secret(environ)
+    if variable is not None:
+        place, text, is_file = variable
+    elif "peer.secret_file" in values.fields:
+        place, text, is_file = values.places["peer.secret_file"], values.fields["peer.secret_file"], True
+    else:
+        return None
+    secret = text.encode(errors="surrogateescape")
+    if is_file:
+        try:
+            if not files.is_private(text):
+                values.problems.append(f"{place}: {text!r} can be used by others; allowed: mode 0400 or 0600")
+                return None
+            secret = files.read(text) or b""
+        except OSError as error:
+            values.problems.append(f"{place}: {text!r} cannot be read: {error.strerror}")
+            return None
+    secret = secret.strip()
+    if not SECRET_MIN_BYTES <= len(secret) <= SECRET_MAX_BYTES:
+        values.problems.append(
+            f"{place}: the secret has {len(secret)} bytes; allowed: from {SECRET_MIN_BYTES} to {SECRET_MAX_BYTES}"
+        )
+        return None
+    return secret
+
+
+def _certificates(values: _Values) -> dict[str, Any]:
+    """Authorities and certificate, or neither; the key may be in the certificate's file."""
+    authorities, certificate = (
+        values.fields.get(f"cluster.{name}") for name in ("ca_file", "certificate_file")
+    )
+    for field, file in (("ca_file", authorities), ("certificate_file", certificate), ("key_file", None)):
+        if file is not None or f"cluster.{field}" in values.places:
+            values.require(
+                authorities is not None and certificate is not None,
+                f"cluster.{field}",
+                "it needs cluster.ssl_options.cacertfile and cluster.ssl_options.certfile",
+            )
+    return {} if certificate is None else {"key_file": values.fields.get("cluster.key_file", certificate)}
+
+
+def _peer_listener(
+    values: _Values,
+    options: StartOptions,
+    environ: Mapping[str, str],
+    *,
+    host: str,
+    amqp_port: int,
+    is_guarded: bool,
+) -> dict[str, Any]:
+    """Where other nodes reach us. Beyond loopback only when nodes can prove who they are.
+
+    host: the node's, from its name.
+    """
+    fields = values.fields
+    port_min, port_max = fields.get("peer.port_min"), fields.get("peer.port_max")
+    values.require(
+        port_max is None or (port_min is not None and port_min <= port_max),
+        "peer.port_max",
+        "it needs a distribution.listener.port_range.min that is not higher",
+    )
+    port = config_environment.peer_port(environ, values.problems) or port_min
+    is_wanted = is_guarded or options.ram or options.peer is not None or port is not None
+    is_wanted = is_wanted or bool(environ.get("FLUFFLE_CLUSTER_NODES"))
+    is_wanted = is_wanted or any(
+        f": {family}" in place
+        for place in values.places.values()
+        for family in ("cluster_formation.", "distribution.listener.")
+    )
+    if port is None:
+        port = amqp_port + PEER_PORT_OFFSET if amqp_port else 0
+        if port > PORT_MAX and is_wanted and options.peer is None:
+            values.problems.append(
+                f"AMQP port {amqp_port} and {PEER_PORT_OFFSET} is no port for other nodes; "
+                "needs distribution.listener.port_range.min"
+            )
+        if port > PORT_MAX:
+            port = 0
+    address = Address(fields.get("peer.interface", "" if is_guarded else "127.0.0.1"), port)
+    if options.peer is not None:
+        known_problems = len(values.problems)
+        address = _listen_address("--peer", options.peer, values.problems)
+        is_wanted = len(values.problems) == known_problems
+    if is_wanted and not is_guarded and not is_loopback(address.host):
+        values.problems.append(
+            f"a listener for other nodes on {address} needs cluster.secret_file or cluster.ssl_options: "
+            "without one only loopback is allowed"
+        )
+    is_everywhere = address.host in ("", "0.0.0.0", "::")
+    default = Address(host if is_everywhere else address.host, address.port)
+    return {
+        "listen": address if is_wanted else None,
+        "default_listen": address,
+        "advertised": fields.get("peer.advertised", str(default)),
+    }
 
 
 def _seed(values: _Values) -> Seed:

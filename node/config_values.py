@@ -12,8 +12,12 @@ from typing import Any, Final, NamedTuple
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+PORT_MAX: Final = 65535
+
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _QUANTITY: Final = re.compile(r"([0-9]{1,18})([A-Za-z]*)")
+_HOST: Final = re.compile(r"[A-Za-z0-9_.:-]{1,253}")
+NODE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _DECIMAL_FRACTION: Final = re.compile(r"[0-9]+\.[0-9]+")
 
 
@@ -131,6 +135,37 @@ def address(text: str) -> Address:
     return Address(str(ipaddress.ip_address(host)), port)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a listener there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def node_address(text: str) -> tuple[str, str | None]:
+    """`NAME@HOST`, or `NAME@HOST:PORT` as `(NAME@HOST, HOST:PORT)`. Raises ValueError."""
+    name, separator, port = text.rpartition(":")
+    if not separator:
+        name = text
+    if not NODE_NAME.fullmatch(name):
+        raise ValueError(text)
+    return name, f"{name.partition('@')[2]}:{PEER_PORT.parse(port)}" if separator else None
+
+
+def _host(text: str) -> str:
+    if not _HOST.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _host_port(text: str) -> str:
+    host, separator, port = text.rpartition(":")
+    if not separator or not _HOST.fullmatch(host.removeprefix("[").removesuffix("]")):
+        raise ValueError(text)
+    return f"{host}:{PEER_PORT.parse(port)}"
+
+
 def _fraction(text: str) -> float:
     if not _DECIMAL_FRACTION.fullmatch(text):
         raise ValueError(text)
@@ -158,7 +193,8 @@ REGEXP: Final = ValueType("a regular expression", _regexp)
 BOOLEAN: Final = meanings({"true": True, "false": False})
 FLAG: Final = meanings({"on": True, "off": False})
 NONE: Final = meanings({"none": True})
-PORT: Final = integer(0, 65535)
+PORT: Final = integer(0, PORT_MAX)
+PEER_PORT: Final = integer(1, PORT_MAX)
 WHOLE: Final = integer(0)
 POSITIVE: Final = integer(1)
 FRACTION: Final = ValueType("a number with a decimal point, such as 0.4", _fraction)
@@ -174,5 +210,8 @@ STORAGE: Final = ValueType(
     lambda text: _quantity(text, _STORAGE_UNITS),
 )
 LISTENER: Final = ValueType("a port from 0 to 65535, or IP:PORT", address)
+NODE: Final = ValueType("NAME@HOST, or NAME@HOST:PORT", node_address)
+HOST: Final = ValueType("a host name", _host)
+HOST_PORT: Final = ValueType("HOST:PORT", _host_port)
 IP: Final = ValueType("an IP address", lambda text: str(ipaddress.ip_address(text)))
 NETWORK: Final = ValueType("an IP address or network, such as 10.0.0.0/8", ipaddress.ip_network)

@@ -408,3 +408,83 @@ def _who(name: str, vhost: str | None, user: str | None) -> str:
 
 def _words(words: Sequence[str]) -> str:
     return f"[{','.join(map(escape, words))}]"
+
+
+def drain_started() -> str:
+    """warning, default."""
+    return "This node is being put into maintenance (drain) mode"
+
+
+def listeners_suspended() -> str:
+    """warning, default."""
+    return "Suspended all listeners and will no longer accept client connections"
+
+
+def drain_closed(count: int) -> str:
+    """warning, default. `count`: client connections that were open."""
+    return f"Closed {count} local client connections"
+
+
+def drained() -> str:
+    """info, default."""
+    return "Node is ready to be shut down for maintenance or upgrade"
+
+
+def revive_started() -> str:
+    """info, default."""
+    return "This node is being revived from maintenance (drain) mode"
+
+
+def listeners_resumed() -> str:
+    """info, default."""
+    return "Resumed all listeners and will accept client connections again"
+
+
+def revived() -> str:
+    """info, default."""
+    return "Marked this node as back from maintenance and ready to serve clients"
+
+
+def node_up(name: str) -> str:
+    """Another node's broker runs. info, default."""
+    return f"rabbit on node '{escape(name)}' up"
+
+
+def node_down(name: str) -> str:
+    """Another node's broker runs no more. info, default."""
+    return f"rabbit on node '{escape(name)}' down"
+
+
+def link_up(name: str) -> str:
+    """There is a link to another node. info, default."""
+    return f"node '{escape(name)}' up"
+
+
+def link_down(name: str, reason: str) -> str:
+    """The link to another node is gone. info, default."""
+    return f"node '{escape(name)}' down: {escape(reason)}"
+
+
+def minority() -> str:
+    """This node is cut off from most of the others, and stops serving. warning, default."""
+    return "Cluster minority/secondary status detected - awaiting recovery"
+
+
+def node_joined(name: str) -> str:
+    """A node has become a member. info, default."""
+    return f"Node '{escape(name)}' has joined the cluster"
+
+
+def node_removed(name: str) -> str:
+    """A node is no member any more. info, default."""
+    return f"Removing node '{escape(name)}' from cluster"
+
+
+def clustering_with(names: Sequence[str], node_type: str) -> str:
+    """This node joins. info, default."""
+    return f"Clustering with {_words(names)} as {escape(node_type)} node"
+
+
+def resetting(*, is_forced: bool) -> str:
+    """info, default."""
+    return "Resetting Rabbit forcefully" if is_forced else "Resetting Rabbit"

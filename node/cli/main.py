@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from node.cli import start, store
+from node.cli import cluster, start, store
 from node.version import COMPATIBLE_VERSION, VERSION
 
 EX_OK: Final = 0
@@ -34,6 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     start.add_parser(commands)
+    cluster.add_parser(commands)
+    commands.add_parser("ctl", help="look after a running node: RabbitMQ's rabbitmqctl", add_help=False)
     store.add_parser(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(run=_version)
@@ -42,6 +44,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns: the exit code."""
-    arguments = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] == ["ctl"]:
+        from node.cli.ctl.main import main as ctl
+
+        # It has RabbitMQ's rules for options, which are not argparse's.
+        return ctl(given[1:])
+    arguments = _parser().parse_args(given)
     code: int = arguments.run(arguments)
     return code

@@ -1,15 +1,17 @@
 """The command: its catalogue, its options, and the table beside RabbitMQ or another version."""
 
+import argparse
 from pathlib import Path
 
 import pytest
 
 from bench.__main__ import CATALOGUE, Bench, parse_options
-from bench.servers import REPOSITORY
-from bench.workloads import QUICK, Outcome
+from bench.cluster_workloads import CLUSTER_WORKLOADS
+from bench.servers import REPOSITORY, Broker, Server
+from bench.workloads import QUICK, Outcome, Scale, Workload
 
 
-def options(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
+def options(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> argparse.Namespace:
     monkeypatch.setattr("sys.argv", ["bench", *arguments])
     return parse_options()
 
@@ -19,6 +21,31 @@ def test_names_are_unique() -> None:
     assert len({workload.name for workload in CATALOGUE}) == len(CATALOGUE)
     for workload in CATALOGUE:
         assert len({row.metric for row in workload.rows}) == len(workload.rows)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (["cluster"], [workload.name for workload in CLUSTER_WORKLOADS]),
+        (["persistent"], ["persistent"]),
+        (["pair", "start"], ["pair-16B", "pair-100B", "pair-1KiB", "pair-64KiB", "start"]),
+        ([], []),
+    ],
+)
+def test_only_takes_names_and_groups(
+    asked: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name before what it begins: `persistent` is one workload, `cluster` all of a group."""
+    arguments = ["--only", *asked] if asked else []
+    assert [workload.name for workload in options(monkeypatch, *arguments).only] == expected
+
+
+def test_only_refuses_what_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options(monkeypatch, "--only", "clust")
+    assert "no workload clust; there are: start, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [".", str(REPOSITORY)])
@@ -44,7 +71,7 @@ def test_against_and_rabbitmq_exclude_each_other(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(("reference", "required"), [("RabbitMQ", "≥ 4×"), ("57925ec", "≥ 0.95×")])
 def test_report_beside(reference: str, required: str) -> None:
     """Another version stands in RabbitMQ's column, and the row only requires not to be worse."""
-    bench = Bench([], reference, QUICK, 1)
+    bench = Bench([], [], reference, QUICK, 1)
     bench.outcomes["pair-100B"] = {
         name: [Outcome({"rate": rate}, 100, 1.0, 0.5, 0.1)]
         for name, rate in (("Fluffle", 480.0), (reference, 100.0))
@@ -55,3 +82,34 @@ def test_report_beside(reference: str, required: str) -> None:
     assert [cell.strip() for cell in line.split("|")[1:8]] == [
         "pair-100B", "480", "100", "msg/s", "4.80×", required, "ok",
     ]  # fmt: skip
+
+
+class Idle(Server):
+    """Has no process. `name`: what it was made as."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def start(self) -> None:
+        self.running = True
+
+    def wait_until_quiet(self) -> None:
+        """It is."""
+
+
+def test_clusters_and_single_nodes_do_not_run_together() -> None:
+    """A workload's brokers run in turn; those of the other kind have ended before."""
+    servers, clusters = [Idle("Fluffle"), Idle("RabbitMQ")], [Idle("Fluffle"), Idle("RabbitMQ")]
+    order: list[Broker] = []
+
+    def run(broker: Broker, scale: Scale) -> Outcome:
+        order.append(broker)
+        return Outcome({}, 0, 1.0, 0.0, 0.0)
+
+    bench = Bench(servers, clusters, "RabbitMQ", QUICK, 2)  # type: ignore[arg-type]
+    bench.measure(Workload("on-one", run, []))
+    assert all(each.running for each in servers)
+    bench.measure(Workload("on-three", run, [], clustered=True))
+    assert order == [*servers, *servers, *clusters, *clusters]
+    assert not any(each.running for each in servers)

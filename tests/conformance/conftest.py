@@ -2,12 +2,14 @@
 
 import itertools
 import secrets
+import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from node.amqp import methods
 from tests.conformance.amqp_client import Channel, Connection
+from tests.conformance.cluster_api import Cluster, ClusterNode, start_cluster
 from tests.conformance.servers import Admin, Server, Settings, start_server
 
 _RUN = secrets.token_hex(2)
@@ -168,3 +170,68 @@ def _ignore_refusal(action: Callable[[str], None], argument: str) -> None:
         action(argument)
     except RuntimeError:
         return
+
+
+class _SharedCluster:
+    """The cluster of all tests, started when the first asks and again when it cannot be healed."""
+
+    def __init__(self) -> None:
+        self._cluster: Cluster | None = None
+
+    def healed(self) -> Cluster:
+        """The cluster with all its nodes running."""
+        try:
+            if self._cluster is not None:
+                self._cluster.heal()
+        except (AssertionError, OSError, RuntimeError) as error:
+            warnings.warn(f"the cluster could not be healed: {error}", stacklevel=1)
+            self.stop()
+        if self._cluster is None:
+            self._cluster = start_cluster()
+        return self._cluster
+
+    def alive(self) -> Cluster:
+        """The cluster, which no test has disturbed as far as its processes tell."""
+        if self._cluster is not None and all(node.is_alive for node in self._cluster.nodes):
+            return self._cluster
+        return self.healed()
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.stop()
+            self._cluster = None
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[_SharedCluster]:
+    """What `cluster` and `shaken_cluster` give."""
+    shared = _SharedCluster()
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def cluster(shared_cluster: _SharedCluster) -> Cluster:
+    """Three nodes, one broker: §9. Tests with this fixture leave all its nodes as they are."""
+    return shared_cluster.alive()
+
+
+@pytest.fixture
+def shaken_cluster(shared_cluster: _SharedCluster) -> Iterator[Cluster]:
+    """The same for tests that stop nodes, which are brought back after the test."""
+    yield shared_cluster.healed()
+    shared_cluster.healed()
+
+
+@pytest.fixture
+def on() -> Iterator[Callable[..., Channel]]:
+    """Channel 1 of a new connection to a node, with `Connection`'s arguments: `on(cluster[1])`."""
+    made: list[Connection] = []
+
+    def make_channel(node: ClusterNode, *arguments: object, **options: object) -> Channel:
+        made.append(Connection(node, *arguments, **options))  # type: ignore[arg-type]
+        return made[-1].channel(1)
+
+    yield make_channel
+    for each in made:
+        each.abandon()

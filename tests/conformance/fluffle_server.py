@@ -107,7 +107,7 @@ class FluffleAdmin:
         self._call = call
 
     def _submit(self, command: Command[Any]) -> Any:
-        result = self._call(lambda future: self._node.metadata.submit(command, future.set_result))
+        result = self._call(lambda future: self._node.broker.log.submit(command, future.set_result))
         if isinstance(result, Refused):
             raise RuntimeError(f"{command}: {result.text}")
         return result

@@ -1,0 +1,207 @@
+"""Three nodes of a broker on this machine that know each other as a cluster: n1, n2 and n3 at localhost.
+
+Every node is a `Server` with its own ports and its own temporary directory.
+"""
+
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bench.client import BenchError, Connection
+from bench.servers import REPOSITORY, Broker, Erlang, Fluffle, RabbitMQ, Server, free_port
+
+NODE_NAMES = ("n1@localhost", "n2@localhost", "n3@localhost")
+FORMED_TIMEOUT_S = 30.0
+"""How long after the last node's ready line all nodes may take to know what the first one knows."""
+FORMED_QUEUE = "bench.formed"
+
+
+class Cluster(Broker):
+    """Start starts the nodes one after the other, and waits until they are one broker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: Sequence[Server] = ()
+        self._single: Server | None = None
+
+    @property
+    def ports(self) -> Sequence[int]:
+        return [node.port for node in self.nodes]
+
+    def single(self) -> Server:
+        """A running node of the same broker that knows of no cluster. It ends with the cluster."""
+        if self._single is None:
+            self._single = self._make_single()
+        if not self._single.running:
+            self._single.start()
+        return self._single
+
+    def start(self) -> None:
+        assert not self.running, "already started"
+        self.nodes = self._make_nodes()
+        try:
+            self._begin_helpers()
+            for node in self.nodes:
+                node.start()
+            self._await_formed()
+        except BaseException:
+            self.stop()
+            raise
+        self.version = self.nodes[0].version
+        self.running = True
+        self.used = False
+
+    def _await_formed(self) -> None:
+        """Errors: BenchError after FORMED_TIMEOUT_S, with the last words of all nodes."""
+        try:
+            await_formed(self.ports)
+        except (BenchError, OSError) as error:
+            raise BenchError(f"{self.name} forms no cluster: {error}\n{self.last_words()}") from error
+
+    def stop(self) -> None:
+        self.running = False
+        servers = [*self.nodes, *([self._single] if self._single is not None else [])]
+        if servers:
+            with ThreadPoolExecutor(len(servers)) as pool:
+                list(pool.map(lambda server: server.stop(), servers))
+        self._end_helpers()
+
+    def cpu_s(self) -> float:
+        return sum(node.cpu_s() for node in self.nodes)
+
+    def last_words(self) -> str:
+        return "\n".join(
+            f"{name}: {line}"
+            for name, node in zip(NODE_NAMES, self.nodes, strict=False)
+            for line in node.last_words().splitlines()
+        )
+
+    @abstractmethod
+    def _make_nodes(self) -> Sequence[Server]:
+        """New servers, not started, one for each of NODE_NAMES."""
+
+    @abstractmethod
+    def _make_single(self) -> Server:
+        """A server, not started."""
+
+    def _begin_helpers(self) -> None:
+        """Start what all nodes need beside them."""
+
+    def _end_helpers(self) -> None:
+        """End it, if it was started."""
+
+
+def await_formed(ports: Sequence[int]) -> None:
+    """Wait until each node knows a queue of the first one. Errors: BenchError after FORMED_TIMEOUT_S."""
+    deadline = time.perf_counter() + FORMED_TIMEOUT_S
+    with Connection(ports[0]) as first:
+        first.declare_queue(FORMED_QUEUE)
+        for port in ports[1:]:
+            while not _knows_queue(port):
+                if time.perf_counter() > deadline:
+                    raise BenchError(f"the node at {port} is no part of the cluster")
+                time.sleep(0.1)
+        first.delete_queue(FORMED_QUEUE)
+        first.close()
+
+
+def _knows_queue(port: int) -> bool:
+    with Connection(port) as connection:
+        try:
+            connection.declare_queue(FORMED_QUEUE, passive=True)
+        except BenchError:  # 404, which closes the channel
+            return False
+        connection.close()
+        return True
+
+
+class FluffleCluster(Cluster):
+    """See `Fluffle` for `checkout`. `profile`: a directory, which gets a file of cProfile's from each node."""
+
+    name = Fluffle.name
+
+    def __init__(self, *, profile: Path | None = None, checkout: Path = REPOSITORY) -> None:
+        super().__init__()
+        self.name = Fluffle(checkout=checkout).name
+        self.profile, self.checkout = profile, checkout
+
+    def _make_nodes(self) -> Sequence[Server]:
+        peers = {name: free_port() for name in NODE_NAMES}
+        formation = [
+            f"cluster_formation.classic_config.nodes.{number} = {name}:{port}"
+            for number, (name, port) in enumerate(peers.items(), 1)
+        ]
+        return [
+            FluffleNode(name, port, formation, profile=self._profile_of(name), checkout=self.checkout)
+            for name, port in peers.items()
+        ]
+
+    def _profile_of(self, name: str) -> Path | None:
+        return self.profile / name if self.profile else None
+
+    def _make_single(self) -> Server:
+        return Fluffle(checkout=self.checkout)
+
+
+class FluffleNode(Fluffle):
+    """`formation`: the lines of configuration that name all nodes and their peer ports."""
+
+    def __init__(
+        self,
+        node_name: str,
+        peer_port: int,
+        formation: Sequence[str],
+        *,
+        profile: Path | None,
+        checkout: Path,
+    ) -> None:
+        super().__init__(profile=profile, checkout=checkout)
+        self.node_name, self.peer_port, self.formation = node_name, peer_port, formation
+
+    def command(self) -> Sequence[str]:
+        return [*super().command(), "--peer", f"127.0.0.1:{self.peer_port}"]
+
+    def configuration(self) -> Sequence[str]:
+        return [*self.formation, *super().configuration()]
+
+
+class RabbitCluster(Cluster):
+    name = RabbitMQ.name
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._erlang = Erlang()
+
+    def _make_nodes(self) -> Sequence[Server]:
+        return [RabbitNode(name, self._erlang) for name in NODE_NAMES]
+
+    def _make_single(self) -> Server:
+        return RabbitMQ()
+
+    def _begin_helpers(self) -> None:
+        self._erlang.start()
+
+    def _end_helpers(self) -> None:
+        self._erlang.stop()
+
+
+class RabbitNode(RabbitMQ):
+    """Its epmd and its cookie are the cluster's."""
+
+    def __init__(self, node_name: str, erlang: Erlang) -> None:
+        super().__init__()
+        self.node_name, self.erlang = node_name, erlang
+
+    def configuration(self) -> Sequence[str]:
+        # The first node is told of no other: it would look for them for five seconds before it starts alone.
+        first = NODE_NAMES[0]
+        peers = [] if self.node_name == first else [f"cluster_formation.classic_config.nodes.1 = {first}"]
+        return [*peers, *super().configuration()]
+
+    def _prepare(self) -> None:
+        self._write_files()
+
+    def _end_helpers(self) -> None:
+        """Not the cluster's epmd: other nodes need it."""

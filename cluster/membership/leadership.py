@@ -1,0 +1,140 @@
+"""What only the Raft leader does: it renews leases, and declares nodes down.
+
+    leader ─► RenewLeases(itself, all that said they follow it) ─► applied ─► … every quarter of a lease
+    there is proof that a process is gone ─► NodeDown
+    a node is not heard of for longer than its lease can last ─► NodeDown
+
+A node's lease comes only from an applied RenewLeases. Those of former leaders hold what they heard before this
+leader was elected, so a new leader waits for as long as a lease lasts, from its own first applied entry, before it
+declares anybody down for silence. It waits again after it could not commit for a lease: its queue of what the others
+said meanwhile is not read yet. Proof needs no wait.
+
+Source: reliability §4.2.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from cluster.membership.options import MembershipOptions
+from cluster.membership.peer import Peer
+from node.broker.commands import NodeDown, RenewLeases
+from node.broker.records import Member
+
+_NEVER_S: Final = float("-inf")
+_FOREVER_S: Final = float("inf")
+
+_UNANSWERED: Final = 2
+"""How many times later a renewal is repeated that wasn't applied: so only a few are ever on their way."""
+
+_URGENT: Final = 0.1
+"""How much sooner leases may be renewed for those whose leases have waited: after an election or a partition."""
+
+
+class Leadership:
+    """The leader's part of one node. It does nothing until `begin`."""
+
+    def __init__(self, name: str, options: MembershipOptions) -> None:
+        self._name = name
+        self._options = options
+        self.is_leader = False
+        self._since_s = _NEVER_S
+        self._heard_since_s: float | None = None
+        """From when on silence counts: since then all that is sent to us is heard, and all former leases are
+        known to have been given before. None: it doesn't count."""
+        self._commits_until_s = _NEVER_S
+        """Until when we may take ourselves for the leader: an entry was committed for us a lease ago."""
+        self._proposed_s = _NEVER_S
+        """When we renewed last."""
+        self._is_answered = True
+        """Whether that was applied."""
+        self._declared: dict[str, tuple[int, float]] = {}
+        """Whom we proposed to declare down: incarnation, and when to say it again."""
+
+    def begin(self, peers: Iterable[Peer], now: float) -> None:
+        """This node is the leader from now on."""
+        for peer in peers:
+            peer.renewed_s = _NEVER_S
+        self.is_leader = True
+        self._since_s = now
+        self._heard_since_s = None
+        self._commits_until_s = self._proposed_s = _NEVER_S
+        self._is_answered = True
+
+    def end(self) -> None:
+        """It is not the leader any more."""
+        self.is_leader = False
+        self._declared.clear()
+
+    def slept(self, now: float) -> None:
+        """This node did nothing for a while: what the others said meanwhile is still to be read."""
+        if self._heard_since_s is not None:
+            self._heard_since_s = now
+
+    def renewed(self, sent_s: float, now: float) -> None:
+        """An entry of our own was applied, which was proposed at `sent_s`."""
+        if not self.is_leader or sent_s < self._since_s:
+            return
+        self._is_answered = self._is_answered or sent_s >= self._proposed_s
+        self._commits_until_s = max(self._commits_until_s, sent_s + self._options.lease_s)
+        if self._heard_since_s is None and now < self._commits_until_s:
+            self._heard_since_s = now
+
+    # --- what is due ---
+
+    def renew(self, own_incarnation: int, peers: Collection[Peer], now: float) -> RenewLeases | None:
+        """The renewal that is due, if any. The leader itself comes first: whose renewal it is."""
+        if not self.is_leader or now < self._renewal_s(peers):
+            return None
+        self._proposed_s = now
+        self._is_answered = False
+        sent = [(self._name, own_incarnation, now)]
+        for peer in peers:
+            if peer.member is not None and peer.is_up and peer.renewable_s > peer.renewed_s:
+                peer.renewed_s = peer.renewable_s
+                sent.append((peer.name, peer.member.incarnation, peer.renewable_s))
+        return RenewLeases(tuple(sent))
+
+    def declare_down(self, peers: Iterable[Peer], now: float) -> Iterator[NodeDown]:
+        """The nodes to declare down."""
+        if not self.is_leader:
+            return
+        if now >= self._commits_until_s:
+            self._heard_since_s = None
+        for peer in peers:
+            if peer.member is None or not peer.is_up:
+                continue
+            if peer.gone_incarnation == peer.member.incarnation or now >= self._expires_s(peer):
+                yield from self.declare(peer.member, now)
+
+    def declare(self, member: Member, now: float) -> Iterator[NodeDown]:
+        """Declare it down unless that was proposed already, less than a lease ago."""
+        incarnation, again_s = self._declared.get(member.name, (0, _NEVER_S))
+        if incarnation != member.incarnation or now >= again_s:
+            self._declared[member.name] = (member.incarnation, now + self._options.lease_s)
+            yield NodeDown(member.name, member.incarnation)
+
+    def forget(self, name: str) -> None:
+        """It is down, or no member any more."""
+        self._declared.pop(name, None)
+
+    def next_deadline(self, peers: Collection[Peer], now: float) -> float:
+        """When there is something to do at the latest, besides at the next heartbeat."""
+        if not self.is_leader:
+            return _FOREVER_S
+        silent = (self._expires_s(peer) for peer in peers if peer.is_up)
+        return min([self._renewal_s(peers), *(due_s for due_s in silent if due_s > now)])
+
+    def _renewal_s(self, peers: Iterable[Peer]) -> float:
+        """When to renew next."""
+        pause_s = self._options.renewal_s
+        if not self._is_answered:
+            pause_s *= _UNANSWERED
+        elif any(peer.is_up and peer.renewable_s - peer.renewed_s > _UNANSWERED * pause_s for peer in peers):
+            pause_s *= _URGENT
+        return self._proposed_s + pause_s
+
+    def _expires_s(self, peer: Peer) -> float:
+        """When the peer's lease is over for certain if nothing more is heard of it."""
+        if self._heard_since_s is None:
+            return _FOREVER_S
+        return max(peer.followed_s, self._heard_since_s) + self._options.expiry_s

@@ -1,0 +1,43 @@
+"""How long membership waits for what."""
+
+from dataclasses import dataclass
+from typing import Final
+
+_RATE_ERROR: Final = 0.01
+"""By how much the clocks of two nodes may differ in rate (reliability §4.2: rho)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipOptions:
+    """Times in seconds.
+
+    lease_s: how long a node may serve after it said that it lives; it pauses then unless the cluster answered.
+    heartbeat_s: how often it says so.
+    margin_s: how much longer than a lease the leader waits before it declares a node down; covers what a node
+        takes to notice that its lease is over.
+    """
+
+    lease_s: float = 2.0
+    heartbeat_s: float = 0.25
+    margin_s: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.heartbeat_s <= self.lease_s / 4:
+            raise ValueError("a lease must last at least four heartbeats")
+        if self.margin_s < 0:
+            raise ValueError("the margin can't be negative")
+
+    @property
+    def expiry_s(self) -> float:
+        """After this long on the leader's clock a lease is over on its holder's clock, whatever their rates."""
+        return self.lease_s * (1 + _RATE_ERROR) + self.margin_s
+
+    @property
+    def renewal_s(self) -> float:
+        """How often the leader renews leases at most: each renewal is an entry of the replicated log."""
+        return self.lease_s / 4
+
+    @property
+    def silence_s(self) -> float:
+        """A loop that isn't heard for this long hangs: some four heartbeats (ring.md §4)."""
+        return 4 * self.heartbeat_s

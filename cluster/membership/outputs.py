@@ -1,0 +1,107 @@
+"""What the shell has to do for `Membership`, in order."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from node.broker.commands import NodeDown, RenewLeases
+from node.broker.records import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Send this to a peer, on the control stream. It may get lost when the link goes down."""
+
+    to: str
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Propose this as the leader that this node is; drop it if it leads no more.
+
+    It must not be handed to another leader, which may have heard of the node meanwhile.
+    """
+
+    command: NodeDown | RenewLeases
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The lease has run out: serve no clients. Raft, the store and the links go on. reason: for the log."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """There is a lease: serve clients. Comes after `Membership.up` too, before which nothing is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """This incarnation was declared down: stop serving, if not paused, drop what it had and start as a new one."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """What a member says of itself is another thing now; None when it went down."""
+
+    name: str
+    status: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSeen:
+    """A member is up, and the leader reaches it, but this node doesn't."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionHealed:
+    """The member is reached again, or is_down: it isn't up any more."""
+
+    name: str
+    is_down: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hung:
+    """The link to a node is up, but its loop says nothing."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A node that hung is heard again."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What a node sent was ignored, from now on silently until its link comes up again. text: why, for the log.
+
+    The name of this node itself: its own status is too large, and the old one stays.
+    """
+
+    name: str
+    text: str
+
+
+Output: TypeAlias = (
+    SendHeartbeat
+    | Submit
+    | Pause
+    | Resume
+    | Rejoin
+    | StatusChanged
+    | PartitionSeen
+    | PartitionHealed
+    | Hung
+    | Recovered
+    | Refused
+)

@@ -1,0 +1,115 @@
+"""What a node knows of another one: its link, its last words, its status."""
+
+from dataclasses import dataclass
+
+from cluster.membership.heartbeat import Heartbeat
+from node.broker.records import JsonObject, Member
+
+_NEVER_S = float("-inf")
+
+
+@dataclass(slots=True)
+class Peer:
+    """Another node. Times are on our own clock, except `sent_s`.
+
+    member: its record in the catalogue, None while it is not in it.
+    """
+
+    name: str
+    unreachable_since_s: float
+    """Since when it has had no link; since it came up, if that was later. No matter while it is linked."""
+    member: Member | None = None
+
+    # --- the link ---
+    is_linked: bool = False
+    link_incarnation: int = 0
+    """The latest incarnation of the process at the other end, 0 while it has none."""
+    gone_incarnation: int = 0
+    """The process that had this incarnation has ended: there is proof. 0: none."""
+    heard_s: float = _NEVER_S
+    """When it was heard last, or linked."""
+    sent_s: float = 0.0
+    """What its clock said then. It never goes back while the link lasts."""
+    reachable: frozenset[str] = frozenset()
+    """Whom it heard then."""
+    is_hung: bool = False
+    is_refused: bool = False
+    """Something that it sent was ignored, and said to be."""
+
+    # --- its lease, as a leader keeps it ---
+    followed_s: float = _NEVER_S
+    """When the incarnation that is up said last that it follows us; when it came up, if that was later."""
+    renewable_s: float = _NEVER_S
+    """What its clock said then: what its lease can be renewed by."""
+    renewed_s: float = _NEVER_S
+    """What its clock said when it sent what its lease was last to be renewed by."""
+
+    # --- statuses ---
+    status: JsonObject | None = None
+    status_raw: bytes = b""
+    status_version: int = 0
+    """Of what we have of its status."""
+    lacks_status: bool = False
+    """It has a newer status than we have."""
+    told_version: int = 0
+    """Of what it has of our status, as far as we know."""
+
+    is_partitioned: bool = False
+    """It is up and the leader reaches it, but we don't."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it counts as up in the cluster."""
+        return self.member is not None and self.member.is_up
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it is heard."""
+        return self.is_linked and not self.is_hung
+
+    def linked(self, incarnation: int, now: float) -> None:
+        """A new link to it: all that belonged to the former one is void."""
+        self.is_linked = True
+        self.link_incarnation = incarnation
+        self.heard_s = now
+        self.sent_s = 0.0
+        self.reachable = frozenset()
+        self.is_hung = self.is_refused = False
+        self.status_version = self.told_version = 0
+        self.lacks_status = False
+
+    def unlinked(self, *, is_gone: bool, now: float) -> None:
+        """Its link is down. is_gone: the process at the other end has ended for sure."""
+        if is_gone:
+            self.gone_incarnation = max(self.gone_incarnation, self.link_incarnation)
+        if self.is_linked:
+            self.unreachable_since_s = now
+        self.is_linked = self.is_hung = False
+        self.reachable = frozenset()
+
+    def came_up(self, now: float) -> None:
+        """A new incarnation of it counts as up."""
+        self.followed_s = now
+        self.renewable_s = self.renewed_s = _NEVER_S
+        self.unreachable_since_s = now
+
+    def heard(self, heartbeat: Heartbeat, own_name: str, now: float) -> None:
+        """It sent this; whether its status changed is another matter."""
+        self.heard_s = now
+        self.sent_s = heartbeat.sent_s
+        self.reachable = heartbeat.reachable
+        self.link_incarnation = max(self.link_incarnation, heartbeat.incarnation)
+        if self.gone_incarnation == heartbeat.incarnation:
+            self.gone_incarnation = 0  # it isn't gone: its host refused us for some other reason
+        member = self.member
+        is_current = member is not None and member.is_up and heartbeat.incarnation == member.incarnation
+        if is_current and heartbeat.leader == own_name:
+            self.followed_s = now
+            self.renewable_s = heartbeat.sent_s
+
+    def is_outdated(self, heartbeat: Heartbeat) -> bool:
+        """Whether it speaks as an incarnation that was declared down, which it doesn't know yet."""
+        member = self.member
+        if member is None or not heartbeat.incarnation:
+            return False
+        return heartbeat.incarnation < member.incarnation + (not member.is_up)

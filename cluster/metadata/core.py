@@ -1,0 +1,591 @@
+"""PySyncObj 0.3.17 without its threads, sockets, files, clocks and pickles.
+
+`Core` is PySyncObj's `SyncObj` with some of its private methods replaced, each for a reason that is told there, and
+its clock and dice given by us. They are named in `PRIVATE_METHODS` and `PRIVATE_FIELDS`, and a test looks for each:
+another version of PySyncObj must fail loudly, not do something else.
+Source: reliability §3 (what is wrong with PySyncObj), ring §3 (how to drive it).
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+from zlib import crc32
+
+import pysyncobj.journal  # type: ignore[import-untyped]
+import pysyncobj.serializer  # type: ignore[import-untyped]
+from pysyncobj import SyncObjConf, syncobj
+from pysyncobj.journal import Journal
+from pysyncobj.node import Node  # type: ignore[import-untyped]
+from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped]
+from pysyncobj.transport import Transport  # type: ignore[import-untyped]
+from pysyncobj.version import VERSION  # type: ignore[import-untyped]
+
+from cluster.metadata.entries import BATCH_BYTES, REGULAR, Change, LogEntry, decode_change, encode_change
+from cluster.metadata.journal import RaftJournal
+from cluster.metadata.options import Options
+from cluster.metadata.safe_pickle import SafePickle
+from cluster.metadata.snapshots import Snapshots
+from cluster.metadata.wire import BadMessage, CoreMessage
+
+PYSYNCOBJ_VERSION: Final = "0.3.17"
+"""The only one whose private parts are known to be as they are used here."""
+
+PRIVATE_METHODS: Final = (
+    "__connectedToAnyone",
+    "__parseChangeClusterRequest",
+    "__changeCluster",
+    "__doChangeCluster",
+    "__doApplyCommand",
+    "__getEntries",
+    "__sendAppendEntries",
+    "__sendNextNodeIdx",
+    "__loadDumpFile",
+    "__generateRaftTimeout",
+    "__setCurrentTerm",
+    "__setState",
+    "__getPrevLogIndexTerm",
+    "__onMessageReceived",
+)
+PRIVATE_FIELDS: Final = (
+    "__selfNode",
+    "__otherNodes",
+    "__readonlyNodes",
+    "__connectedNodes",
+    "__raftState",
+    "__raftCurrentTerm",
+    "__raftLeader",
+    "__raftElectionDeadline",
+    "__raftLog",
+    "__raftCommitIndex",
+    "__raftLastApplied",
+    "__raftNextIndex",
+    "__raftMatchIndex",
+    "__lastResponseTime",
+    "__noopIDx",
+    "__newAppendEntriesTime",
+    "__serializer",
+    "__forceLogCompaction",
+)
+
+_FOLLOWER: Final = syncobj._RAFT_STATE.FOLLOWER
+_LEADER: Final = syncobj._RAFT_STATE.LEADER
+
+_APPENDS_AT_ONCE: Final = 4
+_PIECES_AT_ONCE: Final = 8
+"""Messages to one member in one round."""
+
+CATCH_UP_ENTRIES: Final = 64
+"""How far behind a member may be that is to vote: until it has caught up it would count and not help."""
+
+if VERSION != PYSYNCOBJ_VERSION:
+    raise ImportError(f"PySyncObj {PYSYNCOBJ_VERSION} is needed, {VERSION} is installed")
+
+
+class Peer(Node):  # type: ignore[misc]  # PySyncObj has no types
+    """A member of the group. Its hash is the same in every run, and with it the order of sets of peers."""
+
+    def __hash__(self) -> int:
+        return crc32(self._id.encode())
+
+
+class _Ambient:
+    """What PySyncObj's module asks for time and randomness: the core that is at work."""
+
+    def __init__(self) -> None:
+        self.now: Callable[[], float] = float
+        self.random: Callable[[], float] = float
+
+    def monotonic(self) -> float:
+        """In the place of `monotonicTime`."""
+        return self.now()
+
+
+_AMBIENT: Final = _Ambient()
+_create_journal = pysyncobj.journal.createJournal
+
+
+def _journal(journal: Any = None) -> Any:
+    """In the place of `createJournal`, which takes the name of a file."""
+    return journal if isinstance(journal, Journal) else _create_journal(journal)
+
+
+def _replace_ambient() -> None:
+    """Have PySyncObj ask us for what it takes from the machine."""
+    for module, name in (
+        (syncobj, "monotonicTime"),
+        (syncobj, "random"),
+        (syncobj, "createJournal"),
+        (syncobj, "pickle"),
+        (pysyncobj.serializer, "pickle"),
+        (pysyncobj.journal, "loads"),
+    ):
+        assert hasattr(module, name), f"{module.__name__} has no {name}"
+    syncobj.monotonicTime = _AMBIENT.monotonic
+    syncobj.random = _AMBIENT
+    syncobj.createJournal = _journal
+    syncobj.pickle = SafePickle
+    pysyncobj.serializer.pickle = SafePickle
+    pysyncobj.journal.loads = SafePickle.loads
+
+
+_replace_ambient()
+
+
+class Host(Protocol):
+    """Who drives a core."""
+
+    def send(self, peer: str, message: CoreMessage) -> None:
+        """A message of the core to a peer; it may get lost."""
+
+    def apply(self, index: int, command: bytes) -> None:
+        """A committed entry. What it raises ends the tick."""
+
+    def may_campaign(self) -> bool:
+        """The time to hear from a leader is over: whether an election has a chance."""
+
+    def reconfigured(self) -> None:
+        """Who votes may have changed."""
+
+    def asked_to_leave(self) -> None:
+        """This leader is to cease to vote: somebody else has to lead first."""
+
+
+class Position(NamedTuple):
+    """How far a member is: its last entry, the last one committed, the last one applied; and who leads."""
+
+    last: int
+    committed: int
+    applied: int
+    term: int
+    is_leader: bool
+
+
+class _Transport(Transport):  # type: ignore[misc]  # PySyncObj has no types
+    """PySyncObj's way to others: the host."""
+
+    ready = True
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(None, None, [])
+        self._host = host
+
+    def send(self, node: Node, message: CoreMessage) -> bool:
+        """A message for a peer; always taken."""
+        self._host.send(node.id, message)
+        return True
+
+    def tryGetReady(self) -> None:
+        """It always is."""
+
+    def addNode(self, node: Node) -> None:
+        """Links are the host's."""
+
+    def dropNode(self, node: Node) -> None:
+        """Links are the host's."""
+
+    def destroy(self) -> None:
+        """Nothing to do."""
+
+
+class _NoPoller:
+    """In the place of the poller: there are no sockets."""
+
+    def poll(self, timeout: float) -> None:
+        """Nothing happens."""
+
+
+@dataclass(slots=True)
+class _Trimmed:
+    """What is left of an append after what is there already."""
+
+    message: CoreMessage
+    keeps_suffix: bool
+
+
+class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
+    """One member. Call `enter` before anything else when several are at work in one process."""
+
+    _SyncObj__selfNode: Any
+    _SyncObj__otherNodes: Any
+    _SyncObj__readonlyNodes: Any
+    _SyncObj__connectedNodes: Any
+    _SyncObj__raftElectionDeadline: Any
+    _SyncObj__newAppendEntriesTime: Any
+
+    def __init__(
+        self,
+        name: str,
+        journal: RaftJournal,
+        snapshots: Snapshots,
+        host: Host,
+        now: Callable[[], float],
+        random: Callable[[], float],
+        options: Options,
+    ) -> None:
+        self._name = name
+        self._host = host
+        self._journal = journal
+        self._snapshots = snapshots
+        self._now, self._dice = now, random
+        self._options = options
+        self._keeps_suffix = False
+        self._announced = (0, 0)
+        """The last entry and commit index that went out with the last round of appends."""
+        self.enter()
+        voters = journal.voters()
+        super().__init__(
+            Peer(name) if name in voters else None,
+            [Peer(voter) for voter in sorted(voters) if voter != name],
+            conf=_conf(options, journal),
+            transport=_Transport(host),
+            nodeClass=Peer,
+        )
+        self._poller = _NoPoller()
+        self._SyncObj__serializer = snapshots
+        self._SyncObj__raftLastApplied = journal.base_index
+        self._SyncObj__raftCommitIndex = max(journal.base_index, journal.getRaftCommitIndex())
+        if voters == {name}:
+            self._SyncObj__raftElectionDeadline = 0
+        journal.on_voters = self._reconfigure
+
+    def enter(self) -> None:
+        """From now on PySyncObj's clock and dice are this member's."""
+        _AMBIENT.now, _AMBIENT.random = self._now, self._dice
+
+    # --- what it is ---
+
+    def position(self) -> Position:
+        """How far it is."""
+        return Position(
+            self._journal.last[1],
+            self._SyncObj__raftCommitIndex,
+            self._SyncObj__raftLastApplied,
+            self._SyncObj__raftCurrentTerm,
+            self._SyncObj__raftState == _LEADER,
+        )
+
+    def term(self) -> int:
+        """Its term."""
+        return int(self._SyncObj__raftCurrentTerm)
+
+    def leader_name(self) -> str | None:
+        """Who leads, as far as it knows."""
+        leader = self._SyncObj__raftLeader
+        return None if leader is None else leader.id
+
+    def election_deadline(self) -> float:
+        """When it asks for votes unless it hears a leader."""
+        return float(self._SyncObj__raftElectionDeadline)
+
+    def next_heartbeat(self) -> float:
+        """When it, as a leader, sends the next round."""
+        return float(self._SyncObj__newAppendEntriesTime)
+
+    def is_announced(self) -> bool:
+        """Whether all that this leader knows went out with the last round."""
+        return self._announced == (self._journal.last[1], self._SyncObj__raftCommitIndex)
+
+    def lags(self, term: int, index: int) -> bool:
+        """Whether a log that ends so is behind ours: then its member may not lead."""
+        return (term, index) < (self._journal.last[2], self._journal.last[1])
+
+    # --- what is done to it ---
+
+    def propose(self, command: bytes) -> None:
+        """Append a command, as the leader, with the next tick."""
+        self._applyCommand(bytes([REGULAR]) + command, None)
+
+    def propose_raw(self, command: bytes) -> None:
+        """Append a command that has its kind already."""
+        self._applyCommand(command, None)
+
+    def propose_change(self, change: Change) -> None:
+        """Have a member vote, or not any more."""
+        self._applyCommand(encode_change(*change), None)
+
+    def hurry(self) -> None:
+        """As a leader, send a round of appends with the next tick."""
+        self._SyncObj__newAppendEntriesTime = 0
+
+    def compact(self) -> None:
+        """Begin a snapshot with the next tick."""
+        self._SyncObj__forceLogCompaction = True
+
+    def postpone_election(self, at_s: float | None = None) -> None:
+        """Ask for votes at that time; None: after a random time without a leader from now on."""
+        if at_s is None:
+            at_s = self._now() + self._SyncObj__generateRaftTimeout()
+        self._SyncObj__raftElectionDeadline = at_s
+
+    def step_down(self, term: int | None = None) -> None:
+        """Follow nobody.   term: a newer one that was heard of."""
+        if term is not None and term > self._SyncObj__raftCurrentTerm:
+            self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__setState(_FOLLOWER)
+        self._SyncObj__raftLeader = None
+
+    def forget_leader(self) -> None:
+        """Whoever led is gone."""
+        self._SyncObj__raftLeader = None
+
+    def relink(self, linked: Collection[str]) -> None:
+        """The peers that can be reached are these. Those that vote are followers or leaders, others observers, which
+        a voter keeps up to date if it comes to lead; an observer has nothing for another.
+        """
+        others = {node.id: node for node in self._SyncObj__otherNodes}
+        is_voter = self._SyncObj__selfNode is not None
+        connected = {Peer(name) for name in sorted(linked) if name in others or is_voter}
+        observers = {node for node in connected if node.id not in others}
+        next_index, match_index = self._SyncObj__raftNextIndex, self._SyncObj__raftMatchIndex
+        for node in self._SyncObj__readonlyNodes - observers:
+            if node.id not in others:
+                next_index.pop(node, None)
+                match_index.pop(node, None)
+        for node in observers - self._SyncObj__readonlyNodes:
+            next_index[node] = self._journal.last[1] + 1
+            match_index[node] = 0
+        self._SyncObj__readonlyNodes = observers
+        self._SyncObj__connectedNodes = connected
+
+    def deliver(self, peer: str, message: CoreMessage) -> None:
+        """A message of a peer that may send it. Raises BadMessage."""
+        node = Peer(peer)
+        if message["type"] == "append_entries" and "prevLogIdx" in message:
+            trimmed = self._trim(message)
+            self._keeps_suffix = trimmed.keeps_suffix
+            message = trimmed.message
+        elif message["type"] == "append_entries":
+            # A piece of a snapshot says nothing of the log that is here.
+            message = {**message, "commit_index": 0}
+        elif message["type"] == "next_node_idx":
+            if node not in self._SyncObj__raftNextIndex:
+                return
+            self._check_next_index(node, message)
+        try:
+            self._SyncObj__onMessageReceived(node, message)
+        finally:
+            self._keeps_suffix = False
+        if message["type"] == "next_node_idx" and message["reset"]:
+            self.hurry()
+
+    # --- appends ---
+
+    def _trim(self, message: CoreMessage) -> _Trimmed:
+        """An append without the entries that are there already.
+
+        PySyncObj cuts its log off behind the entry that the append goes on from, whatever comes, and re-sends what is
+        on its way; so for a moment a member lacks entries that it has answered for, and a crash may make that for
+        good. Here the log is only ever cut off where an entry contradicts it, as Raft has it. Nor is anything taken
+        for committed that the leader has not shown to be the same.
+        Source: reliability §3.3, ring §3 (the receiver filter); Raft §5.3.
+        """
+        log = self._journal
+        first, last = log[0][1], log.last[1]
+        previous, previous_term = message["prevLogIdx"], message["prevLogTerm"]
+        entries: list[LogEntry] = message["entries"]
+        if not previous or previous > last:
+            return _Trimmed({**message, "prevLogIdx": last + 1, "entries": []}, False)
+        if previous < first:
+            # What the snapshot stands for is committed, so it is the same.
+            entries = [entry for entry in entries if entry[1] > first]
+            previous, previous_term = first, log[0][2]
+        elif log[previous - first][2] != previous_term:
+            if previous <= self._SyncObj__raftCommitIndex:
+                raise BadMessage(f"entry {previous} of term {previous_term} contradicts a committed one")
+            return _Trimmed({**message, "entries": []}, False)
+        if log.last[2] == message["term"]:
+            # The last entry came from this very leader, so all before it is the leader's too.
+            entries = [entry for entry in entries if entry[1] > last]
+            previous, previous_term = max((last, log.last[2]), (previous, previous_term))
+        else:
+            known = 0
+            while known < len(entries) and self._has(entries[known]):
+                known += 1
+            if known:
+                previous, previous_term = entries[known - 1][1], entries[known - 1][2]
+                entries = entries[known:]
+        contradicts = bool(entries) and entries[0][1] <= last
+        if contradicts and entries[0][1] <= self._SyncObj__raftCommitIndex:
+            raise BadMessage(f"entry {entries[0][1]} of term {entries[0][2]} contradicts a committed one")
+        verified = entries[-1][1] if entries else previous
+        return _Trimmed(
+            {
+                **message,
+                "prevLogIdx": previous,
+                "prevLogTerm": previous_term,
+                "entries": entries,
+                "commit_index": min(message["commit_index"], verified),
+            },
+            not contradicts,
+        )
+
+    def _has(self, entry: LogEntry) -> bool:
+        position = entry[1] - self._journal[0][1]
+        return bool(position < len(self._journal) and self._journal[position][2] == entry[2])
+
+    def _check_next_index(self, node: Peer, message: CoreMessage) -> None:
+        """A follower that has more than we do goes back to what we have."""
+        beyond = self._journal.last[1] + 1
+        if message["next_node_idx"] > beyond:
+            if message["success"]:
+                raise BadMessage(f"{node.id} has entry {message['next_node_idx'] - 1}, which nobody sent")
+            message["next_node_idx"] = beyond
+        message["next_node_idx"] = max(message["next_node_idx"], 1)
+
+    def _SyncObj__getEntries(
+        self, fromIDx: int, count: int | None = None, maxSizeBytes: int | None = None
+    ) -> list[LogEntry]:
+        """While an append is received that contradicts nothing, the core does not see what is behind the entry that
+        it goes on from, so it does not cut that off. Only there it asks without a count or a size.
+        """
+        if self._keeps_suffix and count is None and maxSizeBytes is None:
+            count = 1
+        entries: list[LogEntry] = SyncObj._SyncObj__getEntries(self, fromIDx, count, maxSizeBytes)
+        return entries
+
+    def _SyncObj__sendAppendEntries(self) -> None:
+        """A round of appends. PySyncObj's own turns in a circle until its clock says that it must not, when a member
+        needs a snapshot that is not at hand, and it sends large entries in parts, in a way that breaks.
+        """
+        self._announced = (self._journal.last[1], self._SyncObj__raftCommitIndex)
+        self._SyncObj__newAppendEntriesTime = self._now() + self._options.heartbeat_s
+        for node in sorted(
+            self._SyncObj__otherNodes | self._SyncObj__readonlyNodes, key=lambda node: node.id
+        ):
+            if node not in self._SyncObj__connectedNodes:
+                self._snapshots.cancelTransmisstion(node)
+            elif self._SyncObj__raftNextIndex[node] > self._journal[0][1]:
+                self._send_entries(node)
+            else:
+                self._send_pieces(node)
+
+    def _send_entries(self, node: Peer) -> None:
+        """What a member lacks of the log, or nothing, so that it hears us."""
+        next_index = self._SyncObj__raftNextIndex
+        for _ in range(_APPENDS_AT_ONCE):
+            previous, previous_term = self._SyncObj__getPrevLogIndexTerm(next_index[node])
+            entries = self._SyncObj__getEntries(next_index[node], None, BATCH_BYTES)
+            if entries:
+                next_index[node] = entries[-1][1] + 1
+            message = self._append(prevLogIdx=previous, prevLogTerm=previous_term, entries=entries)
+            self._host.send(node.id, message)
+            if next_index[node] > self._journal.last[1]:
+                return
+
+    def _send_pieces(self, node: Peer) -> None:
+        """What a member needs first, as the log does not reach back to what it lacks."""
+        for _ in range(_PIECES_AT_ONCE):
+            piece = self._snapshots.getTransmissionData(node)
+            self._host.send(node.id, self._append(serialized=piece))
+            if piece is None:
+                return
+            if piece.is_last:
+                self._SyncObj__raftNextIndex[node] = self._journal[1][1] + 1
+                return
+
+    def _append(self, **fields: Any) -> CoreMessage:
+        term, commit_index = self._SyncObj__raftCurrentTerm, self._SyncObj__raftCommitIndex
+        return {"type": "append_entries", "term": term, "commit_index": commit_index, **fields}
+
+    def _SyncObj__sendNextNodeIdx(
+        self, node: Peer, reset: bool = False, nextNodeIdx: int | None = None, success: bool = False
+    ) -> None:
+        """After a snapshot, the core would claim to have the leader's log as far as its own goes."""
+        if nextNodeIdx is None and success:
+            nextNodeIdx = self._SyncObj__raftCommitIndex + 1
+        SyncObj._SyncObj__sendNextNodeIdx(self, node, reset, nextNodeIdx, success)
+
+    # --- snapshots ---
+
+    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:
+        """Install what was received, unless the log has it: then what comes behind it may be promised already."""
+        head = self._snapshots.incoming_head
+        assert head is not None
+        last = head.last.index
+        position = last - self._journal[0][1]
+        if position < 0 or (position < len(self._journal) and self._journal[position][2] == head.last.term):
+            self._snapshots.forget()
+            last = min(last, self._journal.last[1])
+        else:
+            self._snapshots.install()
+            self._SyncObj__raftLastApplied = last
+        self._SyncObj__raftCommitIndex = max(last, self._SyncObj__raftCommitIndex)
+        self._journal.setRaftCommitIndex(self._SyncObj__raftCommitIndex)
+
+    # --- commands ---
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> None:
+        """No pickles, no versions of code; who votes follows from the log alone."""
+        if command[0] == REGULAR:
+            self._host.apply(self._SyncObj__raftLastApplied + 1, command[1:])
+
+    def _SyncObj__parseChangeClusterRequest(self, command: bytes) -> Change | None:
+        return decode_change(command)
+
+    def _SyncObj__doChangeCluster(self, request: Change, reverse: bool = False) -> bool:
+        """The journal tells what the log says, when it is appended or cut off: see `_reconfigure`."""
+        return True
+
+    def _SyncObj__changeCluster(self, request: Change) -> bool:
+        """Whether this leader takes a change now: one at a time, after its first entry is applied (in PySyncObj the
+        one before never counts as pending), and of members that are there.
+        """
+        kind, name = request
+        voters = self._journal.voters()
+        is_settled: bool = (
+            self._SyncObj__raftLastApplied >= self._SyncObj__noopIDx
+            and self._journal.last_change_index <= self._SyncObj__raftCommitIndex
+        )
+        if not is_settled or (name in voters) == (kind == "add"):
+            return False
+        if kind == "remove":
+            if name == self._name:
+                self._host.asked_to_leave()
+            return bool(name != self._name)
+        matched: int = self._SyncObj__raftMatchIndex.get(Peer(name), 0)
+        return bool(matched + CATCH_UP_ENTRIES >= self._SyncObj__raftCommitIndex)
+
+    def _reconfigure(self) -> None:
+        """Who votes is what the log says now."""
+        voters = self._journal.voters()
+        others = {Peer(name) for name in sorted(voters) if name != self._name}
+        for node in others - self._SyncObj__otherNodes:
+            self._SyncObj__raftNextIndex[node] = self._journal.last[1] + 1
+            self._SyncObj__raftMatchIndex[node] = 0
+            self._SyncObj__lastResponseTime[node] = self._now()
+        for node in self._SyncObj__otherNodes - others:
+            self._SyncObj__raftNextIndex.pop(node, None)
+            self._SyncObj__raftMatchIndex.pop(node, None)
+        self._SyncObj__otherNodes = others
+        was_voter = self._SyncObj__selfNode is not None
+        self._SyncObj__selfNode = Peer(self._name) if self._name in voters else None
+        if was_voter != (self._name in voters):
+            self.postpone_election()
+            if was_voter:
+                self._SyncObj__setState(_FOLLOWER)
+        self._host.reconfigured()
+
+    # --- elections ---
+
+    def _SyncObj__connectedToAnyone(self) -> bool:
+        """Asked when no leader was heard of for long enough: an election begins if others would vote for us."""
+        return self._host.may_campaign()
+
+
+def _conf(options: Options, journal: RaftJournal) -> SyncObjConf:
+    never = 1e9
+    return SyncObjConf(
+        autoTick=False,
+        useFork=False,
+        dynamicMembershipChange=True,
+        appendEntriesUseBatch=True,
+        appendEntriesPeriod=options.heartbeat_s,
+        appendEntriesBatchSizeBytes=BATCH_BYTES,
+        raftMinTimeout=options.election_min_s,
+        raftMaxTimeout=options.election_max_s,
+        connectionTimeout=max(options.election_max_s, 3.5),
+        leaderFallbackTimeout=options.fallback_s,
+        journalFile=journal,
+        logCompactionMinEntries=never,
+        logCompactionMinTime=never,
+    )

@@ -1,0 +1,74 @@
+"""Whether an election has a chance: asked before a term is begun, as PySyncObj itself never asks.
+
+A member that hears no leader asks the other voters. Who hears one says no; so does who has a longer log. Only with a
+majority of yes it begins a term, which deposes whoever leads. So a member with one broken link disturbs nobody.
+Source: reliability §3.2 (no PreVote in PySyncObj); Raft, Ongaro's thesis §9.6.
+"""
+
+from collections.abc import Callable
+from math import inf
+
+
+class Elections:
+    """The questions of one member and its answers.   random: for the time between questions, from 0 to 1."""
+
+    def __init__(self, name: str, min_s: float, random: Callable[[], float]) -> None:
+        self._name = name
+        self._min_s = min_s
+        self._random = random
+        self._heard_at = -inf
+        self._asks_again_at = -inf
+        self._term = 0
+        self._granted: set[str] = set()
+        self._votes: tuple[int, set[str]] = (0, set())
+
+    def heard_leader(self, now: float) -> None:
+        """A leader is there."""
+        self._heard_at = now
+        self._granted.clear()
+
+    def lost_leader(self) -> None:
+        """The leader is gone, for all that is known."""
+        self._heard_at = -inf
+
+    def hears_leader(self, now: float, for_s: float | None = None) -> bool:
+        """Whether a leader was heard of lately.   for_s: within so many seconds."""
+        return now - self._heard_at < (self._min_s if for_s is None else for_s)
+
+    def may_begin(self, term: int, voters: frozenset[str]) -> bool:
+        """Whether enough voters said yes to this term. They are asked again after that."""
+        is_won = self._term == term and 2 * len((self._granted | {self._name}) & voters) > len(voters)
+        if is_won:
+            self._granted.clear()
+        return is_won
+
+    def asks(self, term: int, now: float) -> bool:
+        """Whether the others are to be asked now about this term."""
+        if now < self._asks_again_at:
+            return False
+        self._asks_again_at = now + self._min_s * (0.5 + self._random())
+        self._term = term
+        self._granted.clear()
+        return True
+
+    @property
+    def asks_again_at(self) -> float:
+        """When to ask next."""
+        return self._asks_again_at
+
+    def hurry(self, at: float) -> None:
+        """Ask at that time."""
+        self._asks_again_at = min(self._asks_again_at, at)
+
+    def granted(self, peer: str, term: int) -> None:
+        """A voter said yes."""
+        if term == self._term:
+            self._granted.add(peer)
+
+    def counts(self, peer: str, term: int) -> bool:
+        """Whether a vote of a peer in a term is its first: PySyncObj counts votes, not voters."""
+        if self._votes[0] != term:
+            self._votes = (term, set())
+        is_new = peer not in self._votes[1]
+        self._votes[1].add(peer)
+        return is_new

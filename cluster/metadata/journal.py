@@ -1,0 +1,251 @@
+"""The journal of a Raft member, as PySyncObj sees it: a list of entries, a term, a vote.
+
+PySyncObj changes it at once and goes on; what must outlive this process is gathered and handed to the disk with
+`flush`, one job after the other. `written` counts what was promised, `synced` how much of that is safe: whoever
+tells others of a promise waits (`Outbox`). A member without a disk promises nothing that it must keep: it never votes.
+Source: reliability §3.1 (what PySyncObj's own journal loses), §3.9 item 1.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from pysyncobj.journal import Journal  # type: ignore[import-untyped]
+
+from cluster.metadata.entries import Change, LogEntry, changed, decode_change
+from cluster.metadata.journal_file import (
+    NEW_PATH,
+    PATH,
+    Image,
+    entry_payload,
+    framed,
+    image_bytes,
+    log_payloads,
+    replace_steps,
+    state_payload,
+    truncation_payload,
+)
+from cluster.metadata.raft_pb2 import SnapshotHead
+from node.store.disk import Append, Disk, Remove, Step, Sync
+
+
+class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
+    """PySyncObj's `Journal`.
+
+    on_synced: called when more is safe.   on_failed: called once, when the disk broke.
+    on_voters: called whenever who votes may have changed; set by the core.
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        disk: Disk | None,
+        on_synced: Callable[[], None],
+        on_failed: Callable[[OSError], None],
+    ) -> None:
+        self.head: SnapshotHead = image.head
+        """Of the snapshot that the file begins with."""
+        self.snapshot_bytes = image.snapshot_bytes
+        self.size_bytes = image.size_bytes
+        """Of the file, when all that was gathered is written."""
+        self.written = 0
+        self.synced = 0
+        self.on_voters: Callable[[], None] = lambda: None
+        self._entries = image.entries
+        self._term = image.term
+        self._vote = image.vote
+        self._commit_index = image.commit_index
+        self._is_commit_written = True
+        self._disk = disk
+        self._on_synced = on_synced
+        self._on_failed = on_failed
+        self._gathered: list[bytes] = []
+        self._jobs = 0
+        self._is_broken = False
+        self._changes: list[tuple[int, Change]] = []
+        """Changes of who votes, by index: those behind the snapshot."""
+        for command, index, _ in self._entries[2:]:
+            self._note_change(command, index)
+
+    # --- what PySyncObj calls ---
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append an entry."""
+        assert idx == self._entries[-1][1] + 1, f"entry {idx} after {self._entries[-1][1]}"
+        entry = (command, idx, term)
+        self._entries.append(entry)
+        self._promise(entry_payload(entry))
+        if self._note_change(command, idx):
+            self.on_voters()
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        """Cut off the entries from this position on."""
+        if entryFrom >= len(self._entries):
+            return
+        assert entryFrom >= 2, "what the snapshot stands for is committed"
+        index = self._entries[entryFrom][1]
+        del self._entries[entryFrom:]
+        self._promise(truncation_payload(index))
+        if self._changes and self._changes[-1][0] >= index:
+            self._changes = [change for change in self._changes if change[0] < index]
+            self.on_voters()
+
+    def deleteEntriesTo(self, entryTo: int) -> None:
+        """Forget the entries before this position: a snapshot stands for them, and the file begins with it."""
+        del self._entries[:entryTo]
+
+    def clear(self) -> None:
+        """Never called: `install` takes its place."""
+        raise AssertionError("only install may clear the journal")
+
+    def __getitem__(self, item: Any) -> Any:
+        return self._entries[item]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        """Remember how far the log is committed: no promise, it saves a restarted member the question."""
+        if raftCommitIndex != self._commit_index:
+            self._commit_index = raftCommitIndex
+            self._is_commit_written = False
+
+    def getRaftCommitIndex(self) -> int:
+        """How far the log is known to be committed."""
+        return self._commit_index
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
+        """Enter a term, or vote in it."""
+        if (term, votedForNodeId) != (self._term, self._vote):
+            assert term >= self._term, f"term {term} after {self._term}"
+            assert term > self._term or self._vote is None, f"a second vote in term {term}"
+            self._term, self._vote = term, votedForNodeId
+            self._promise(state_payload(term, votedForNodeId, self._commit_index))
+            self._is_commit_written = True
+
+    def getCurrentTerm(self) -> int:
+        """The term."""
+        return self._term
+
+    def getVotedForNodeId(self) -> str | None:
+        """Who got this member's vote in the term."""
+        return self._vote
+
+    def onOneSecondTimer(self) -> None:
+        """Write what nobody waits for."""
+        self._gather_commit()
+
+    def _destroy(self) -> None:
+        pass
+
+    # --- who votes ---
+
+    @property
+    def last(self) -> LogEntry:
+        """The last entry."""
+        return self._entries[-1]
+
+    @property
+    def base_index(self) -> int:
+        """The last entry that the snapshot stands for."""
+        return int(self.head.last.index)
+
+    @property
+    def last_change_index(self) -> int:
+        """The last entry behind the snapshot that changes who votes; 0 if there is none."""
+        return self._changes[-1][0] if self._changes else 0
+
+    def voters(self, up_to: int | None = None) -> frozenset[str]:
+        """Who votes: by the whole log, as a change counts once it is in it; or by the log up to an entry."""
+        return changed(
+            frozenset(self.head.voters),
+            (change for index, change in self._changes if up_to is None or index <= up_to),
+        )
+
+    def _note_change(self, command: bytes, index: int) -> bool:
+        change = decode_change(command)
+        if change is not None:
+            self._changes.append((index, change))
+        return change is not None
+
+    # --- writing ---
+
+    def flush(self) -> None:
+        """Hand over to the disk what has gathered, unless it is busy: then that shares the next job."""
+        if self._gathered and not self._jobs and self._disk is not None and not self._is_broken:
+            self._gather_commit()
+            parts, self._gathered = self._gathered, []
+            self._submit([Append(PATH, parts), Sync(PATH)])
+
+    def switch(self, head: SnapshotHead, written_bytes: int, parts: list[bytes]) -> None:
+        """The new file has its snapshot but for these parts: from now on that file is the journal.
+
+        written_bytes: of the snapshot, these parts included.
+        """
+        base = head.last.index - self._entries[0][1]
+        entries = self._entries[base + 1 :]
+        rest = [
+            framed(payload) for payload in log_payloads(entries, self._term, self._vote, self._commit_index)
+        ]
+        self._rebase(head, written_bytes, written_bytes + sum(map(len, rest)))
+        self._submit(replace_steps(parts + rest))
+
+    def install(self, image: Image) -> None:
+        """Have a leader's snapshot in the place of all that was there. The image has no entries of its own."""
+        assert image.commit_index >= self._commit_index, "what is committed may not be lost"
+        image.term, image.vote = self._term, self._vote
+        self._entries = image.entries
+        self._commit_index = image.commit_index
+        parts = image_bytes(image)
+        self._changes = []
+        self._rebase(image.head, image.snapshot_bytes, image.size_bytes)
+        if self._disk is not None:
+            self.written += 1
+            self._submit([Remove(NEW_PATH), *replace_steps(parts)])
+        self.on_voters()
+
+    def rebase(self, head: SnapshotHead) -> None:
+        """The state that is there stands for the log up to here: of a member without a disk."""
+        self._rebase(head, 0, 0)
+
+    def _rebase(self, head: SnapshotHead, snapshot_bytes: int, size_bytes: int) -> None:
+        self.head = head
+        self.snapshot_bytes, self.size_bytes = snapshot_bytes, size_bytes
+        self._changes = [change for change in self._changes if change[0] > head.last.index]
+        self._gathered = []
+        self._is_commit_written = True
+
+    def _promise(self, payload: bytes) -> None:
+        if self._disk is not None:
+            self.written += 1
+            self._gather(payload)
+
+    def _gather_commit(self) -> None:
+        if not self._is_commit_written:
+            self._is_commit_written = True
+            self._gather(state_payload(self._term, self._vote, self._commit_index))
+
+    def _gather(self, payload: bytes) -> None:
+        written = framed(payload)
+        self._gathered.append(written)
+        self.size_bytes += len(written)
+
+    def _submit(self, steps: list[Step]) -> None:
+        assert self._disk is not None
+        if self._is_broken:
+            return
+        covers = self.written
+        self._jobs += 1
+        self._disk.submit(steps, lambda _: self._settled(covers), self._failed)
+
+    def _settled(self, covers: int) -> None:
+        self._jobs -= 1
+        if not self._is_broken:
+            self.synced = max(self.synced, covers)
+            self.flush()
+            self._on_synced()
+
+    def _failed(self, error: OSError) -> None:
+        self._jobs -= 1
+        if not self._is_broken:
+            self._is_broken = True
+            self._on_failed(error)

@@ -1,0 +1,28 @@
+"""The times and sizes of a Raft group."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """All members should have the same. Times are in seconds.
+
+    heartbeat_s: how often a leader that has nothing to say is heard of.
+    election_min_s, election_max_s: a member that hears no leader for a random time between them asks for votes.
+        Below 0.4 s a busy machine changes its leader for nothing (ring §3).
+    fallback_s: a leader that hears no majority for so long steps down. No more than a courtesy: nothing is safe by it.
+    command_s: for how long a command may be without an outcome until it is refused.
+    visible_s: for how long the answer waits for members that are up and have not applied the command.
+    retry_s: after how long a command without an outcome is proposed again.
+    compact_min_bytes: a journal below this is never compacted.   compact_entries: one with more entries always is.
+    """
+
+    heartbeat_s: float = 0.1
+    election_min_s: float = 0.5
+    election_max_s: float = 1.2
+    fallback_s: float = 2.0
+    command_s: float = 5.0
+    visible_s: float = 10.0
+    retry_s: float = 1.0
+    compact_min_bytes: int = 1024 * 1024
+    compact_entries: int = 5000

@@ -1,0 +1,486 @@
+"""The catalogue's log in a cluster: a `ReplicatedLog` over a member of the Raft group.
+
+    submit ─► gathered ─ tick ─► Batch ─► Replica ─► … committed … ─► apply ─► react ─► visible everywhere ─► on_applied
+
+Commands of one turn of the loop share a batch, and a batch is proposed again, under the same number, until it is
+applied or its commands are too old. An answer waits until this member's journal is safe and every member that is up
+has applied the command: then a client may go to any node with what it was told.
+Source: reliability §3.4 (outcomes), §4.1; architecture §1.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from cluster.metadata.options import Options
+from cluster.metadata.raft_pb2 import Batch, SnapshotItem
+from cluster.metadata.replica import Replica
+from cluster.metadata.sessions import Sessions
+from cluster.metadata.state_machine import SnapshotUnreadable
+from node.amqp.constants import ReplyCode
+from node.broker.catalogue import Catalogue
+from node.broker.command_codec import CommandUnreadable, decode_command, encode_command
+from node.broker.commands import Command, Refused, RemoveMember
+from node.broker.events import Event
+from node.broker.replicated_log import NOT_WRITTEN
+from node.broker.snapshot import everything, snapshot
+
+ResultT = TypeVar("ResultT")
+
+Answer = Callable[[Any], None]
+React = Callable[[Sequence[Event]], None]
+
+NO_MAJORITY: Final = Refused(
+    ReplyCode.PRECONDITION_FAILED,
+    "the cluster has no majority of its disk nodes: metadata cannot be changed",
+)
+NO_OUTCOME: Final = Refused(
+    ReplyCode.PRECONDITION_FAILED,
+    "the cluster did not agree on a change of metadata in time: it may still come",
+)
+REPLACED: Final = Refused(
+    ReplyCode.INTERNAL_ERROR,
+    "whether a change of metadata was made is not known: this node was behind and got all metadata anew",
+)
+TOO_MANY: Final = Refused(ReplyCode.RESOURCE_ERROR, "too many changes of metadata wait for the cluster")
+
+COMMAND_MAX_BYTES: Final = 1024 * 1024
+"""Of one command as JSON."""
+
+BATCH_MAX_BYTES: Final = 64 * 1024
+BATCH_MAX_COMMANDS: Final = 200
+"""Where a batch ends: applying it holds the loop for some milliseconds."""
+
+WINDOW: Final = 16
+"""Batches that may be on their way at once."""
+
+WAITING_MAX: Final = 100_000
+WAITING_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Commands without an outcome."""
+
+
+@dataclass(slots=True)
+class _Submitted:
+    """A command and who waits for it.   on_applied: None when nobody does, or was told already."""
+
+    text: bytes
+    on_applied: Answer | None
+    deadline: float
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A batch of ours.   is_proposed: whether the present leader got it."""
+
+    number: int
+    commands: list[_Submitted]
+    is_proposed: bool = False
+
+
+@dataclass(slots=True)
+class _Applied:
+    """Answers that wait.
+
+    index: the entry that every member must have applied.   written: how far the journal must be synced.
+    """
+
+    index: int
+    written: int
+    deadline: float
+    answers: list[tuple[Answer, Any]] = field(default_factory=list)
+
+
+class RaftLog:
+    """The log and the catalogue of one node. Also the `StateMachine` of its `Replica`, which is bound after it.
+
+    name: of this node.   now: monotonic seconds.   new_session: makes an id that no other process ever had.
+
+    observers: get the events of each command, whether or not a broker is attached.
+    on_replaced: called when a snapshot took the catalogue's place while a broker was attached. It is not any more: it
+        knows the old catalogue and has to begin anew. In any case the observers get `everything` of the new one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        now: Callable[[], float],
+        new_session: Callable[[], str],
+        options: Options = Options(),  # noqa: B008  # frozen
+    ) -> None:
+        self.catalogue = Catalogue()
+        self.observers: list[Callable[[Sequence[Event]], None]] = []
+        self.on_replaced: Callable[[], None] = lambda: None
+        self._name = name
+        self._now = now
+        self._new_session = new_session
+        self._options = options
+        self._replica: Replica | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self._sessions = Sessions()
+        self._react: React | None = None
+        self._is_broken = False
+        self._session = new_session()
+        self._next_number = 1
+        self._gathered: deque[_Submitted] = deque()
+        self._sent: deque[_Sent] = deque()
+        self._waiting_bytes = 0
+        self._waiting_count = 0
+        self._leader: str | None = None
+        self._retry_at = 0.0
+        self._answers: deque[_Applied] = deque()
+        self._unsafe: deque[tuple[int, Callable[[bool], None]]] = deque()
+        self._peer_applied: dict[str, int] = {}
+        self._submitters: set[str] = set()
+
+    def bind(self, replica: Replica, wake: Callable[[], None]) -> None:
+        """The member that orders the commands, and what asks for its tick."""
+        self._replica = replica
+        self._wake = wake
+
+    @property
+    def replica(self) -> Replica:
+        """The member that orders the commands."""
+        assert self._replica is not None, "bind comes first"
+        return self._replica
+
+    # --- the broker's side ---
+
+    def attach(self, react: React) -> None:
+        """From now on the broker gets what each command changed, before the command's answer."""
+        self._react = react
+
+    def detach(self) -> None:
+        """The broker ends."""
+        self._react = None
+
+    def submit(
+        self,
+        command: Command[ResultT],
+        on_applied: Callable[[ResultT | Refused], None] | None = None,
+    ) -> None:
+        """See `ReplicatedLog.submit`. Refused at once, out of turn, when no majority can be reached."""
+        refusal, text = self._why_not(), b""
+        if refusal is None:
+            text = encode_command(command)
+            if len(text) > COMMAND_MAX_BYTES:
+                refusal = Refused(
+                    ReplyCode.PRECONDITION_FAILED,
+                    f"{type(command).__name__} of {len(text)} bytes is larger than the {COMMAND_MAX_BYTES} bytes "
+                    "that one change of metadata may have",
+                )
+        if refusal is not None:
+            if on_applied is not None:
+                on_applied(refusal)
+            return
+        self._gathered.append(_Submitted(text, on_applied, self._now() + self._options.command_s))
+        self._waiting_bytes += len(text)
+        self._waiting_count += 1
+        self._wake()
+
+    def await_safety(self, on_safe: Callable[[bool], None]) -> None:
+        """See `ReplicatedLog.await_safety`."""
+        written = self.replica.written
+        if self._is_broken:
+            on_safe(False)
+        elif self.replica.synced >= written:
+            on_safe(True)
+        else:
+            self._unsafe.append((written, on_safe))
+
+    def _why_not(self) -> Refused | None:
+        if self._is_broken:
+            return NOT_WRITTEN
+        if not self.replica.has_majority:
+            return NO_MAJORITY
+        if self._waiting_count >= WAITING_MAX or self._waiting_bytes >= WAITING_MAX_BYTES:
+            return TOO_MANY
+        return None
+
+    # --- proposing ---
+
+    def before(self, now: float) -> None:
+        """See `StateMachine.before`."""
+        self._give_up(now)
+        leader = self.replica.leader
+        if leader != self._leader or now >= self._retry_at:
+            self._leader = leader
+            self._retry_at = now + self._options.retry_s
+            for sent in self._sent:
+                sent.is_proposed = False
+        while self._gathered and len(self._sent) < WINDOW:
+            self._sent.append(_Sent(self._next_number, self._next_batch()))
+            self._next_number += 1
+        for sent in self._sent:
+            if not sent.is_proposed:
+                sent.is_proposed = self.replica.propose(self._encoded(sent))
+                if not sent.is_proposed:
+                    break
+
+    def _next_batch(self) -> list[_Submitted]:
+        batch: list[_Submitted] = []
+        size = 0
+        while self._gathered and size < BATCH_MAX_BYTES and len(batch) < BATCH_MAX_COMMANDS:
+            if batch and size + len(self._gathered[0].text) > BATCH_MAX_BYTES:
+                break
+            batch.append(self._gathered.popleft())
+            size += len(batch[-1].text)
+        return batch
+
+    def _encoded(self, sent: _Sent) -> bytes:
+        return Batch(
+            node=self._name,
+            session=self._session,
+            number=sent.number,
+            commands=[each.text for each in sent.commands],
+        ).SerializeToString()
+
+    def _give_up(self, now: float) -> None:
+        """Refuse what is too old. A batch that may be on its way is proposed on without its commands, so that its
+        number is taken: they are applied before that, or never.
+        """
+        overdue: list[_Submitted] = []
+        while self._gathered and self._gathered[0].deadline <= now:
+            overdue.append(self._gathered.popleft())
+        for sent in self._sent:
+            if sent.commands and sent.commands[-1].deadline <= now:
+                overdue += sent.commands
+                sent.commands = []
+                sent.is_proposed = False
+        if not overdue:
+            return
+        refusal = NO_OUTCOME if self.replica.has_majority else NO_MAJORITY
+        for each in overdue:
+            self._settled(each)
+        for each in overdue:
+            if each.on_applied is not None:
+                each.on_applied(refusal)
+
+    def _settled(self, command: _Submitted) -> None:
+        self._waiting_bytes -= len(command.text)
+        self._waiting_count -= 1
+
+    # --- applying ---
+
+    def apply(self, index: int, command: bytes) -> None:
+        """See `StateMachine.apply`. Raises SnapshotUnreadable for what a newer version wrote: to go on without it
+        would make this node's catalogue another one.
+        """
+        batch = Batch()
+        try:
+            batch.ParseFromString(command)
+        except DecodeError:
+            raise SnapshotUnreadable(f"entry {index} of the log cannot be decoded") from None
+        is_mine = batch.node == self._name and batch.session == self._session
+        if not self._sessions.takes(batch):
+            if self._sessions.is_over(self._name, self._session):
+                self._begin_session()
+            return
+        self._submitters.add(batch.node)
+        answers = self._own_answers(batch.number) if is_mine else []
+        results = [self._apply_one(index, text) for text in batch.commands]
+        if len(answers) == len(results):
+            self._answer(index, [pair for pair in zip(answers, results, strict=True) if pair[0] is not None])
+        if self._sessions.is_over(self._name, self._session):
+            self._begin_session()
+
+    def _apply_one(self, index: int, text: bytes) -> object:
+        try:
+            command = decode_command(text)
+        except CommandUnreadable as unreadable:
+            raise SnapshotUnreadable(
+                f"entry {index} of the log: {unreadable}; was it written by a later version?"
+            ) from None
+        result = self.catalogue.apply(command)
+        if isinstance(command, RemoveMember) and result is True:
+            self._sessions.forget(command.name)
+            self._peer_applied.pop(command.name, None)
+        events = self.catalogue.take_events()
+        if events:
+            if self._react is not None:
+                self._react(events)
+            for observer in self.observers:
+                observer(events)
+        return result
+
+    def _own_answers(self, number: int) -> list[Answer | None]:
+        """Who waits for a batch of ours that is applied now; nobody, if it was given up."""
+        while self._sent and self._sent[0].number <= number:
+            sent = self._sent.popleft()
+            for each in sent.commands:
+                self._settled(each)
+            if sent.number == number:
+                return [each.on_applied for each in sent.commands]
+        return []
+
+    def _answer(self, index: int, answers: list[tuple[Any, Any]]) -> None:
+        if answers:
+            deadline = self._now() + self._options.visible_s
+            self._answers.append(_Applied(index, self.replica.written, deadline, answers))
+
+    def _begin_session(self) -> None:
+        """Somebody else took our name: what is not applied yet goes under a new session."""
+        self._session = self._new_session()
+        for number, sent in enumerate(self._sent, 1):
+            sent.number = number
+            sent.is_proposed = False
+        self._next_number = len(self._sent) + 1
+        self._wake()
+
+    # --- answering ---
+
+    def after(self, now: float) -> float:
+        """See `StateMachine.after`."""
+        synced = self.replica.synced
+        while self._unsafe and self._unsafe[0][0] <= synced:
+            self._unsafe.popleft()[1](True)
+        everywhere = self._applied_everywhere()
+        while self._answers:
+            oldest = self._answers[0]
+            is_visible = oldest.written <= synced and oldest.index <= everywhere
+            if not is_visible and now < oldest.deadline:
+                break
+            self._answers.popleft()
+            for answer, result in oldest.answers:
+                answer(result if is_visible else NO_OUTCOME)
+        if self._gathered and len(self._sent) < WINDOW:
+            return now  # what was submitted in answer
+        return self._due()
+
+    def _applied_everywhere(self) -> int:
+        """The last entry that all members that are up have applied."""
+        own = self.replica.applied_index
+        others = (
+            self._peer_applied.get(member.name, 0)
+            for member in self.catalogue.members.values()
+            if member.is_up and member.name != self._name
+        )
+        return min(own, *others, own)
+
+    def _due(self) -> float:
+        due = inf
+        if self._sent:
+            due = self._retry_at
+            for sent in self._sent:
+                if sent.commands:
+                    due = min(due, sent.commands[-1].deadline)
+        if self._gathered:
+            due = min(due, self._gathered[0].deadline)
+        if self._answers:
+            due = min(due, self._answers[0].deadline)
+        return due
+
+    def peer_applied(self, name: str, index: int) -> None:
+        """See `StateMachine.peer_applied`."""
+        if name in self.catalogue.members and index > self._peer_applied.get(name, 0):
+            self._peer_applied[name] = index
+
+    def take_submitters(self) -> set[str]:
+        """See `StateMachine.take_submitters`."""
+        submitters, self._submitters = self._submitters, set()
+        return submitters
+
+    def broken(self, reason: str) -> None:
+        """See `StateMachine.broken`: whoever waits is told that nothing is kept any more."""
+        self._is_broken = True
+        commands = [*self._gathered, *(each for sent in self._sent for each in sent.commands)]
+        answers = [answer for applied in self._answers for answer, _ in applied.answers]
+        unsafe = [on_safe for _, on_safe in self._unsafe]
+        self._gathered.clear()
+        self._sent.clear()
+        self._answers.clear()
+        self._unsafe.clear()
+        answers += [each.on_applied for each in commands if each.on_applied is not None]
+        for answer in answers:
+            answer(NOT_WRITTEN)
+        for on_safe in unsafe:
+            on_safe(False)
+
+    # --- snapshots ---
+
+    def snapshot(self) -> Iterator[bytes]:
+        """See `StateMachine.snapshot`."""
+        return _items(self._sessions, snapshot(self.catalogue, whole=True))
+
+    def begin_restore(self) -> "Restoration":
+        """See `StateMachine.begin_restore`."""
+        return Restoration(self)
+
+    def replace(self, catalogue: Catalogue, sessions: Sessions) -> None:
+        """Have what a snapshot holds in the place of all that was there."""
+        self.catalogue = catalogue
+        self._sessions = sessions
+        was_attached = self._react is not None
+        self._react = None
+        applied = sessions.applied_number(self._name, self._session)
+        unknown: list[Answer] = []
+        while self._sent and self._sent[0].number <= applied:
+            for each in self._sent.popleft().commands:
+                self._settled(each)
+                if each.on_applied is not None:
+                    unknown.append(each.on_applied)
+        if sessions.is_over(self._name, self._session):
+            self._begin_session()
+        if self._replica is None:
+            return  # at the start: nobody knows another catalogue
+        events = list(everything(catalogue))
+        for observer in self.observers:
+            observer(events)
+        if was_attached:
+            self.on_replaced()
+        for answer in unknown:
+            answer(REPLACED)
+
+
+class Restoration:
+    """A catalogue on its way in: see `Restoring`."""
+
+    def __init__(self, log: RaftLog) -> None:
+        self._log = log
+        self._catalogue = Catalogue()
+        self._sessions = Sessions()
+
+    def add(self, items: Sequence[bytes]) -> None:
+        """See `Restoring.add`."""
+        for data in items:
+            item = SnapshotItem()
+            try:
+                item.ParseFromString(data)
+            except DecodeError:
+                raise SnapshotUnreadable("an item cannot be decoded") from None
+            if item.WhichOneof("kind") == "client":
+                self._sessions.restore(item.client)
+                continue
+            try:
+                command = decode_command(item.command)
+            except CommandUnreadable as unreadable:
+                raise SnapshotUnreadable(f"{unreadable}; was it written by a later version?") from None
+            result = self._catalogue.apply(command)
+            if isinstance(result, Refused):
+                raise SnapshotUnreadable(f"{type(command).__name__} is refused: {result.text}")
+        self._catalogue.take_events()
+
+    def install(self) -> None:
+        """See `Restoring.install`."""
+        self._log.replace(self._catalogue, self._sessions)
+
+
+def import_catalogue(commands: Iterable[Command[Any]]) -> Iterator[bytes]:
+    """What a new group begins with whose node had a catalogue of its own: for `replica.create`."""
+    return _items(Sessions(), iter(commands))
+
+
+def _items(sessions: Sessions, commands: Iterator[Command[Any]]) -> Iterator[bytes]:
+    """The items of a snapshot, made as they are asked for, of what is there now."""
+    clients = [SnapshotItem(client=client).SerializeToString() for client in sessions.clients()]
+    texts = (SnapshotItem(command=encode_command(command)).SerializeToString() for command in commands)
+
+    def items() -> Iterator[bytes]:
+        yield from clients
+        yield from texts
+
+    return items()

@@ -1,0 +1,126 @@
+"""Runs as bytes between two nodes: cut, encoded, and checked when they come.
+
+A run travels as the Enqueue that journal and segments hold it in (`node.broker.operations`), so envelope and contents
+have one encoding. What comes is checked as far down as the frames inside the contents: nobody looks at them again
+before they are on a client's wire.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final
+
+from node.amqp.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_OVERHEAD_BYTES
+from node.amqp.frames import body_size
+from node.amqp.reader import MIXED_SIZES
+from node.broker.operations import CorruptRecord, Enqueue, decode, encode
+from node.broker.run import NEVER, Envelope, Run, bytes_of
+
+FRAME_MAX_BYTES: Final = 1024 * 1024
+"""Contents in one frame between nodes; only a single larger message makes a larger frame."""
+
+_HEADER_MIN_BYTES: Final = 14
+"""Of a content header's payload: class, weight, body size, flags."""
+
+
+class Malformed(Exception):
+    """What a peer sent makes no sense."""
+
+
+def cut(contents: list[bytes]) -> list[list[bytes]]:
+    """Contents in lists that fit a frame each, in order."""
+    ends = list(accumulate(map(len, contents)))
+    if ends[-1] <= FRAME_MAX_BYTES:
+        return [contents]
+    pieces, start, base = [], 0, 0
+    for index, end in enumerate(ends):
+        if end - base > FRAME_MAX_BYTES and index > start:
+            pieces.append(contents[start:index])
+            start, base = index, ends[index - 1]
+    pieces.append(contents[start:])
+    return pieces
+
+
+def encode_run(
+    envelope: Envelope, first: int, contents: list[bytes], size: int, deliveries: int = 0
+) -> bytes:
+    """Contents under an envelope.   first: the number of the first.   size: as in `Run`."""
+    count = len(contents)
+    body_bytes = bytes_of(contents, size)
+    if count == 1:
+        size = body_bytes
+    return b"".join(encode(Enqueue(envelope, first, contents, count, size, body_bytes, 0, deliveries)))
+
+
+def decode_run(raw: bytes) -> Enqueue:
+    """What `encode_run` made. Raises Malformed."""
+    try:
+        entry = decode(raw)
+    except CorruptRecord as error:
+        raise Malformed(f"a run is damaged: {error}") from error
+    if not isinstance(entry, Enqueue) or not entry.contents or entry.deliveries < 0:
+        raise Malformed("no run where one should be")
+    _check_contents(raw, entry.contents, entry.size)
+    return entry
+
+
+def delivered_run(entry: Enqueue) -> Run:
+    """A delivery as the run that a channel takes; its numbers are tags between the two nodes."""
+    return Run(entry.envelope, entry.seqs, entry.contents, entry.size, NEVER, entry.deliveries)
+
+
+def ranges(bounds: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last number of each range. Raises Malformed."""
+    if len(bounds) % 2:
+        raise Malformed("a range without an end")
+    for first, last in zip(bounds[::2], bounds[1::2], strict=True):
+        if first > last:
+            raise Malformed("a range that ends before it begins")
+        yield first, last
+
+
+def _check_contents(raw: bytes, contents: list[bytes], size: int) -> None:
+    """Raise Malformed unless each content is a header frame and the body frames that it asks for.
+
+    Contents of equal length, with which `raw` ends, are mostly framed alike: then the first is looked at, and
+    the bytes of its frames are compared with those of all others, a column at a time.
+    """
+    first = contents[0]
+    rigid = _framing(first, size)
+    count = len(contents)
+    if count == 1:
+        return
+    stride = len(first)
+    start = len(raw) - count * stride
+    if start > 0 and all(len(content) == stride for content in contents):
+        for at in rigid:
+            column = raw[start + at :: stride]
+            if column.count(column[:1]) != count:
+                break
+        else:
+            return
+    for content in contents:
+        _framing(content, size)
+
+
+def _framing(content: bytes, size: int) -> list[int]:
+    """Where the bytes stand that make a content's frames: all of headers but the channel, and the ends.
+
+    size: of the body, or `MIXED_SIZES`.   Raises: Malformed.
+    """
+    rigid: list[int] = []
+    at, kind, body_bytes = 0, FRAME_HEADER, 0
+    while at < len(content):
+        end = at + FRAME_OVERHEAD_BYTES - 1 + int.from_bytes(content[at + 3 : at + 7])
+        if content[at] != kind or end >= len(content) or content[end] != FRAME_END:
+            raise Malformed("a content is no content")
+        rigid += (at, at + 3, at + 4, at + 5, at + 6, end)
+        body_bytes += end - at - FRAME_OVERHEAD_BYTES + 1
+        if kind == FRAME_HEADER:
+            if body_bytes < _HEADER_MIN_BYTES:
+                raise Malformed("a content has no header")
+            rigid += range(11, 19)
+            body_bytes, kind = 0, FRAME_BODY
+        at = end + 1
+    if kind == FRAME_HEADER or body_bytes != body_size(content) or size not in (body_bytes, MIXED_SIZES):
+        raise Malformed("a content is not as long as it says")
+    return rigid

@@ -1,0 +1,218 @@
+"""One front end, as its homes see it: its proxies at our queues, and its channels that consume from them.
+
+A front end may know of a queue before we do, as the metadata reaches us later: what it says about it is kept until
+then, or until it says that the queue is gone.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from cluster.remote.frames import Malformed
+from cluster.remote.letter import Letter, Outbox
+from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
+from cluster.remote.proxy import Proxy
+from cluster.remote.remote_pb2 import Ask, Frame, Limit, Operation, Share
+from node.broker.queue import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from node.broker.broker import Broker
+
+EARLY_MAX_BYTES: Final = 256 * 1024 * 1024
+"""What may be kept for queues that we don't know yet: some sixty full windows."""
+
+
+class FrontEnd:
+    """Everything here that belongs to clients of one node, in one incarnation of it."""
+
+    def __init__(self, broker: "Broker", outbox: Outbox, way_is_congested: "Callable[[], bool]") -> None:
+        self.proxies: dict[str, Proxy] = {}
+        self._broker = broker
+        self._outbox = outbox
+        self._way_is_congested = way_is_congested
+        self._outlets: dict[int, RemoteOutlet] = {}
+        self._busy: dict[RemoteOutlet, None] = {}
+        self._granted: dict[RemoteConsumer, None] = {}
+        self._withholding: dict[Proxy, None] = {}
+        self._early: dict[str, list[Frame]] = {}
+        self._early_bytes = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `turn` has something to do."""
+        return bool(
+            self._busy
+            or self._granted
+            or (self._withholding and not self._broker.storage.is_congested)
+            or any(self._find(frames[0]) is not None for frames in self._early.values())
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is kept for anybody."""
+        return not (self._outlets or self._early or self._withholding or self._granted) and all(
+            proxy.is_idle for proxy in self.proxies.values()
+        )
+
+    # --- frames ---
+
+    def receive(self, frame: Frame) -> None:
+        """What the front end has to say. Raises Malformed."""
+        if not frame.uid:
+            for operation in frame.operations:
+                if operation.WhichOneof("kind") != "credit":
+                    raise Malformed("something about no queue")
+                self._credit(operation.credit)
+            return
+        proxy = self.proxies.get(frame.uid)
+        if proxy is None:
+            queue = self._find(frame)
+            if queue is None:
+                self._put_by(frame)
+                return
+            record = queue.record
+            proxy = Proxy(queue, self, self._broker, Letter(self._outbox, record))
+            self.proxies[record.uid] = proxy
+        for operation in frame.operations:
+            self._do(proxy, operation)
+        proxy.await_safety()
+        if proxy.has_withheld:
+            self._withholding[proxy] = None
+
+    def _do(self, proxy: Proxy, operation: Operation) -> None:
+        kind = operation.WhichOneof("kind")
+        if kind == "publish":
+            proxy.publish(operation.publish)
+        elif kind == "settle":
+            proxy.settled(operation.settle)
+        elif kind == "grant":
+            self._grant(proxy, operation.grant)
+        elif kind == "ask":
+            proxy.ask(operation.ask)
+        elif kind == "subscribe":
+            proxy.subscribe(operation.subscribe)
+        elif kind == "unsubscribe":
+            proxy.unsubscribe(operation.unsubscribe)
+        elif kind == "limit":
+            self._limit(proxy, operation.limit)
+        elif kind == "close":
+            self._close(proxy)
+        else:
+            raise Malformed("an operation of an unknown kind")
+
+    def _find(self, frame: Frame) -> Queue | None:
+        """The queue that a frame is about, if we have it."""
+        vhost, name = (raw.decode("utf-8", "surrogateescape") for raw in (frame.vhost, frame.name))
+        live = self._broker.vhosts.get(vhost)
+        queue = live.queues.get(name) if live is not None else None
+        return queue if isinstance(queue, Queue) and queue.record.uid == frame.uid else None
+
+    def _put_by(self, frame: Frame) -> None:
+        """Keep a frame about a queue that isn't there yet, or not any more."""
+        early = self._early.setdefault(frame.uid, [])
+        if any(operation.WhichOneof("kind") == "close" for operation in frame.operations):
+            # It never came about, as far as we are concerned. Nobody waits for anything but deletions.
+            del self._early[frame.uid]
+            self._early_bytes -= sum(known.ByteSize() for known in early)
+            letter = Letter(self._outbox, None)
+            for operation in (operation for known in (*early, frame) for operation in known.operations):
+                if operation.HasField("ask") and operation.ask.kind == Ask.DELETE:
+                    letter.operation().answer.request = operation.ask.request
+            return
+        self._early_bytes += frame.ByteSize()
+        if self._early_bytes > EARLY_MAX_BYTES:
+            raise Malformed("too much about queues that there are not")
+        early.append(frame)
+
+    def _take_early(self) -> None:
+        for uid, frames in list(self._early.items()):
+            if self._find(frames[0]) is not None:
+                del self._early[uid]
+                self._early_bytes -= sum(frame.ByteSize() for frame in frames)
+                for frame in frames:
+                    self.receive(frame)
+
+    def _close(self, proxy: Proxy) -> None:
+        """The front end has dropped a queue, which is deleted here, or soon will be."""
+        self._drop(proxy)
+        proxy.leave()
+        proxy.requeue_all()
+
+    def _drop(self, proxy: Proxy) -> None:
+        self.proxies.pop(proxy.queue.record.uid, None)
+        self._withholding.pop(proxy, None)
+
+    # --- channels ---
+
+    def outlet(self, number: int) -> RemoteOutlet:
+        """One of the front end's channels."""
+        outlet = self._outlets.get(number)
+        if outlet is None:
+            outlet = self._outlets[number] = RemoteOutlet(number, self._busy, self._way_is_congested)
+        return outlet
+
+    def forget_outlet(self, outlet: RemoteOutlet) -> None:
+        """A consumer has left a channel; the last one takes it along."""
+        if not outlet.consumers:
+            self._outlets.pop(outlet.id, None)
+            self._busy.pop(outlet, None)
+
+    def _credit(self, share: Share) -> None:
+        outlet = self._outlets.get(share.id)
+        if outlet is not None:
+            outlet.taken(share.amount)
+
+    def _grant(self, proxy: Proxy, share: Share) -> None:
+        consumer = proxy.consumers.get(share.id)
+        if consumer is not None and consumer.is_limited:
+            self._granted[consumer] = None
+            consumer.outlet.granted(consumer, share.amount)
+            self._broker.wake()
+
+    def _limit(self, proxy: Proxy, limit: Limit) -> None:
+        consumer = proxy.consumers.get(limit.consumer)
+        if consumer is not None:
+            consumer.is_limited = limit.is_limited
+            consumer.granted = 0
+            consumer.outlet.granted(consumer, 0)
+
+    def relieved(self) -> None:
+        """The way to the front end has room again."""
+        for outlet in self._outlets.values():
+            outlet.unblock()
+
+    # --- the turn, the end ---
+
+    def turn(self) -> None:
+        """The end of a turn: what was granted for it is used now or goes back. Raises Malformed."""
+        granted, self._granted = self._granted, {}
+        for consumer in granted:
+            if consumer.granted > 0 and consumer.is_limited and consumer.id in consumer.proxy.consumers:
+                give_back = consumer.proxy.letter.operation().give_back
+                give_back.id, give_back.amount = consumer.id, consumer.granted
+                consumer.granted = 0
+        busy = list(self._busy)
+        self._busy.clear()
+        for outlet in busy:
+            outlet.end_turn()
+        if self._withholding and not self._broker.storage.is_congested:
+            withholding, self._withholding = self._withholding, {}
+            for proxy in withholding:
+                proxy.answer_withheld()
+        if self._early:
+            self._take_early()
+
+    def lose(self) -> None:
+        """The node is gone: its consumers leave, then what it held goes back (§9.1)."""
+        proxies = list(self.proxies.values())
+        self.proxies.clear()
+        self._withholding.clear()
+        self._early.clear()
+        for proxy in proxies:
+            proxy.letter.is_closed = True
+            proxy.leave()
+        for proxy in proxies:
+            proxy.requeue_all()
+        self._outlets.clear()
+        self._busy.clear()
+        self._granted.clear()

@@ -1,0 +1,378 @@
+"""What the front end shares among all queues of one home: requests, and the channels that consume there.
+
+    DELIVER ─► Subscription ─► room in the channel's connection? ─► channel.deliver
+                                  └ no: held, until `resume`           └► bytes go back as credit
+
+A channel-wide prefetch limit (§4.9) is kept here, where the channel is. A home that has messages for a limited
+consumer says WANT and is granted what is left; it uses that in the same turn or gives it back, so that nobody sits
+on what others wait for. Local and remote consumers get freed room in turns.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from cluster.remote.frames import Malformed, decode_run, delivered_run
+from cluster.remote.letter import Letter, Outbox
+from cluster.remote.remote_pb2 import Answer, Deliver, Frame, Settle, Share
+from cluster.remote.remote_queue import RemoteQueue, Request
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.broker.channel import Channel
+from node.broker.consumer import Consumer
+from node.broker.names import home_is_down
+from node.broker.policy import QueueSettings
+from node.broker.records import Member, QueueRecord
+from node.broker.run import Run
+
+if TYPE_CHECKING:
+    from node.broker.broker import Broker
+
+CREDIT_BYTES: Final = 256 * 1024
+"""So much a channel must have taken before its home is told."""
+
+
+class NearChannel:
+    """One of our channels, as far as it consumes from one home.
+
+    taken_bytes: which the home has not been told of.
+    held: deliveries that wait for room; what the home's window allows.
+    """
+
+    __slots__ = ("channel", "held", "id", "subscriptions", "taken_bytes")
+
+    def __init__(self, number: int, channel: Channel) -> None:
+        self.id = number
+        self.channel = channel
+        self.taken_bytes = 0
+        self.held: deque[tuple[Subscription, Run]] = deque()
+        self.subscriptions = 0
+
+
+class Subscription:
+    """A consumer of ours on another node.
+
+    is_joined: the home has said yes.   is_limited: its channel has a limit for all its consumers.
+    reserved: what of that limit the home may use for it.   wanted: messages that wait for it there.
+    had_turn: it got room before local consumers were asked; the next time they go first.
+    """
+
+    __slots__ = (
+        "consumer",
+        "had_turn",
+        "id",
+        "is_joined",
+        "is_limited",
+        "near",
+        "queue",
+        "reserved",
+        "wanted",
+    )
+
+    def __init__(self, number: int, queue: RemoteQueue, consumer: Consumer, near: NearChannel) -> None:
+        self.id = number
+        self.queue = queue
+        self.consumer = consumer
+        self.near = near
+        self.is_joined = False
+        self.is_limited = near.channel.prefetch_limit > 0
+        self.reserved = 0
+        self.wanted = 0
+        self.had_turn = False
+
+
+class HomeLink:
+    """Everything of ours that lives on one node, in one incarnation of it.
+
+    awaiting: queues with publishers that wait for relief.   congested: queues with full windows.
+    """
+
+    def __init__(
+        self, node: str, broker: "Broker", outbox: Outbox, way_is_congested: Callable[[], bool]
+    ) -> None:
+        self.node = node
+        self.outbox = outbox
+        self.queues: dict[str, RemoteQueue] = {}
+        self.awaiting: dict[RemoteQueue, None] = {}
+        self.congested: dict[RemoteQueue, None] = {}
+        self._broker = broker
+        self._way_is_congested = way_is_congested
+        self._letter = Letter(outbox, None)
+        self._numbers = count(1)
+        self._requests: dict[int, Request] = {}
+        self._subscriptions: dict[int, Subscription] = {}
+        self._channels: dict[Channel, NearChannel] = {}
+        self._wanting: dict[Subscription, None] = {}
+
+    def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
+        """The near end of a queue there."""
+        home = self.member()
+        queue = RemoteQueue(record, settings, self, home.incarnation if home is not None else None)
+        self.queues[record.uid] = queue
+        if home is None or not home.is_up:
+            queue.lose()
+        return queue
+
+    def member(self) -> Member | None:
+        """What the catalogue says of the node."""
+        return self._broker.catalogue.member(self.node)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether too much is on its way to the node."""
+        return self._way_is_congested()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `turn` has something to do."""
+        return bool(self._wanting)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is kept for anybody."""
+        kept = (
+            self._requests,
+            self._subscriptions,
+            self._channels,
+            self._wanting,
+            self.awaiting,
+            self.congested,
+        )
+        return not any(kept) and all(queue.is_idle for queue in self.queues.values())
+
+    def relieved(self) -> None:
+        """The way to the node has room again."""
+        for queue in list(self.awaiting):
+            queue.relieve()
+
+    def uncongest(self, queue: RemoteQueue) -> None:
+        """The window of a queue has room again."""
+        self.congested.pop(queue, None)
+        self._broker.wake()  # dead letters may wait for it
+
+    def closed(self, queue: RemoteQueue) -> None:
+        """The queue is gone, or the home."""
+        self.queues.pop(queue.record.uid, None)
+        self.uncongest(queue)
+
+    def lose(self) -> None:
+        """The node is gone."""
+        for queue in list(self.queues.values()):
+            queue.lose()
+        for number in list(self._requests):  # of deletions whose queue is closed already
+            request = self._requests.pop(number, None)
+            if request is not None:
+                request.fail(home_is_down(request.queue.record))
+
+    # --- requests ---
+
+    def expect(self, request: Request) -> int:
+        """Number a request, which then waits for its answer."""
+        number = next(self._numbers)
+        self._requests[number] = request
+        return number
+
+    def answered(self, answer: Answer) -> None:
+        """The home has answered; nobody may wait for it any more. Raises Malformed."""
+        request = self._requests.pop(answer.request, None)
+        if request is None:
+            return
+        if answer.code:
+            try:
+                code = ReplyCode(answer.code)
+            except ValueError:
+                raise Malformed(f"no error has the code {answer.code}") from None
+            request.fail(ProtocolError(code, answer.text.decode("utf-8", "surrogateescape")))
+            return
+        if answer.run:
+            entry = decode_run(answer.run)
+            if entry.count != 1:
+                raise Malformed("more than was asked for")
+            request.run = delivered_run(entry)
+        request.answer = answer
+        request.on_done(request)
+
+    def fail_requests(self, queue: RemoteQueue, error: ProtocolError, *, with_deletes: bool) -> None:
+        """The queue is gone: only whoever deletes it still gets the home's answer."""
+        for number, request in list(self._requests.items()):
+            is_meant = request.queue is queue and (with_deletes or not request.is_delete)
+            if is_meant and self._requests.pop(number, None) is not None:
+                request.fail(error)
+
+    # --- consumers ---
+
+    def subscribe(self, queue: RemoteQueue, consumer: Consumer) -> Subscription:
+        """Number a consumer, whose channel is one of ours."""
+        channel = consumer.channel
+        assert isinstance(channel, Channel)
+        near = self._channels.get(channel)
+        if near is None:
+            near = self._channels[channel] = NearChannel(next(self._numbers), channel)
+        near.subscriptions += 1
+        subscription = Subscription(next(self._numbers), queue, consumer, near)
+        self._subscriptions[subscription.id] = subscription
+        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        """A consumer is gone: give back what it holds."""
+        del self._subscriptions[subscription.id]
+        self._wanting.pop(subscription, None)
+        near = subscription.near
+        for holder, run in near.held:
+            if holder is subscription:
+                subscription.queue.settle(Settle.RETURN, run)
+        near.held = deque(held for held in near.held if held[0] is not subscription)
+        near.subscriptions -= 1
+        if not near.subscriptions:
+            del self._channels[near.channel]
+        subscription.wanted = 0
+        self._release(subscription, subscription.reserved)
+
+    def resume(self, subscription: Subscription) -> None:
+        """Room or credit came back to the channel of a consumer."""
+        near = subscription.near
+        while near.held and near.channel.room_bytes() > 0:
+            holder, run = near.held.popleft()
+            self._hand_over(holder, run)
+        if any(holder is subscription for holder, _ in near.held):
+            near.channel.block(subscription.consumer)
+        if not subscription.wanted:
+            return
+        left = near.channel.limit_left()
+        if left <= 0:
+            near.channel.block(subscription.consumer)  # behind those who have waited longer
+        elif subscription.had_turn:
+            subscription.had_turn = False
+            self._want(subscription)
+        else:
+            subscription.had_turn = True
+            self._grant(subscription, left)
+
+    # --- deliveries ---
+
+    def deliver(self, queue: RemoteQueue, message: Deliver) -> None:
+        """Messages came for a consumer; if it is gone they go back. Raises Malformed."""
+        run = delivered_run(decode_run(message.run))
+        subscription = self._subscriptions.get(message.consumer)
+        if subscription is None:
+            queue.settle(Settle.RETURN, run)
+            return
+        if subscription.queue is not queue:
+            raise Malformed("a delivery for the consumer of another queue")
+        near = subscription.near
+        if near.held or near.channel.room_bytes() <= 0:
+            near.held.append((subscription, run))
+            near.channel.block(subscription.consumer)
+        else:
+            self._hand_over(subscription, run)
+
+    def _hand_over(self, subscription: Subscription, run: Run) -> None:
+        """Give the channel messages, as many as its limit allows now, and the rest back."""
+        channel, consumer, queue = subscription.near.channel, subscription.consumer, subscription.queue
+        used = min(subscription.reserved, len(run))
+        if used:
+            subscription.reserved -= used
+            channel.reserve(-used)
+        if channel.prefetch_limit:
+            left = max(0, channel.limit_left())
+            if left and consumer.no_ack:
+                left = len(run)
+            if left < len(run):  # the limit was lowered while they were on their way
+                queue.settle(Settle.RETURN, run[left:])
+                if not left:
+                    return
+                run = run[:left]
+        subscription.near.taken_bytes += sum(map(len, run.contents))
+        self._tell_credit(subscription.near)
+        if consumer.no_ack:
+            queue.settle(Settle.ACK, run)
+        channel.deliver(consumer, run, self._broker.now)
+
+    def _tell_credit(self, near: NearChannel) -> None:
+        if near.taken_bytes >= CREDIT_BYTES:
+            credit = self._letter.operation().credit
+            credit.id, credit.amount = near.id, near.taken_bytes
+            near.taken_bytes = 0
+
+    # --- the limit of a channel ---
+
+    def limit_changed(self, subscription: Subscription) -> bool:
+        """Follow the channel's limit; whether the home has to know."""
+        is_limited = subscription.near.channel.prefetch_limit > 0
+        if is_limited is subscription.is_limited:
+            return False
+        subscription.is_limited = is_limited
+        subscription.wanted = 0
+        self._wanting.pop(subscription, None)
+        self._release(subscription, subscription.reserved)
+        return True
+
+    def want(self, share: Share) -> None:
+        """The home has messages for a limited consumer."""
+        subscription = self._subscriptions.get(share.id)
+        if subscription is None or not subscription.is_limited or not share.amount:
+            return
+        subscription.wanted = share.amount
+        self._want(subscription)
+
+    def _want(self, subscription: Subscription) -> None:
+        if not self._wanting:
+            self._broker.wake()
+        self._wanting[subscription] = None
+
+    def given_back(self, share: Share) -> None:
+        """The home did not need all that it was granted."""
+        subscription = self._subscriptions.get(share.id)
+        if subscription is not None:
+            self._release(subscription, min(share.amount, subscription.reserved))
+
+    def _grant(self, subscription: Subscription, left: int) -> None:
+        amount = min(subscription.wanted, left)
+        if subscription.consumer.no_ack:
+            amount = subscription.wanted  # they won't count
+        else:
+            subscription.reserved += amount
+            subscription.near.channel.reserve(amount)
+        subscription.wanted = 0
+        grant = subscription.queue.letter.operation().grant
+        grant.id, grant.amount = subscription.id, amount
+
+    def _release(self, subscription: Subscription, amount: int) -> None:
+        if amount:
+            subscription.reserved -= amount
+            subscription.near.channel.reserve(-amount)
+            subscription.near.channel.unblock()
+
+    def turn(self) -> None:
+        """The end of a turn, in which local consumers have had theirs: grant what is left."""
+        wanting, self._wanting = self._wanting, {}
+        for subscription in wanting:
+            left = subscription.near.channel.limit_left()
+            if left > 0:
+                self._grant(subscription, left)
+            else:
+                subscription.near.channel.block(subscription.consumer)
+
+    # --- frames ---
+
+    def receive(self, frame: Frame) -> None:
+        """What the home has to say about a queue. Raises Malformed."""
+        for operation in frame.operations:
+            kind = operation.WhichOneof("kind")
+            if kind == "answer":
+                self.answered(operation.answer)
+                continue
+            queue = self.queues.get(frame.uid)
+            if queue is None:
+                continue  # it was deleted, or its home knows of an older one
+            if kind == "deliver":
+                self.deliver(queue, operation.deliver)
+            elif kind == "accepted":
+                queue.accepted(operation.accepted)
+            elif kind == "want":
+                self.want(operation.want)
+            elif kind == "give_back":
+                self.given_back(operation.give_back)
+            else:
+                raise Malformed("an operation of an unknown kind")

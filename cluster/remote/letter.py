@@ -1,0 +1,118 @@
+"""What one side has to say to the other, gathered until the end of the turn: one frame a queue, unless it is long.
+
+operation, settle, accept ─► Letter (a queue, or all channels) ─► Outbox (a node) ─► send
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from cluster.remote.frames import FRAME_MAX_BYTES
+from cluster.remote.remote_pb2 import Accepted, Frame, Operation, Settle
+from node.broker.records import QueueRecord
+
+_OPERATION_BYTES: Final = 64
+"""What an operation takes beside its run, about."""
+
+_RANGE_BYTES: Final = 20
+
+
+class Outbox:
+    """The frames for one node.
+
+    send: takes a frame.   wake: called when there is something to send again.
+    """
+
+    def __init__(self, send: Callable[[bytes], None], wake: Callable[[], None]) -> None:
+        self._send = send
+        self._wake = wake
+        self._letters: dict[Letter, None] = {}
+
+    def add(self, letter: "Letter") -> None:
+        """The letter has something to say."""
+        if not self._letters:
+            self._wake()
+        self._letters[letter] = None
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    def flush(self) -> None:
+        """Send all that has gathered."""
+        letters, self._letters = self._letters, {}
+        for letter in letters:
+            for frame in letter.take():
+                self._send(frame.SerializeToString())
+
+
+class Letter:
+    """What is said about one queue; without a record: about channels. It keeps its order.
+
+    What it holds is as much as one turn makes of it: runs that windows bound, and a few bytes for each range.
+    """
+
+    __slots__ = ("_accepted", "_bytes", "_frames", "_kind", "_outbox", "_record", "_settle", "is_closed")
+
+    def __init__(self, outbox: Outbox, record: QueueRecord | None) -> None:
+        self._outbox = outbox
+        self._record = record
+        self._frames: list[Frame] = []
+        self._bytes = 0  # of the last frame, about
+        self._settle: Settle | None = None
+        self._kind = Settle.ACK
+        self._accepted: Accepted | None = None
+        self.is_closed = False
+        """Nobody wants to hear of it any more."""
+
+    def operation(self, size: int = 0) -> Operation:
+        """Add an operation, to be filled in.   size: of the run in it."""
+        self._settle = self._accepted = None
+        self._bytes += size + _OPERATION_BYTES
+        if not self._frames or self._bytes > FRAME_MAX_BYTES:
+            self._begin_frame()
+            self._bytes = size + _OPERATION_BYTES
+        return self._frames[-1].operations.add()
+
+    def _begin_frame(self) -> None:
+        if not self._frames and not self.is_closed:
+            self._outbox.add(self)
+        record = self._record
+        if record is None:
+            self._frames.append(Frame())
+            return
+        vhost, name = (text.encode("utf-8", "surrogateescape") for text in (record.vhost, record.name))
+        self._frames.append(Frame(uid=record.uid, vhost=vhost, name=name))
+
+    def settle(self, kind: Settle.Kind, first: int, last: int) -> None:
+        """Settle delivery tags, in one operation with those that were settled the same way just before."""
+        settle = self._settle
+        if settle is None or kind != self._kind or self._bytes > FRAME_MAX_BYTES:
+            settle = self.operation().settle
+            settle.kind = kind
+            self._settle, self._kind = settle, kind
+        bounds = settle.bounds
+        if bounds and bounds[-1] == first - 1:
+            bounds[-1] = last
+        else:
+            bounds.extend((first, last))
+            self._bytes += _RANGE_BYTES
+
+    def accept(self, first: int, last: int) -> Accepted:
+        """Answer publishes, in one operation with those that were answered just before."""
+        accepted = self._accepted
+        if accepted is None or self._bytes > FRAME_MAX_BYTES:
+            accepted = self.operation().accepted
+            self._accepted = accepted
+        bounds = accepted.bounds
+        if bounds and bounds[-1] == first - 1:
+            bounds[-1] = last
+        else:
+            bounds.extend((first, last))
+            self._bytes += _RANGE_BYTES
+        return accepted
+
+    def take(self) -> list[Frame]:
+        """The frames, which then are no longer here."""
+        frames, self._frames = self._frames, []
+        self._settle = self._accepted = None
+        self._bytes = 0
+        return [] if self.is_closed else frames

@@ -1,0 +1,191 @@
+"""Consumers of other nodes, as the queues here see them, and the channels that they hang on.
+
+A channel there is one outlet here, whatever queues it consumes: deliveries on their way to it are bounded by a window
+of bytes, and its client's reading opens that again.
+Source: amqp-behaviour §4.8, §4.9; architecture §3.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from cluster.remote.frames import cut, encode_run
+from node.amqp.field_table import Table
+from node.broker.consumer import UNLIMITED, Consumer
+from node.broker.run import Run
+
+if TYPE_CHECKING:
+    from cluster.remote.proxy import Proxy
+    from node.broker.queue import Queue
+
+WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""Contents on their way to one channel."""
+
+TURN_BYTES: Final = 1024 * 1024
+"""Contents that one channel is given in a turn, so that the others get theirs."""
+
+
+class RemoteConsumer(Consumer):
+    """A consumer on another node.
+
+    id: what the front end calls it.   is_limited: its channel has a limit for all its consumers, so that
+        `granted` says how many messages it may be given.   has_asked: the front end knows that it wants some.
+    """
+
+    __slots__ = ("granted", "has_asked", "id", "is_limited", "local", "outlet", "proxy")
+
+    def __init__(
+        self,
+        number: int,
+        proxy: "Proxy",
+        outlet: "RemoteOutlet",
+        queue: "Queue",
+        tag: str,
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        priority: int,
+        prefetch: int,
+        is_limited: bool,
+        arguments: Table,
+    ) -> None:
+        super().__init__(
+            tag,
+            outlet,
+            queue,
+            no_ack=no_ack,
+            exclusive=exclusive,
+            priority=priority,
+            prefetch=prefetch,
+            arguments=arguments,
+        )
+        self.id = number
+        self.proxy = proxy
+        self.outlet = outlet
+        self.local = queue
+        self.is_limited = is_limited
+        self.granted = 0
+        self.has_asked = False
+
+    @property
+    def own_credit(self) -> int:
+        """What its own prefetch limit leaves."""
+        return self.prefetch - self.unacked if self.prefetch else UNLIMITED
+
+
+class RemoteOutlet:
+    """A channel of another node, an `Outlet`.
+
+    way_is_congested: whether too much is on its way to the node.   busy: the outlets that were given something
+    in this turn, which this one adds itself to.   asking: the same of consumers that were granted something.
+    """
+
+    __slots__ = (
+        "_blocked",
+        "_busy",
+        "_on_way_bytes",
+        "_turn_bytes",
+        "_way_is_congested",
+        "consumers",
+        "id",
+    )
+
+    def __init__(
+        self, number: int, busy: "dict[RemoteOutlet, None]", way_is_congested: Callable[[], bool]
+    ) -> None:
+        self.id = number
+        self.consumers: dict[RemoteConsumer, None] = {}
+        self._busy = busy
+        self._way_is_congested = way_is_congested
+        self._on_way_bytes = 0
+        self._turn_bytes = 0
+        self._blocked: dict[RemoteConsumer, None] = {}
+
+    # --- an `Outlet` ---
+
+    def credit(self, consumer: Consumer) -> int:
+        """See `Outlet.credit`."""
+        assert isinstance(consumer, RemoteConsumer)
+        credit = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
+        return min(credit, consumer.granted) if consumer.is_limited else credit
+
+    def room_bytes(self) -> int:
+        """See `Outlet.room_bytes`."""
+        if self._way_is_congested():
+            return 0
+        return min(WINDOW_BYTES - self._on_way_bytes, TURN_BYTES - self._turn_bytes)
+
+    def deliver(self, consumer: Consumer, run: Run, now: float) -> None:
+        """See `Outlet.deliver`.
+
+        What needs no acknowledgement is kept like the rest until the front end has given it to the client: it may
+        come back.
+        """
+        assert isinstance(consumer, RemoteConsumer)
+        contents = run.contents
+        size = sum(map(len, contents))
+        self._on_way_bytes += size
+        self._turn_bytes += size
+        self._busy[self] = None
+        consumer.granted -= len(contents) if consumer.is_limited else 0
+        if not consumer.no_ack:
+            consumer.unacked += len(contents)
+            consumer.local.delivered(run)
+        proxy = consumer.proxy
+        tag = proxy.keep(run, consumer, now)
+        for piece in cut(contents):
+            raw = encode_run(run.envelope, tag, piece, run.size, run.deliveries)
+            deliver = proxy.letter.operation(len(raw)).deliver
+            deliver.consumer = consumer.id
+            deliver.run = raw
+            tag += len(piece)
+
+    def block(self, consumer: Consumer) -> None:
+        """See `Outlet.block`. Where it is for want of a grant, that is asked for."""
+        assert isinstance(consumer, RemoteConsumer)
+        self._blocked[consumer] = None
+        self._busy[self] = None
+        own = consumer.own_credit
+        if consumer.is_limited and consumer.granted <= 0 and own > 0 and not consumer.has_asked:
+            consumer.has_asked = True
+            want = consumer.proxy.letter.operation().want
+            want.id, want.amount = consumer.id, min(own, consumer.local.backlog.count)
+
+    def cancelled_by_server(self, consumer: Consumer) -> None:
+        """See `Outlet.cancelled_by_server`: the front end has heard, or will hear, of the deletion itself."""
+        assert isinstance(consumer, RemoteConsumer)
+        self.remove(consumer)
+        consumer.proxy.forget(consumer)
+
+    # --- room and credit come back ---
+
+    def remove(self, consumer: RemoteConsumer) -> None:
+        """A consumer leaves the channel."""
+        self.consumers.pop(consumer, None)
+        self._blocked.pop(consumer, None)
+
+    def taken(self, size: int) -> None:
+        """So many bytes are not on their way any more."""
+        self._on_way_bytes = max(0, self._on_way_bytes - size)
+        self.unblock()
+
+    def granted(self, consumer: RemoteConsumer, amount: int) -> None:
+        """The front end lets a consumer have so many messages; 0: what was asked for is void."""
+        consumer.granted += amount
+        consumer.has_asked = False
+        self.unblock()
+
+    def unblock(self) -> None:
+        """Let the consumers that can take messages join in again."""
+        if not self._blocked or self.room_bytes() <= 0:
+            return
+        for consumer in list(self._blocked):
+            if consumer.own_credit > 0 and (
+                not consumer.is_limited or consumer.granted > 0 or not consumer.has_asked
+            ):
+                del self._blocked[consumer]
+                consumer.local.resume(consumer)
+
+    def end_turn(self) -> None:
+        """A new turn has room again."""
+        self._turn_bytes = 0
+        self.unblock()

@@ -1,0 +1,154 @@
+"""The other nodes of the cluster, as one broker deals with them: see `node.broker.live_queue.Peers`.
+
+    channels ─► RemoteQueue ─► HomeLink ─ frames ─► FrontEnd ─► Proxy ─► Queue of the other broker
+                                  ▲                              │
+                                  └──────── frames ──────────────┘
+
+Between two nodes each is a front end for the other's queues. Frames come in order and exactly once between two
+incarnations; when one of them ends, everything between them does.
+Source: architecture §1, §3; amqp-behaviour §9.1.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from cluster.remote.frames import Malformed
+from cluster.remote.front_end import FrontEnd
+from cluster.remote.home_link import HomeLink
+from cluster.remote.letter import Outbox
+from cluster.remote.remote_pb2 import Frame
+from cluster.remote.remote_queue import RemoteQueue
+from node.broker.policy import QueueSettings
+from node.broker.records import QueueRecord
+
+if TYPE_CHECKING:
+    from node.broker.broker import Broker
+
+_TO_FRONT_END = frozenset({"deliver", "accepted", "answer", "want", "give_back"})
+
+
+class Peers:
+    """All other nodes.
+
+    send: hands a frame for a node to the transport.   is_congested: whether too much is on its way to a node.
+    on_fault: told that a node sent nonsense, and what. Nothing more is heard from it until it is down: its data
+        stream is to be dropped, and the node to be declared down.
+    """
+
+    def __init__(
+        self,
+        broker: "Broker",
+        send: Callable[[str, bytes], None],
+        is_congested: Callable[[str], bool],
+        on_fault: Callable[[str, str], None] = lambda node, text: None,
+    ) -> None:
+        self._broker = broker
+        self._send = send
+        self._way_is_congested = is_congested
+        self._on_fault = on_fault
+        self._nodes: dict[str, _Node] = {}
+
+    @property
+    def is_congested(self) -> bool:
+        """See `live_queue.Peers.is_congested`."""
+        return any(node.link.congested or node.link.is_congested for node in self._nodes.values())
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `turn` has something to do."""
+        return any(node.has_work for node in self._nodes.values())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is kept for anybody: no consumer, no request, no proxy."""
+        return all(node.link.is_idle and node.front_end.is_idle for node in self._nodes.values())
+
+    def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
+        """See `live_queue.Peers.open`."""
+        return self._node(record.home).link.open(record, settings)
+
+    def node_up(self, name: str) -> None:
+        """See `live_queue.Peers.node_up`."""
+        self._node(name)
+
+    def node_down(self, name: str) -> None:
+        """See `live_queue.Peers.node_down`."""
+        node = self._nodes.pop(name, None)
+        if node is not None:
+            node.link.lose()
+            node.front_end.lose()
+
+    def relieved(self, name: str) -> None:
+        """The data stream to a node isn't congested any more."""
+        node = self._nodes.get(name)
+        if node is not None:
+            node.link.relieved()
+            node.front_end.relieved()
+            self._broker.wake()
+
+    def receive(self, name: str, frames: Sequence[bytes]) -> None:
+        """Take what a node sent; a turn has to follow. `Broker.now` must be up to date."""
+        member = self._broker.catalogue.member(name)
+        if member is None or not member.is_up:
+            return
+        node = self._node(name)
+        for raw in frames:
+            if node.is_faulty:
+                return
+            try:
+                node.receive(Frame.FromString(raw))
+            except (DecodeError, Malformed) as error:
+                self._fault(name, node, str(error))
+
+    def turn(self, now: float) -> None:
+        """See `live_queue.Peers.turn`."""
+        for name, node in list(self._nodes.items()):
+            try:
+                node.turn()
+            except Malformed as error:
+                self._fault(name, node, str(error))
+
+    def _fault(self, name: str, node: "_Node", text: str) -> None:
+        node.is_faulty = True
+        self._on_fault(name, text)
+
+    def _node(self, name: str) -> "_Node":
+        node = self._nodes.get(name)
+        if node is None:
+            is_congested = partial(self._way_is_congested, name)
+            outbox = Outbox(partial(self._send, name), self._wake)
+            link = HomeLink(name, self._broker, outbox, is_congested)
+            node = self._nodes[name] = _Node(link, FrontEnd(self._broker, outbox, is_congested), outbox)
+        return node
+
+    def _wake(self) -> None:
+        self._broker.wake()
+
+
+class _Node:
+    """One other node, in both of its parts."""
+
+    def __init__(self, link: HomeLink, front_end: FrontEnd, outbox: Outbox) -> None:
+        self.link = link
+        self.front_end = front_end
+        self.outbox = outbox
+        self.is_faulty = False
+
+    @property
+    def has_work(self) -> bool:
+        return bool(len(self.outbox) or self.link.has_work or self.front_end.has_work)
+
+    def receive(self, frame: Frame) -> None:
+        if frame.operations and frame.operations[0].WhichOneof("kind") in _TO_FRONT_END:
+            self.link.receive(frame)
+        else:
+            self.front_end.receive(frame)
+
+    def turn(self) -> None:
+        if self.link.has_work:
+            self.link.turn()
+        self.front_end.turn()
+        self.outbox.flush()

@@ -1,0 +1,314 @@
+"""A front end's deputy at one queue of ours: takes its publishes, keeps what was delivered to it, does what it asks.
+
+Source: amqp-behaviour §4.3, §4.10, §4.11, §9.1; architecture §3.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from cluster.remote.frames import Malformed, decode_run, encode_run, ranges
+from cluster.remote.letter import Letter
+from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
+from cluster.remote.remote_pb2 import Answer, Ask, Publish, Settle, Subscribe
+from node.amqp.errors import ProtocolError
+from node.amqp.field_table import decode_table
+from node.broker.commands import Command
+from node.broker.live_queue import Asked, Counts
+from node.broker.names import not_found
+from node.broker.run import Run
+from node.broker.unacked import Delivery, Unacked
+
+if TYPE_CHECKING:
+    from cluster.remote.front_end import FrontEnd
+    from node.broker.broker import Broker
+    from node.broker.queue import Queue
+
+_T = TypeVar("_T")
+
+_SHORTSTR_MAX: Final = 255
+
+
+def _tell_counts(answer: Answer, counts: Counts) -> None:
+    answer.messages, answer.consumers = counts
+
+
+def _tell_count(answer: Answer, count: int) -> None:
+    answer.messages = count
+
+
+def _tell_nothing(answer: Answer, result: None) -> None:
+    """That it is done is all there is to say."""
+
+
+class Proxy:
+    """Serves one front end at one queue. A `Waiter` for what the queue keeps.
+
+    consumers: by the front end's number.   unacked: what was delivered, by tags of this pair of nodes.
+    """
+
+    def __init__(self, queue: "Queue", front_end: "FrontEnd", broker: "Broker", letter: Letter) -> None:
+        self.queue = queue
+        self.letter = letter
+        self.unacked = Unacked()
+        self.consumers: dict[int, RemoteConsumer] = {}
+        self._front_end = front_end
+        self._broker = broker
+        self._next_tag = 1
+        self._next_number = 1
+        self._refused: dict[int, list[int]] = {}  # of publishes that are not answered
+        self._unsafe: tuple[int, int] | None = None  # publishes of this frame that wait for the disk
+        self._withheld: list[int] = []  # publishes whose answers wait until our disk keeps up
+        self._is_closed = False
+
+    # --- publishing ---
+
+    def publish(self, message: Publish) -> None:
+        """Take a run; numbers are consecutive. Raises Malformed."""
+        entry = decode_run(message.run)
+        number = entry.first_seq
+        if number != self._next_number:
+            raise Malformed(f"publish {number} comes where {self._next_number} should")
+        self._next_number += 1
+        queue = self.queue
+        if queue.is_deleted:
+            self._answer(number, number)
+            return
+        refused = self._broker.enqueue(entry.envelope, entry.contents, entry.size, (queue,))
+        if refused:
+            self._refused[number] = sorted(refused)
+        if message.is_confirmed and queue.is_durable and entry.envelope.persistent:
+            if self._unsafe is not None and self._unsafe[1] != number - 1:
+                self.await_safety()
+            self._unsafe = (self._unsafe[0] if self._unsafe is not None else number), number
+        elif message.is_confirmed or not self._broker.storage.is_congested:
+            self._answer(number, number)
+        else:
+            self._withheld.append(number)
+
+    def await_safety(self) -> None:
+        """The end of a frame: wait for what it brought."""
+        if self._unsafe is not None:
+            (first, last), self._unsafe = self._unsafe, None
+            self._broker.storage.await_safety(self, first, last)
+
+    def settle(self, first: int, last: int, is_safe: bool) -> None:
+        """See `Waiter.settle`."""
+        if not self._is_closed:
+            self._answer(first, last, is_safe=is_safe)
+
+    def _answer(self, first: int, last: int, *, is_safe: bool = True) -> None:
+        accepted = self.letter.accept(first, last) if is_safe else self.letter.operation().accepted
+        if not is_safe:
+            accepted.bounds.extend((first, last))
+            accepted.is_lost = True
+        if self._refused:
+            for number in [number for number in self._refused if first <= number <= last]:
+                accepted.refusals.add(number=number, indexes=self._refused.pop(number))
+
+    # --- deliveries ---
+
+    def keep(self, run: Run, consumer: RemoteConsumer | None, now: float) -> int:
+        """Remember what is delivered until it is settled; its first tag."""
+        tag = self._next_tag
+        self._next_tag += len(run)
+        self.unacked.add(Delivery(tag, run, self.queue, consumer, now))
+        return tag
+
+    def settled(self, message: Settle) -> None:
+        """The front end settles deliveries. Raises Malformed."""
+        for first, last in ranges(message.bounds):
+            deliveries = self.unacked.settle(first, last)
+            self._settle(deliveries, message.kind)
+            if sum(delivery.open for delivery in deliveries) < last + 1 - first:
+                raise Malformed(f"deliveries from {first} to {last} are settled, which are not open")
+
+    def _settle(self, deliveries: list[Delivery], kind: Settle.Kind) -> None:
+        outlets: dict[RemoteOutlet, None] = {}
+        now, queue = self._broker.now, self.queue
+        returned: list[Run] = []
+        for delivery in deliveries:
+            consumer, run = delivery.consumer, delivery.run
+            if isinstance(consumer, RemoteConsumer):
+                outlets[consumer.outlet] = None
+                if kind == Settle.RETURN:
+                    consumer.outlet.taken(sum(map(len, run.contents)))
+                if not consumer.no_ack:
+                    consumer.unacked -= delivery.open
+                elif kind == Settle.ACK:
+                    queue.forget(run)
+                    continue
+                else:
+                    queue.delivered(run)  # it was not counted when it went out
+            if kind == Settle.ACK:
+                queue.ack(run)
+            elif kind == Settle.REJECT:
+                queue.reject(run, now)
+            else:
+                run.deliveries -= kind == Settle.RETURN  # it was none
+                returned.append(run)
+        if returned:
+            returned.reverse()
+            queue.requeue(returned, now)
+        for outlet in outlets:
+            outlet.unblock()
+
+    # --- consumers ---
+
+    def subscribe(self, message: Subscribe) -> None:
+        """A consumer wants to join. Raises Malformed."""
+        tag = message.tag.decode("utf-8", "surrogateescape")
+        if message.consumer in self.consumers or len(message.tag) > _SHORTSTR_MAX:
+            raise Malformed("a subscription that can't be")
+        try:
+            arguments = decode_table(message.arguments)[0] if message.arguments else {}
+        except ProtocolError as error:
+            raise Malformed(f"a table is damaged: {error.explanation}") from error
+        outlet = self._front_end.outlet(message.channel)
+        consumer = RemoteConsumer(
+            message.consumer,
+            self,
+            outlet,
+            self.queue,
+            tag,
+            no_ack=message.no_ack,
+            exclusive=message.exclusive,
+            priority=message.priority,
+            prefetch=message.prefetch,
+            is_limited=message.is_limited,
+            arguments=arguments,
+        )
+        outlet.consumers[consumer] = None
+        self.consumers[consumer.id] = consumer
+        self._begin(
+            lambda: self.queue.subscribe(consumer),
+            message.request,
+            on_refused=partial(self.forget, consumer),
+        )
+
+    def unsubscribe(self, number: int) -> None:
+        """A consumer leaves."""
+        consumer = self.consumers.get(number)
+        if consumer is not None:
+            self.forget(consumer)
+            self.queue.unsubscribe(consumer, self._broker.now)
+
+    def forget(self, consumer: RemoteConsumer) -> None:
+        """A consumer is gone."""
+        self.consumers.pop(consumer.id, None)
+        consumer.outlet.remove(consumer)
+        self._front_end.forget_outlet(consumer.outlet)
+
+    # --- questions ---
+
+    def ask(self, message: Ask) -> None:
+        """Do what the front end asks, and answer."""
+        queue, request = self.queue, message.request
+        if message.kind == Ask.COUNTS:
+            self._begin(queue.counts, request, _tell_counts)
+        elif message.kind == Ask.FETCH:
+            self._begin(lambda: queue.fetch(no_ack=False), request, self._tell_fetched)
+        elif message.kind == Ask.PURGE:
+            self._begin(queue.purge, request, _tell_count)
+        elif message.kind != Ask.DELETE:
+            raise Malformed("a question of an unknown kind")
+        elif queue.is_deleted:
+            self.letter.operation().answer.request = request  # none went with it this time
+        else:
+            self._begin(
+                lambda: queue.delete(if_unused=message.if_unused, if_empty=message.if_empty),
+                request,
+                _tell_count,
+            )
+
+    def _begin(
+        self,
+        steps: Callable[[], Asked[_T]],
+        request: int,
+        tell: Callable[[Answer, Any], None] = _tell_nothing,
+        on_refused: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take steps of the queue and answer when they are done.   tell: puts a result into the answer."""
+        on_done = partial(self._done, request, tell, on_refused)
+        record = self.queue.record
+        if self.queue.is_deleted:
+            on_done(not_found("queue", record.name, record.vhost))
+            return
+        try:
+            running = steps()
+        except ProtocolError as error:
+            on_done(error)
+            return
+        self._advance(running, on_done, None)
+
+    def _advance(self, running: Asked[_T], on_done: Callable[[Any], None], result: Any) -> None:
+        try:
+            awaited = running.send(result)
+        except StopIteration as end:
+            on_done(end.value)
+            return
+        except ProtocolError as error:
+            on_done(error)
+            return
+        go_on = partial(self._advance, running, on_done)
+        if isinstance(awaited, Command):
+            self._broker.log.submit(awaited, go_on)
+        else:
+            awaited(go_on)
+
+    def _done(
+        self,
+        request: int,
+        tell: Callable[[Answer, Any], None],
+        on_refused: Callable[[], None],
+        result: Any,
+    ) -> None:
+        answer = Answer(request=request)
+        if isinstance(result, ProtocolError):
+            answer.code = result.code
+            answer.text = result.explanation.encode("utf-8", "surrogateescape")
+            on_refused()
+        else:
+            tell(answer, result)
+        self.letter.operation(len(answer.run)).answer.CopyFrom(answer)
+
+    def _tell_fetched(self, answer: Answer, found: tuple[Run, int] | None) -> None:
+        if found is None:
+            return
+        run, answer.messages = found
+        if self._is_closed:
+            self.queue.requeue([run], self._broker.now)
+            return
+        tag = self.keep(run, None, self._broker.now)
+        answer.run = encode_run(run.envelope, tag, run.contents, run.size, run.deliveries)
+
+    # --- the turn, the end ---
+
+    @property
+    def has_withheld(self) -> bool:
+        """Whether answers wait until the disk keeps up; they are as many as the front end's window lets come."""
+        return bool(self._withheld)
+
+    def answer_withheld(self) -> None:
+        """The disk keeps up."""
+        withheld, self._withheld = self._withheld, []
+        for number in withheld:
+            self._answer(number, number)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is kept for anybody."""
+        return not (self.consumers or self.unacked.count or self._withheld or self._refused or self._unsafe)
+
+    def leave(self) -> None:
+        """The front end is gone, or has dropped the queue: its consumers leave. Deletions are still answered."""
+        self._is_closed = True
+        while self.consumers:
+            _, consumer = self.consumers.popitem()
+            self.forget(consumer)
+            if not self.queue.is_deleted:
+                self.queue.unsubscribe(consumer, self._broker.now)
+
+    def requeue_all(self) -> None:
+        """What the front end held goes back to its place (§4.11); it may have reached clients."""
+        self._settle(self.unacked.drain(), Settle.REQUEUE)

@@ -1,0 +1,114 @@
+"""What a node says to its links to other nodes, and what it hears from them. No I/O, and no gRPC, in here."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+CONTROL_BYTES_MAX: Final = 8 * 1024 * 1024
+"""The biggest message on a control stream."""
+
+FRAME_BYTES_MAX: Final = 160 * 1024 * 1024
+"""The biggest frame on a data stream: the biggest message that a node may be configured to take, and more."""
+
+CALL_BYTES_MAX: Final = 1024 * 1024
+"""The biggest body of a call or of its answer."""
+
+
+class Topic(IntEnum):
+    """Whom a frame is for."""
+
+    RAFT = 1
+    MEMBERSHIP = 2
+    REMOTE = 3
+    RING = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a node is.
+
+    cluster_id: empty while it belongs to no cluster.   incarnation: 0 until the cluster has given it one.
+    """
+
+    name: str
+    node_id: str
+    cluster_id: str = ""
+    incarnation: int = 0
+
+
+class Hello(NamedTuple):
+    """Who the other node says it is; with certificates or a secret it has proved so.
+
+    is_call: it wants no link, only to ask something.
+    """
+
+    name: str
+    node_id: str
+    cluster_id: str
+    incarnation: int
+    version: str
+    is_call: bool = False
+
+
+class Listener(Protocol):
+    """Who is told what the links bring. All calls come on the event loop."""
+
+    def admit(self, hello: Hello) -> str | None:
+        """Why this node is refused; None to let it in. Asked in each handshake, by both sides."""
+
+    def link_up(self, name: str, incarnation: int) -> None:
+        """Control messages pass in both directions. incarnation: as in its last hello."""
+
+    def link_down(self, name: str, *, is_gone: bool, reason: str) -> None:
+        """They don't any more. is_gone: its process has ended, that is sure. reason: for the log."""
+
+    def control(self, name: str, topic: Topic, messages: list[bytes]) -> None:
+        """Messages of a control stream, in order; what a link loses when it breaks is lost."""
+
+    def data(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
+        """Frames of a data stream: each once and in order, as long as both incarnations live."""
+
+    def received(self) -> None:
+        """What one read brought was handed over: time for a turn."""
+
+    def relieved(self, name: str) -> None:
+        """The data stream to that node is not congested any more."""
+
+    async def call(self, name: str, body: bytes) -> bytes:
+        """The answer to a request of a node that was admitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """What may be tuned; the defaults are measured (ring.md §0, §1c, §4).
+
+    keepalive_s: a ping when nothing was heard for so long.   ping_timeout_s: a link ends when a ping has no answer for
+    so long; together 1.5 s for a host that froze or vanished.   handshake_s: how long the other side may take for it.
+    probe_after_s: how long after a link broke its node is tried again, before it counts as gone.   refused_retry_s:
+    how long to wait after a refusal.   ack_after_s, ack_bytes: received frames are acknowledged after this time or
+    amount, whichever comes first.   congested_bytes: unacknowledged bytes above which a data stream is congested.
+    """
+
+    keepalive_s: float = 0.5
+    ping_timeout_s: float = 1.0
+    reconnect_min_s: float = 0.1
+    reconnect_max_s: float = 0.5
+    connect_s: float = 1.0
+    handshake_s: float = 5.0
+    probe_after_s: float = 0.1
+    refused_retry_s: float = 0.5
+    ack_after_s: float = 0.01
+    ack_bytes: int = 1024 * 1024
+    congested_bytes: int = 16 * 1024 * 1024
+
+
+class Unreachable(Exception):
+    """A node could not be asked, or didn't answer in time. The text is for the operator."""
+
+
+class PeerRefused(Exception):
+    """A node doesn't let us in, or we don't trust it. The text is for the operator."""
+
+
+class InsecureListener(Exception):
+    """Other hosts could join without proving anything. The text is for the operator."""

@@ -1,0 +1,104 @@
+"""What proves that a node belongs to the cluster: certificates of its own authority, a secret, or both.
+
+With certificates, links are TLS in both directions and the name in a node's certificate must be the name that it
+claims: the common name, a DNS name or a URI of its subject alternative names for a node that calls us, and for a node
+that we call a DNS name, or the common name where there are no other names (that is what gRPC can check).
+With a secret, both sides prove that they know it; it never goes over the wire, and what goes is not encrypted.
+Source: reliability §6 row "Inter-node".
+"""
+
+import os
+import ssl
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+
+class SecurityError(Exception):
+    """Files that cannot be used; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Certificates as PEM (all three or none), and the cluster's secret (empty: none)."""
+
+    ca: bytes = b""
+    certificate: bytes = b""
+    key: bytes = field(default=b"", repr=False)
+    secret: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        parts = (bool(self.ca), bool(self.certificate), bool(self.key))
+        if any(parts) and not all(parts):
+            raise SecurityError("links with certificates need an authority, a certificate and a key")
+
+    @classmethod
+    def read(
+        cls,
+        ca_file: str | None = None,
+        certificate_file: str | None = None,
+        key_file: str | None = None,
+        secret_file: str | None = None,
+    ) -> "Security":
+        """What the files hold. Raises: SecurityError."""
+        ca = _read(ca_file) if ca_file else b""
+        certificate = _read(certificate_file) if certificate_file else b""
+        key = _read_private(key_file, "key") if key_file else b""
+        secret = _read_private(secret_file, "secret").strip() if secret_file else b""
+        if secret_file and not secret:
+            raise SecurityError(f"{secret_file}: the cluster's secret is empty")
+        if ca_file and certificate_file and key_file:
+            _check(ca_file, certificate_file, key_file)
+        return cls(ca, certificate, key, secret)
+
+    @property
+    def has_certificates(self) -> bool:
+        """Whether links are TLS."""
+        return bool(self.certificate)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether other hosts may be listened to."""
+        return self.has_certificates or bool(self.secret)
+
+
+def certified_names(properties: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
+    """The names that a peer's certificate vouches for. properties: gRPC's authentication context."""
+    kinds = ("x509_common_name", "peer_dns", "peer_uri")
+    return frozenset(name.decode("utf-8", "replace") for kind in kinds for name in properties.get(kind, ()))
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise SecurityError(f"{path}: {error.strerror}") from error
+
+
+def _read_private(path: str, what: str) -> bytes:
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except OSError as error:
+        raise SecurityError(f"{path}: {error.strerror}") from error
+    if mode & 0o077:
+        raise SecurityError(
+            f"{path}: the {what} may be read by others (mode {mode:04o}): chmod 0600 or 0400 it"
+        )
+    return _read(path)
+
+
+def _check(ca_file: str, certificate_file: str, key_file: str) -> None:
+    """gRPC says nothing of use when a file is wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_verify_locations(ca_file)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise SecurityError(f"{ca_file} is no certificate of an authority: {error}") from error
+    try:
+        # No terminal is asked for a password: such a key cannot be used.
+        context.load_cert_chain(certificate_file, key_file, password="")
+    except (OSError, ValueError) as error:
+        raise SecurityError(
+            f"{certificate_file} and {key_file} are no certificate with its key: {error}"
+        ) from error

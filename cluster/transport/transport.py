@@ -1,0 +1,246 @@
+"""The links of one node to the others.
+
+    Transport ─┬─ Service   streams that others open   ─┐
+               └─ Peer …    one for each other node   ◄─┘  two streams there, two from there
+
+Everything runs on one event loop. `connect` keeps links to a member up; the Listener is told what comes and when a
+link is up or down. See `cluster.transport.interface` for what either side may expect.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from cluster.transport.handshake import REFUSAL_CHARACTERS_MAX, HandshakeFailed, Kind
+from cluster.transport.interface import (
+    CALL_BYTES_MAX,
+    Identity,
+    InsecureListener,
+    LinkOptions,
+    Listener,
+    PeerRefused,
+    Topic,
+    Unreachable,
+)
+from cluster.transport.peer import Peer, greet
+from cluster.transport.peer_pb2 import Reply, Request
+from cluster.transport.security import Security
+from cluster.transport.service import Service
+from cluster.transport.wire import OutgoingStream, StreamEnded, bind, make_server, open_channel
+from node.log import category_logger, escape
+
+_GRACE_S: Final = 0.2
+"""How long gRPC waits for streams that don't end by themselves."""
+
+
+class Transport:
+    """Links to other nodes.
+
+    identity: may be replaced at any time; handshakes from then on carry the new one.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        security: Security,
+        listener: Listener,
+        options: LinkOptions | None = None,
+        *,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.identity = identity
+        self.security = security
+        self.listener = listener
+        self.options = options or LinkOptions()
+        self.is_closing = False
+        self._logger = logger or category_logger()
+        self._peers: dict[str, Peer] = {}
+        self._service = Service(self)
+        self._server: Any = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._calls: set[OutgoingStream] = set()
+
+    # --- listening ---
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept links. port: 0 for any. Returns: the port. Once only.
+
+        Raises: OSError; InsecureListener when other hosts could reach it and need not prove anything.
+        """
+        assert self._server is None
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        hosts = [str(target[0]) for *_, target in found]
+        if not self.security.is_safe and not all(_is_loopback(host) for host in hosts):
+            raise InsecureListener(
+                f"nodes on other hosts could join by {host or '*'}:{port} without proving anything: give the nodes "
+                "certificates or a cluster secret, or listen on 127.0.0.1"
+            )
+        if port:
+            _try_to_bind(found)
+        # gRPC gets the address, not the name, so that a name means the same to both. Its "::" is every interface.
+        chosen = hosts[0] if host or "::" not in hosts else "::"
+        self._server = make_server(self._service.handlers(), self.options)
+        try:
+            bound = bind(
+                self._server, f"[{chosen}]:{port}" if ":" in chosen else f"{chosen}:{port}", self.security
+            )
+            await self._server.start()
+        except OSError:
+            await self._server.stop(None)
+            self._server = None
+            raise
+        return bound
+
+    # --- links ---
+
+    def connect(self, name: str, address: str) -> None:
+        """Keep links to a member. address: host:port."""
+        assert name != self.identity.name
+        if not self.is_closing:
+            self.peer(name).connect(address)
+
+    def disconnect(self, name: str) -> None:
+        """Close the links to a node, its data stream too, and forget it. `link_down` is not called."""
+        peer = self._peers.pop(name, None)
+        if peer is not None:
+            peer.close()
+
+    def open_data(self, name: str, own_incarnation: int, incarnation: int) -> None:
+        """Open the data stream between two incarnations. That of any other two is dropped, with all that is on it.
+
+        Nothing happens when it is open. One that was closed cannot be opened again: an AssertionError.
+        """
+        if not self.is_closing:
+            self.peer(name).open_data(own_incarnation, incarnation)
+
+    def close_data(self, name: str) -> None:
+        """Drop the data stream to a node, and all that is on it."""
+        if name in self._peers:
+            self._peers[name].close_data()
+            self.drop_if_idle(name)
+
+    def send_control(self, name: str, topic: Topic, message: bytes) -> bool:
+        """Send a message of up to 8 MiB. False: no link now, or too much waits for it."""
+        peer = self._peers.get(name)
+        return peer is not None and peer.send_control(topic, message)
+
+    def send_data(self, name: str, topic: Topic, frame: bytes) -> None:
+        """Send a frame of up to 160 MiB, kept until it is acknowledged; without a data stream it is dropped."""
+        peer = self._peers.get(name)
+        if peer is not None:
+            peer.send_data(topic, frame)
+
+    def is_congested(self, name: str) -> bool:
+        """Whether more than `congested_bytes` to a node are unacknowledged; `relieved` tells when half is free."""
+        peer = self._peers.get(name)
+        return peer is not None and peer.is_congested
+
+    # --- calls ---
+
+    async def call(self, address: str, body: bytes, timeout_s: float) -> bytes:
+        """Ask a node, a member or not. body: up to 1 MiB.
+
+        Raises: Unreachable (also when no answer came in time: whether it was done is not known), PeerRefused.
+        """
+        assert len(body) <= CALL_BYTES_MAX
+        if self.is_closing:
+            raise Unreachable("this node stops")
+        known = next((peer for peer in self._peers.values() if peer.address == address), None)
+        name = known.name if known is not None else ""
+        channel = (
+            known.channel if known is not None else open_channel(address, "", self.security, self.options)
+        )
+        stream: OutgoingStream | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                stream = OutgoingStream(channel, Kind.CALL, name)
+                self._calls.add(stream)
+                await greet(self, stream, Kind.CALL, name)
+                await stream.write(Request(body=body).SerializeToString())
+                reply = Reply.FromString(await stream.read())
+        except TimeoutError:
+            raise Unreachable(f"{address} has not answered within {timeout_s:g} s") from None
+        except StreamEnded as error:
+            raise Unreachable(escape(f"{address}: {error}")) from error
+        except DecodeError as error:
+            raise Unreachable(f"{address}: an answer that cannot be read") from error
+        except HandshakeFailed as error:
+            verb = " refuses" if error.is_theirs else ""
+            raise PeerRefused(escape(f"{address}{verb}: {error}")) from error
+        finally:
+            if stream is not None:
+                stream.end()
+                self._calls.discard(stream)
+            if known is None:
+                await channel.close()
+        if reply.WhichOneof("result") == "refusal":
+            raise PeerRefused(escape(f"{address} refuses: {reply.refusal[:REFUSAL_CHARACTERS_MAX]}"))
+        return reply.body
+
+    # --- the end ---
+
+    async def close(self) -> None:
+        """End all links, calls and the listener. Nothing is called any more, and nothing can be begun."""
+        self.is_closing = True
+        self._service.close()
+        for stream in self._calls:
+            stream.end()
+        for name in list(self._peers):
+            self.disconnect(name)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._server is not None:
+            await self._server.stop(_GRACE_S)
+            self._server = None
+
+    # --- for peers and service ---
+
+    def peer(self, name: str) -> Peer:
+        """What there is of a node; made when there is nothing yet."""
+        if name not in self._peers:
+            self._peers[name] = Peer(self, name)
+        return self._peers[name]
+
+    def drop_if_idle(self, name: str) -> None:
+        """Forget a node with which there is nothing going on."""
+        if name in self._peers and self._peers[name].is_idle:
+            del self._peers[name]
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something until it ends, or the transport does."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # An error of ours: it ends where the loop's errors end.
+            task.get_loop().call_exception_handler(
+                {"message": "a link has failed", "exception": task.exception(), "task": task}
+            )
+
+    def log(self, line: str) -> None:
+        """One line for the operator; what the other side wrote is in it."""
+        self._logger.warning("%s", escape(line))
+
+
+def _is_loopback(host: str) -> bool:
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+
+
+def _try_to_bind(found: list[Any]) -> None:
+    """Fail as a socket does: gRPC only says that it could not. Raises: OSError."""
+    for family, kind, protocol, _, target in found:
+        with socket.socket(family, kind, protocol) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family is socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(target)

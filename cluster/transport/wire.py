@@ -1,0 +1,238 @@
+"""gRPC as far as links need it: channels, streams of bytes, and what their errors mean.
+
+Only here is grpc imported. Messages are bytes to gRPC: what is in them is read once, where it is used.
+Options: ring.md §1c, §4.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from cluster.transport.handshake import Kind
+from cluster.transport.interface import CALL_BYTES_MAX, LinkOptions
+from cluster.transport.security import Security
+
+# gRPC reads these when it is imported. Its handlers for forks crash children; its own log knows no format and no file.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import grpc  # type: ignore[import-untyped]
+import grpc.aio  # type: ignore[import-untyped]
+
+SERVICE: Final = "fluffle.peer.Peer"
+
+MESSAGE_BYTES_MAX: Final = CALL_BYTES_MAX + 64 * 1024
+"""The biggest message on the wire: a call. Frames are cut in smaller pieces."""
+
+STREAMS_PER_CONNECTION: Final = 128
+"""One link, and so many calls at once."""
+
+_SILENCE: Final = ("ping timeout", "keepalive", "timed out", "no route", "unreachable")
+"""Words in the text of an error by which a host that cannot be heard differs from a process that has ended."""
+
+
+_WHERE: Final = re.compile(r"^(?:[A-Z]+: )?(?:ipv[46]:[^ ]+: )?(?:Failed to connect to remote host: )?")
+"""What gRPC puts before the reason; the address is in our line already."""
+
+
+_REASON_CHARACTERS_MAX: Final = 300
+
+
+class StreamEnded(Exception):
+    """A stream is over; the text says why. is_silence: nothing was heard of the other side for too long."""
+
+    def __init__(self, text: str, *, is_silence: bool = False) -> None:
+        super().__init__(text)
+        self.is_silence = is_silence
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _common_options(options: LinkOptions) -> list[tuple[str, int | str]]:
+    return [
+        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+        ("grpc.keepalive_time_ms", _milliseconds(options.keepalive_s)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(options.ping_timeout_s)),
+        # keepalive_timeout alone doesn't fire: ring.md §4.
+        ("grpc.http2.ping_timeout_ms", _milliseconds(options.ping_timeout_s)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
+        ("grpc.http2.max_frame_size", 1024 * 1024),
+        ("grpc.http2.write_buffer_size", 1024 * 1024),
+        ("grpc.optimization_target", "throughput"),
+    ]
+
+
+def open_channel(address: str, name: str, security: Security, options: LinkOptions) -> Any:
+    """A channel, which shares its connection with no other; it connects when it is used.
+
+    name: the node whose certificate is expected; empty: a certificate for the host in the address.
+    """
+    arguments: list[tuple[str, int | str]] = [
+        *_common_options(options),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", _milliseconds(options.reconnect_min_s)),
+        ("grpc.min_reconnect_backoff_ms", _milliseconds(options.connect_s)),
+        ("grpc.max_reconnect_backoff_ms", _milliseconds(options.reconnect_max_s)),
+        # A container that was started again may have another address.
+        ("grpc.dns_min_time_between_resolutions_ms", 1000),
+    ]
+    if not security.has_certificates:
+        return grpc.aio.insecure_channel(address, options=arguments)
+    if name:
+        arguments.append(("grpc.ssl_target_name_override", name))
+    credentials = grpc.ssl_channel_credentials(security.ca, security.key, security.certificate)
+    return grpc.aio.secure_channel(address, credentials, options=arguments)
+
+
+def make_server(handlers: dict[str, Any], options: LinkOptions) -> Any:
+    """A server of the three kinds of stream. handlers: coroutine functions by kind."""
+    server = grpc.aio.server(
+        options=[
+            *_common_options(options),
+            (
+                "grpc.so_reuseport",
+                0,
+            ),  # else a second node would share the port, and both believe it is theirs
+            ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+            ("grpc.server_handshake_timeout_ms", _milliseconds(options.handshake_s)),
+            ("grpc.http2.min_ping_interval_without_data_ms", 200),
+            ("grpc.http2.max_ping_strikes", 0),
+        ]
+    )
+    methods = {kind: grpc.stream_stream_rpc_method_handler(handler) for kind, handler in handlers.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+    return server
+
+
+def bind(server: Any, address: str, security: Security) -> int:
+    """Have a server listen. Returns: the port. Raises: OSError."""
+    try:
+        if not security.has_certificates:
+            return int(server.add_insecure_port(address))
+        credentials = grpc.ssl_server_credentials(
+            [(security.key, security.certificate)], security.ca, require_client_auth=True
+        )
+        return int(server.add_secure_port(address, credentials))
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {address}") from error
+
+
+class OutgoingStream:
+    """A stream that this node opens on a channel."""
+
+    def __init__(self, channel: Any, kind: Kind, name: str) -> None:
+        self._call = channel.stream_stream(f"/{SERVICE}/{kind}")()
+        self._name = name
+
+    async def read(self) -> bytes:
+        """The next message. Raises: StreamEnded."""
+        try:
+            message = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise self._ended(error) from error
+        except asyncio.CancelledError:
+            _raise_if_cancelled()
+            raise StreamEnded("the link was given up") from None
+        if message is grpc.aio.EOF:
+            raise StreamEnded("it ended the stream")
+        assert isinstance(message, bytes)
+        return message
+
+    async def write(self, message: bytes) -> None:
+        """Send a message, when there is room for it. Raises: StreamEnded."""
+        try:
+            await self._call.write(message)
+        except grpc.aio.AioRpcError as error:
+            raise self._ended(error) from error
+        except asyncio.InvalidStateError as error:
+            raise StreamEnded("it ended the stream") from error
+        except asyncio.CancelledError:
+            _raise_if_cancelled()
+            raise StreamEnded("the link was given up") from None
+
+    def end(self) -> None:
+        """Nothing more in either direction."""
+        self._call.cancel()
+
+    def _ended(self, error: Any) -> StreamEnded:
+        details = str(error.details())
+        text = _WHERE.sub("", details.rpartition("last error: ")[2])
+        if "Hostname Verification" in details:
+            text = (
+                f"its certificate is not for '{self._name}'"
+                if self._name
+                else "its certificate is for another host"
+            )
+        elif error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            text = "it is no node of a cluster"
+        is_silence = any(word in details.lower() for word in _SILENCE)
+        # The other side may have written it.
+        text = text[:_REASON_CHARACTERS_MAX]
+        return StreamEnded(text or error.code().name, is_silence=is_silence)
+
+
+def _raise_if_cancelled() -> None:
+    """gRPC raises CancelledError for a channel that was closed, too: then nobody has cancelled the task."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+class IncomingStream:
+    """A stream that another node has opened. gRPC cancels the task of its handler when that node ends it."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    @property
+    def source(self) -> str:
+        """Where it comes from: the address, for the log."""
+        address = str(self._context.peer()).partition(":")[2]
+        return address.replace("%5B", "[").replace("%5D", "]")
+
+    @property
+    def certificate(self) -> dict[str, list[bytes]]:
+        """What TLS has proved."""
+        return dict(self._context.auth_context())
+
+    async def read(self) -> bytes:
+        """The next message. Raises: StreamEnded."""
+        try:
+            message = await self._context.read()
+        except grpc.aio.BaseError as error:
+            raise StreamEnded("the stream broke") from error
+        if message is grpc.aio.EOF:
+            raise StreamEnded("it ended the stream")
+        assert isinstance(message, bytes)
+        return message
+
+    async def write(self, message: bytes) -> None:
+        """Send a message. Raises: StreamEnded."""
+        try:
+            await self._context.write(message)
+        except grpc.aio.BaseError as error:
+            raise StreamEnded("the stream broke") from error
+
+
+async def first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run these until one of them ends, as it does; the others are cancelled."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

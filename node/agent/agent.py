@@ -1,0 +1,168 @@
+"""The process: what is there from its start to its end, whether the broker in it runs or not.
+
+    control socket ─► operations ─┐
+    cluster (if there is one)    ─┼─► supervisor ─► Node, started and stopped again and again
+    signals                      ─┘
+
+A node without cluster settings is a broker with a control socket; nothing of gRPC or Raft is imported then. One
+that is *clusterable* keeps its metadata in Raft from its first start, a cluster of one until others join: that is
+`node.agent.cluster`.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from node.agent.operations import Operations
+from node.agent.supervisor import GivenUp, Supervisor
+from node.app import Node
+from node.config import Config
+from node.io.control import register, unregister
+from node.io.control_server import ControlServer
+from node.log import category_logger
+
+if TYPE_CHECKING:
+    from node.agent.cluster import Cluster
+
+RAFT_DIRECTORY: Final = "raft"
+"""In the data directory: there if the node belongs to a cluster."""
+
+
+class Agent:
+    """One process. `await start()`, then `await stop()`; not to be started again.
+
+    environ: where the registry of this machine's nodes is looked up (`node.io.control`).
+    is_witness: it votes on metadata and has no broker.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        logger: "logging.Logger | logging.LoggerAdapter[logging.Logger] | None" = None,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        is_witness: bool = False,
+    ) -> None:
+        self.config = config
+        self.logger = logger or category_logger()
+        self.started_at = time.monotonic()
+        self.app = Supervisor(self._begin, self._end, self.logger)
+        self.is_draining = False
+        self.cluster: Cluster | None = None
+        """From `start` or `join_cluster` on, if the node is clusterable."""
+        self.stopping = asyncio.Event()
+        """Set when the process is to end: by a signal, or by the operation `stop`."""
+        self.environ = environ
+        self.is_witness = is_witness
+        self._control = ControlServer(config.data_dir, Operations(self).handle)
+
+    @property
+    def node(self) -> Node | None:
+        """The broker, if it runs."""
+        return self.app.node
+
+    @property
+    def listeners(self) -> list[tuple[str, int]]:
+        """Where clients are accepted."""
+        return [] if self.node is None else self.node.listeners
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the broker was stopped because the node is cut off from the others."""
+        return self.app.is_held
+
+    async def start(self, stopping: asyncio.Event | None = None) -> bool:
+        """Answer on the control socket, and serve clients once the cluster lets us.
+
+        stopping: ends the waiting for other nodes. Returns: False if it did. Raises: OSError, ConfigError.
+        """
+        if stopping is not None:
+            self.stopping = stopping
+        await self._control.start()
+        try:
+            self._register()
+            if self.is_clusterable:
+                await self.open_cluster()
+            return await self._start_app()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> bool:
+        """Stop serving, tell the other nodes, close everything. Returns: whether all that clients gave is on disk."""
+        is_written = await self.app.close()
+        await self.close_cluster()
+        unregister(self.config.node_name, self.config.data_dir, self.environ)
+        await self._control.close()
+        return is_written
+
+    # --- the cluster around the broker ---
+
+    @property
+    def is_clusterable(self) -> bool:
+        """Whether the node has a peer listener: it was asked for, or the data directory belongs to a cluster."""
+        options = self.config.cluster
+        return (
+            options.listen is not None
+            or bool(options.formation_nodes)
+            or options.formation_dns_hostname is not None
+            or os.path.isdir(os.path.join(self.config.data_dir, RAFT_DIRECTORY))
+        )
+
+    async def open_cluster(self) -> "Cluster":
+        """Open the peer listener and read the metadata. Raises: OSError, ConfigError."""
+        from node.agent.cluster import Cluster
+
+        assert self.cluster is None
+        self.cluster = cluster = Cluster(self)
+        try:
+            await cluster.open()
+        except BaseException:
+            self.cluster = None
+            raise
+        return cluster
+
+    async def close_cluster(self) -> None:
+        """Close the links; the broker is stopped."""
+        cluster, self.cluster = self.cluster, None
+        if cluster is not None:
+            await cluster.close()
+
+    async def _begin(self) -> Node:
+        if self.cluster is not None:
+            return await self.cluster.begin()
+        node = Node(self.config, logger=self.logger)
+        await node.start()
+        return node
+
+    async def _end(self, node: Node) -> bool:
+        if self.cluster is not None:
+            return await self.cluster.end(node)
+        return await node.stop()
+
+    async def _start_app(self) -> bool:
+        """Whether it runs; not if the process is to end before that."""
+        stopped = asyncio.ensure_future(self.stopping.wait())
+        stopped.add_done_callback(self._stop_waiting)
+        try:
+            await self.app.start()
+        except GivenUp:
+            return False
+        finally:
+            stopped.cancel()
+        return True
+
+    def _stop_waiting(self, stopped: "asyncio.Future[Any]") -> None:
+        if not stopped.cancelled():
+            self.app.is_giving_up.set()
+
+    def _register(self) -> None:
+        try:
+            register(self.config.node_name, self.config.data_dir, self.environ)
+        except OSError as error:
+            self.logger.warning(
+                "The node is not listed for `fluffle ctl`, which needs --data then: %s", error
+            )

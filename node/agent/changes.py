@@ -1,0 +1,186 @@
+"""What turns a node into another one while its broker is stopped: join_cluster, reset, change_cluster_node_type.
+
+Source: rabbit_mnesia.erl v3.13.7 (join_cluster, reset, change_cluster_node_type), reliability §2.5.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from node import log_phrases
+from node.agent import errors
+from node.config import DEFAULT_PEER_PORT
+from node.io.control import EX_SOFTWARE, ControlError, find_node, request
+from node.io.data_directory import open_data_directory
+from node.store.directory import CORRUPT, JOURNAL, MESSAGES, QUEUES, STORE_FILE, TRANSIENT
+from node.store.disk import RemoveTree, Rename, SyncDir
+
+if TYPE_CHECKING:
+    from node.agent.agent import Agent
+    from node.agent.cluster import Cluster
+
+RAFT_DIRECTORY: Final = "raft"
+_REMOVED: Final = ".raft.removed"
+_KEPT: Final = (JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, "metadata.log", "metadata.log.tmp")
+LOOK_UP_S: Final = 5.0
+
+NodeType = Literal["disc", "ram"]
+
+
+async def join_cluster(agent: "Agent", node: str, address: str | None, node_type: NodeType) -> bool:
+    """Become a member of the cluster of another node; what this one had is lost. Returns: whether it was one already.
+
+    Raises: ControlError.
+    """
+    if node == agent.config.node_name:
+        raise errors.with_itself(node)
+    if address is None:
+        address = await _address_of(agent, node)
+    cluster = agent.cluster or await _open(agent)
+    told = await cluster.voting.ask(address, {"do": "describe"})
+    if not isinstance(told, dict) or told.get("name") != node:
+        found = told.get("name") if isinstance(told, dict) else None
+        raise errors.unavailable(f"the node at {address} is not '{node}', but '{found}'")
+    cluster_id = told.get("cluster_id")
+    if not cluster_id:
+        raise errors.unavailable(
+            f"node '{node}' belongs to no cluster: it was not started with a peer listener"
+        )
+    if cluster_id == cluster.identity.cluster_id:
+        body = {"do": "membership", "node_id": cluster.identity.node_id}
+        answer = await cluster.voting.ask(address, body)
+        if isinstance(answer, dict) and answer.get("is_member"):
+            return True
+        raise errors.refused(errors.disagrees(agent.config.node_name, node))
+    others = [each for each in cluster.members.values() if each.name != agent.config.node_name]
+    if others and cluster.identity.type == "disc" and not any(each.type == "disc" for each in others):
+        raise errors.refused(errors.ONLY_DISC_NODE_JOINS)
+    await reset(agent, is_forced=False, reopens=True)
+    assert agent.cluster is not None
+    await _join(agent.cluster, address, str(cluster_id), node_type)
+    return False
+
+
+async def _join(cluster: "Cluster", address: str, cluster_id: str, node_type: NodeType) -> None:
+    from node.agent import formation
+
+    try:
+        await formation.join(cluster, address, cluster_id, node_type)
+    except OSError as error:
+        raise errors.unavailable(f"the node cannot keep metadata: {error}") from error
+
+
+async def _open(agent: "Agent") -> "Cluster":
+    """Open the peer listener of a node that had none. Raises: ControlError."""
+    from node.config_file import ConfigError
+
+    try:
+        return await agent.open_cluster()
+    except ConfigError as error:
+        raise ControlError(78, "\n".join(error.problems)) from error
+    except OSError as error:
+        raise errors.unavailable(f"the peer listener cannot be opened: {error}") from error
+
+
+async def _address_of(agent: "Agent", node: str) -> str:
+    """Where a node listens for others: as configured, as it says itself if it runs on this machine, or as usual."""
+    for seed in agent.config.cluster.formation_nodes:
+        if seed.name == node:
+            return seed.address
+    address = await asyncio.to_thread(_address_here, node, agent.environ)
+    return address or f"{node.partition('@')[2]}:{DEFAULT_PEER_PORT}"
+
+
+def _address_here(node: str, environ: Mapping[str, str]) -> str | None:
+    data_dir = find_node(node, environ)
+    if data_dir is None:
+        return None
+    try:
+        members: Any = request(data_dir, "list_members", {}, timeout_s=LOOK_UP_S)["members"]
+        return next((str(each["address"]) for each in members if each["name"] == node), None)
+    except (ControlError, KeyError, TypeError):
+        return None
+
+
+async def reset(agent: "Agent", *, is_forced: bool, reopens: bool = False) -> None:
+    """Leave the cluster and forget everything.
+
+    is_forced: without telling the others.   reopens: with a peer listener, also if nothing but a join asks for one.
+    Raises: ControlError.
+    """
+    agent.logger.info(log_phrases.resetting(is_forced=is_forced))
+    cluster = agent.cluster
+    if cluster is not None and not is_forced:
+        await _leave(cluster)
+    await agent.close_cluster()
+    try:
+        wipe(agent.config.data_dir)
+    except OSError as error:
+        raise errors.unavailable(f"the data directory cannot be emptied: {error}") from error
+    if reopens or agent.is_clusterable:
+        await _open(agent)
+
+
+async def _leave(cluster: "Cluster") -> None:
+    others = cluster.voting.others()
+    if cluster.metadata is None or not others:
+        return
+    if cluster.members:
+        cluster.voting.check_not_last_disc(cluster.name, errors.ONLY_DISC_NODE_RESETS)
+    body = {"do": "leave", "node_id": cluster.identity.node_id}
+    try:
+        await cluster.voting.ask_any(others, body, 25.0)
+    except ControlError as error:
+        if error.exit_code == EX_SOFTWARE:
+            raise
+        raise errors.refused(errors.NO_RUNNING_NODES) from error
+
+
+async def change_type(agent: "Agent", node_type: NodeType) -> None:
+    """Be a disk or a RAM node from now on. Raises: ControlError."""
+    from node.agent import metadata
+
+    cluster = agent.cluster
+    others = [] if cluster is None else cluster.voting.others()
+    if cluster is None or cluster.metadata is None or not others:
+        raise errors.refused(errors.NOT_CLUSTERED)
+    if cluster.identity.type == node_type:
+        return
+    if cluster.members and node_type == "ram":
+        cluster.voting.check_not_last_disc(cluster.name, errors.ONLY_DISC_NODE_RESETS)
+    body = {"do": "change_type", "node_id": cluster.identity.node_id, "type": node_type}
+    try:
+        await cluster.voting.ask_any(others, body, 25.0)
+    except ControlError as error:
+        if error.exit_code == EX_SOFTWARE:
+            raise
+        raise errors.refused(errors.NO_ONLINE_NODES) from error
+    if node_type == "disc":
+        await cluster.quiet_disk()
+        metadata.join(cluster, cluster.metadata.replica.voters)
+    await cluster.become(replace(cluster.identity, type=node_type))
+    await agent.close_cluster()
+    await _open(agent)
+
+
+def wipe(data_dir: str) -> None:
+    """Remove all that a node keeps; who it is last, so that what a crash leaves is not taken for something else.
+
+    Raises: OSError.
+    """
+    directory = open_data_directory(data_dir)
+    try:
+        directory.execute(RemoveTree(_REMOVED))
+        if RAFT_DIRECTORY in directory.names(""):
+            # At once: half of it would be taken for damage.
+            directory.execute(Rename(RAFT_DIRECTORY, _REMOVED))
+            directory.execute(SyncDir(""))
+            directory.execute(RemoveTree(_REMOVED))
+        for name in _KEPT:
+            directory.execute(RemoveTree(name))
+        directory.execute(SyncDir(""))
+        directory.execute(RemoveTree(STORE_FILE))
+        directory.execute(SyncDir(""))
+    finally:
+        directory.close()

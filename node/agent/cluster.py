@@ -1,0 +1,596 @@
+"""The cluster's side of one node: links, metadata, who is up. It is there while the process is; the broker comes and
+goes within it.
+
+    links ─► control ─► Raft, heartbeats ─┐                           ┌─► heartbeats, NodeDown, leases
+          ─► data ────► broker's peers    ├─► a turn of the loop ─────┼─► pause, resume, rejoin ─► supervisor
+    timers, metadata that were applied ───┘                           └─► data streams between incarnations
+
+A broker that is to start gets an incarnation first (NodeUp), so that all metadata are here when its store is read,
+and waits for its lease. Source: reliability §4.0, §4.2, §4.10; contract of issue 4.
+"""
+
+import asyncio
+import logging
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.membership import outputs
+from cluster.membership.membership import Membership, State
+from cluster.membership.options import MembershipOptions
+from cluster.transport.interface import Hello, Identity, InsecureListener, Topic
+from cluster.transport.security import Security, SecurityError
+from cluster.transport.transport import Transport
+from node import log_phrases
+from node.agent import errors, formation
+from node.agent.admission import Admission, KnownNode
+from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
+from node.agent.metadata import Metadata
+from node.agent.peer_state import PeerState
+from node.agent.requests import Applicant
+from node.agent.submission import submit
+from node.agent.supervisor import GivenUp
+from node.agent.voting import Voting
+from node.amqp.constants import ReplyCode
+from node.app import ClusterLog, Node
+from node.broker.broker import Broker
+from node.broker.catalogue import Catalogue
+from node.broker.commands import NodeDown, NodeUp, Refused, SetDraining
+from node.broker.events import Event, MemberDown, MemberPut, MemberRemoved, MemberUp
+from node.broker.live_queue import Peers
+from node.broker.records import Member
+from node.config_file import ConfigError
+from node.config_values import Address
+from node.io.data_directory import DataDirectoryError
+from node.io.disk import FileDisk
+
+if TYPE_CHECKING:
+    from node.agent.agent import Agent
+
+RAFT_DIRECTORY: Final = "raft"
+PUBLISH_S: Final = 0.25
+"""How often the others are told what is new of this node."""
+WAITING_TOLD_S: Final = 10.0
+"""How often the log says what a start waits for."""
+RETRY_S: Final = 0.5
+NODE_DOWN_S: Final = 5.0
+"""How long a stop waits for the cluster to take note of it."""
+DISK_CLOSE_S: Final = 30.0
+"""How long the metadata's disk may take at the end."""
+
+
+def boottime() -> float:
+    """Seconds, on a clock that also counts while the machine sleeps (reliability §4.2)."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+class Cluster:
+    """One node's side. `open`; then `begin` and `end` a broker, again and again; `close`.
+
+    listener: where other nodes reach us.   metadata: None until the node belongs to a cluster.
+    """
+
+    def __init__(self, agent: "Agent") -> None:
+        self.agent = agent
+        self.config = agent.config
+        self.logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = agent.logger
+        self.name = agent.config.node_name
+        self.listener: tuple[str, int] | None = None
+        self.address = ""
+        """What others are told."""
+        self._joining_id = ""
+        """Of the cluster that this node is about to join."""
+        self._links: set[str] = set()
+        self.incarnation = 0
+        self.metadata: Metadata | None = None
+        self.log: ClusterLog
+        """Of the metadata, once there are any."""
+        options = self.config.cluster
+        self.membership = Membership(
+            self.name, MembershipOptions(lease_s=options.lease_s, heartbeat_s=options.heartbeat_s)
+        )
+        self.identity: NodeIdentity
+        self.transport: Transport
+        self.disk: FileDisk
+        self._voting = Voting(self)
+        self._peers = PeerState(self)
+        self._loop = asyncio.get_running_loop()
+        self._may_serve = asyncio.Event()
+        self._must_rejoin = asyncio.Event()
+        self._is_turn_coming = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._publisher: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._writes: set[asyncio.Task[Any]] = set()
+        """Of the identity, that are under way."""
+        self._is_closed = False
+
+    # --- the whole ---
+
+    async def open(self) -> None:
+        """Listen for other nodes; go on with the metadata that are here. Raises: OSError, ConfigError."""
+        self.disk = FileDisk.open(os.path.join(self.config.data_dir, RAFT_DIRECTORY))
+        try:
+            self.identity = self._own_identity()
+            self.disk.start(self._loop, on_stalled=self._stalled, on_resumed=self._resumed)
+            await write_identity(self.disk, self.identity)
+            await self._listen()
+            if self.identity.is_member:
+                self.set_metadata(Metadata(self))
+        except BaseException:
+            await self.close()
+            raise
+        self._publish()
+
+    async def close(self) -> None:
+        """Close the links and the files."""
+        self._is_closed = True
+        for timer in (self._timer, self._publisher):
+            if timer is not None:
+                timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self.listener is not None:
+            await self.transport.close()
+        if not self.disk.close(DISK_CLOSE_S):
+            self.logger.error("the metadata's disk did not finish within %g s", DISK_CLOSE_S)
+
+    def _own_identity(self) -> NodeIdentity:
+        try:
+            found = read_identity(self.disk)
+        except IdentityUnreadable as error:
+            raise DataDirectoryError(
+                f"the data directory {self.config.data_dir} cannot be used: raft/{error}"
+            ) from error
+        if found is None:
+            node_type = "witness" if self.agent.is_witness else self.config.cluster.node_type
+            return NodeIdentity(self.name, uuid.uuid4().hex, node_type)
+        if found.name != self.name:
+            raise DataDirectoryError(
+                f"the data directory belongs to node {found.name}, and this is {self.name}: "
+                "start it under its old name (--name), or use another data directory"
+            )
+        return found
+
+    async def _listen(self) -> None:
+        options = self.config.cluster
+        place = options.listen or options.default_listen
+        self.transport = Transport(self._introduction(), self._security(), self)
+        try:
+            port = await self.transport.listen(place.host, place.port)
+        except InsecureListener as error:
+            raise ConfigError([str(error)]) from error
+        self.listener = (place.host, port)
+        host, _, advertised_port = options.advertised.rpartition(":")
+        self.address = f"{host}:{port}" if advertised_port == "0" else options.advertised
+        self.logger.info("started peer listener on %s", Address(place.host, port))
+
+    def _security(self) -> Security:
+        options = self.config.cluster
+        try:
+            files = Security.read(options.ca_file, options.certificate_file, options.key_file)
+        except SecurityError as error:
+            raise ConfigError([str(error)]) from error
+        return replace(files, secret=options.secret or b"")
+
+    def _introduction(self) -> Identity:
+        return Identity(self.name, self.identity.node_id, self._cluster_id, self.incarnation)
+
+    @property
+    def _cluster_id(self) -> str:
+        return self._joining_id or self.identity.cluster_id
+
+    def joining(self, cluster_id: str) -> None:
+        """Let the members of this cluster in, which is about to let us in; empty: it does not."""
+        self._joining_id = cluster_id
+        self.transport.identity = self._introduction()
+
+    # --- what this node belongs to ---
+
+    @property
+    def catalogue(self) -> Catalogue | None:
+        """The metadata; None until the node belongs to a cluster."""
+        return None if self.metadata is None else self.metadata.log.catalogue
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """The members as the metadata have them."""
+        return {} if self.catalogue is None else self.catalogue.members
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this node has followed all that happened before its own start."""
+        return self.incarnation > 0
+
+    def known_members(self) -> dict[str, Applicant]:
+        """The members as this node last saw them, be it before its start.
+
+        Until it has an incarnation of its own it reads what has been: who is not there yet may be a member.
+        """
+        known = {member.name: member for member in self.identity.members}
+        for member in self.members.values():
+            known[member.name] = Applicant(member.name, member.address, member.node_id, member.type)
+        if not self.is_current:
+            return known
+        return {name: member for name, member in known.items() if name in self.members}
+
+    async def become(self, identity: NodeIdentity) -> None:
+        """Be another member, or none, from now on. Raises: OSError."""
+        await write_identity(self.disk, identity)
+        self.identity = identity
+        self.transport.identity = self._introduction()
+
+    async def quiet_disk(self) -> None:
+        """Wait until the disk has nothing to do, so that it may be used at once. Of a node without a journal."""
+        while self._writes:
+            await asyncio.wait(self._writes)
+
+    def set_metadata(self, metadata: Metadata) -> None:
+        """The node belongs to a cluster."""
+        self.metadata = metadata
+        self.log = metadata.log
+        self._joining_id = ""
+        metadata.log.observers.append(self._observe)
+        metadata.log.on_replaced = self._replaced
+        for name in self._links:
+            metadata.link_up(name)
+        self._take_over_members()
+
+    # --- the broker ---
+
+    async def begin(self) -> Node:
+        """Start a broker, once the cluster lets us. Raises: OSError, ConfigError, GivenUp."""
+        if self.metadata is None:
+            await formation.form(self)
+        await self._come_up()
+        node = Node(self.config, logger=self.logger, cluster=self)
+        try:
+            await node.start()
+        except BaseException:
+            self._peers.close()
+            await self._go_down()
+            raise
+        self._publish()
+        return node
+
+    async def end(self, node: Node) -> bool:
+        """Stop a broker, and tell the others unless it is the cluster that wants so. Whether all is on disk."""
+        is_written = await node.stop()
+        self._peers.close()
+        if not self.agent.app.is_wanted:
+            await self._go_down()
+        return is_written
+
+    async def _come_up(self) -> None:
+        """Have a new incarnation, and a lease for it."""
+        waiting = Waiting(self)
+        while True:
+            await self._voting.ensure()
+            if await self._try_to_come_up(waiting):
+                return
+
+    async def _try_to_come_up(self, waiting: "Waiting") -> bool:
+        assert self.metadata is not None
+        if self.membership.state is not State.OFF:
+            self.membership.stopped(boottime())
+        self._may_serve.clear()
+        self._must_rejoin.clear()
+        self._be_incarnation(0)
+        self.membership.starting(boottime())
+        command = NodeUp(self.name, self.identity.node_id, self.address)
+        result = await self.or_given_up(submit(self.metadata.log, command))
+        if isinstance(result, Refused):
+            self.membership.stopped(boottime())
+            if result.code is ReplyCode.NOT_FOUND or result.text != errors.NO_MAJORITY:
+                raise OSError(result.text)
+            await self.or_given_up(self._voting.check_membership())
+            await waiting.tell("for a majority of the cluster's disk nodes")
+            return False
+        self._be_incarnation(result)
+        self._members_changed()
+        self.membership.up(result, boottime())
+        self.wake()
+        await self.or_given_up(self._await_lease())
+        return self._may_serve.is_set()
+
+    def _be_incarnation(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.transport.identity = self._introduction()
+
+    async def _await_lease(self) -> None:
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._may_serve, self._must_rejoin)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    async def _go_down(self) -> None:
+        self.membership.stopped(boottime())
+        self.wake()
+        assert self.metadata is not None
+        if self.incarnation:
+            try:
+                async with asyncio.timeout(NODE_DOWN_S):
+                    await submit(self.metadata.log, NodeDown(self.name, self.incarnation))
+            except TimeoutError:
+                self.logger.warning("the cluster was not told within %g s that this node stops", NODE_DOWN_S)
+
+    async def or_given_up(self, waiting: Any) -> Any:
+        """What a wait of a start gives. Raises: GivenUp when the node is to stop meanwhile."""
+        task = asyncio.ensure_future(waiting)
+        stopped = asyncio.ensure_future(self.agent.app.is_giving_up.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                if self.membership.state is not State.OFF:
+                    self.membership.stopped(boottime())
+                raise GivenUp
+            return task.result()
+        finally:
+            task.cancel()
+            stopped.cancel()
+
+    # --- `node.app.ClusterSide` ---
+
+    def peers(self, broker: Broker) -> Peers:
+        """See `ClusterSide.peers`."""
+        return self._peers.open(broker)
+
+    # --- `Listener` of the links ---
+
+    def admit(self, hello: Hello) -> str | None:
+        """See `Listener.admit`."""
+        members = {
+            name: KnownNode(member.node_id, 0 if name not in self.members else self.members[name].incarnation)
+            for name, member in self.known_members().items()
+        }
+        identity = self.identity
+        admission = Admission(
+            self.name,
+            identity.node_id,
+            self._cluster_id,
+            members,
+            is_current=self.is_current,
+        )
+        return admission.refusal(hello)
+
+    def link_up(self, name: str, incarnation: int) -> None:
+        """See `Listener.link_up`."""
+        self.logger.info(log_phrases.link_up(name))
+        self._links.add(name)
+        if self.metadata is not None:
+            self.metadata.link_up(name)
+        self.membership.link_up(name, incarnation, boottime())
+        self.wake()
+
+    def forget_link(self, name: str) -> None:
+        """There is no link to a node any more, as it is no member."""
+        self._links.discard(name)
+        if self.metadata is not None:
+            self.metadata.link_down(name)
+        self.membership.link_down(name, is_gone=False, now=boottime())
+
+    def link_down(self, name: str, *, is_gone: bool, reason: str) -> None:
+        """See `Listener.link_down`."""
+        self.logger.info(log_phrases.link_down(name, reason))
+        self._links.discard(name)
+        if self.metadata is not None:
+            self.metadata.link_down(name)
+        self.membership.link_down(name, is_gone=is_gone, now=boottime())
+        self.wake()
+
+    def control(self, name: str, topic: Topic, messages: list[bytes]) -> None:
+        """See `Listener.control`."""
+        if topic is Topic.RAFT and self.metadata is not None:
+            for message in messages:
+                self.metadata.replica.receive(name, message)
+        elif topic is Topic.MEMBERSHIP:
+            now = boottime()
+            for message in messages:
+                self.membership.received(name, message, now)
+
+    def data(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
+        """See `Listener.data`."""
+        self._peers.receive(name, frames)
+
+    def received(self) -> None:
+        """See `Listener.received`."""
+        self._peers.wake()
+        self.wake()
+
+    def relieved(self, name: str) -> None:
+        """See `Listener.relieved`."""
+        self._peers.relieved(name)
+
+    async def call(self, name: str, body: bytes) -> bytes:
+        """See `Listener.call`."""
+        return await self._voting.answer(name, body)
+
+    # --- the turn ---
+
+    def wake(self) -> None:
+        """Have a turn soon."""
+        if not self._is_turn_coming and not self._is_closed:
+            self._is_turn_coming = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_turn_coming = False
+        if self._is_closed:
+            return
+        now = boottime()
+        deadline = now + 1.0
+        if self.metadata is not None:
+            deadline = min(deadline, self.metadata.tick(now))
+        deadline = min(deadline, self.membership.tick(max(now, boottime())))
+        self._act()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(0.001, deadline - boottime()), self.wake)
+
+    def leader_is(self, leader: str | None) -> None:
+        """The metadata have another leader. Comes before what that one committed is applied."""
+        self.membership.leader_changed(leader, boottime())
+
+    def majority_is(self, has_majority: bool) -> None:
+        """A majority of the voters is linked, or is not any more."""
+        self.membership.majority_changed(has_majority, boottime())
+
+    def _act(self) -> None:
+        """Do what the membership says."""
+        while todo := self.membership.take_outputs():
+            for each in todo:
+                self._do(each)
+
+    def _do(self, output: outputs.Output) -> None:
+        match output:
+            case outputs.SendHeartbeat(to, message):
+                self.transport.send_control(to, Topic.MEMBERSHIP, message)
+            case outputs.Submit(command):
+                if self.metadata is not None:
+                    self.metadata.submit_as_leader(command)
+            case outputs.Pause(reason):
+                self.logger.warning("%s", log_phrases.minority())
+                self.logger.warning("this node serves no clients for now: %s", reason)
+                self._may_serve.clear()
+                self.agent.app.hold()
+            case outputs.Resume():
+                self._may_serve.set()
+                self.agent.app.release()
+            case outputs.Rejoin(reason):
+                self.logger.warning("this node starts anew: %s", reason)
+                self._must_rejoin.set()
+                self.agent.app.restart()
+                self.agent.app.release()
+            case outputs.StatusChanged(name, status):
+                self._peers.status_changed(name, status)
+            case _:
+                self._tell(output)
+
+    def _tell(self, output: outputs.Output) -> None:
+        match output:
+            case outputs.PartitionSeen(name):
+                self.logger.error("node '%s' is up, but there is no way to it from here: a partition", name)
+            case outputs.PartitionHealed(name, is_down):
+                self.logger.info(
+                    "the partition from node '%s' is over%s", name, ": it is down" if is_down else ""
+                )
+            case outputs.Hung(name):
+                self.logger.warning("node '%s' is connected, but does not say anything: it hangs", name)
+            case outputs.Recovered(name):
+                self.logger.info("node '%s' hangs no more", name)
+            case outputs.Refused(name, text):
+                self.logger.error("node '%s': %s", name, text)
+
+    def _publish(self) -> None:
+        """Tell the others what is new of this node, now and from now on."""
+        from node.agent.status import own_status
+
+        if self._publisher is not None:
+            self._publisher.cancel()
+        self.membership.set_status(own_status(self.agent), boottime())
+        self._publisher = self._loop.call_later(PUBLISH_S, self._publish)
+
+    # --- metadata that were applied ---
+
+    def _observe(self, events: Sequence[Event]) -> None:
+        self.membership.applied(events, boottime())
+        is_about_members = False
+        for event in events:
+            match event:
+                case MemberUp(member):
+                    is_about_members = True
+                    if self.is_current and member.name != self.name:
+                        self.logger.info(log_phrases.node_up(member.name))
+                case MemberDown(member):
+                    is_about_members = True
+                    if self.is_current and member.name != self.name:
+                        self.logger.info(log_phrases.node_down(member.name))
+                case MemberPut(member):
+                    is_about_members = True
+                case MemberRemoved(member):
+                    is_about_members = True
+        if is_about_members:
+            self._members_changed()
+        self.wake()
+
+    def _replaced(self) -> None:
+        """A snapshot has taken the place of the metadata."""
+        self._take_over_members()
+        if self._peers.is_open:
+            self.logger.warning("this node starts anew: it was far behind and got all metadata anew")
+            self.agent.app.restart()
+
+    def _take_over_members(self) -> None:
+        if self.members:
+            self.membership.members_changed(self.members, boottime())
+        self._members_changed()
+        self.wake()
+
+    def _members_changed(self) -> None:
+        known = self.known_members()
+        self._peers.sync({name: each.address for name, each in known.items() if name != self.name})
+        members = tuple(known[name] for name in sorted(known))
+        if self.members and members != self.identity.members:
+            identity = replace(self.identity, members=members)
+            self.identity = identity
+            task = self.spawn(write_identity(self.disk, identity))
+            self._writes.add(task)
+            task.add_done_callback(self._writes.discard)
+
+    def spawn(self, coroutine: Any) -> "asyncio.Task[Any]":
+        """Run something beside the rest, until it is done or the cluster's side is closed."""
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned_done)
+        return task
+
+    def _spawned_done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self.logger.error("cluster: %s", fault)
+
+    def _stalled(self, reason: str) -> None:
+        self.logger.error(log_phrases.disk_full(reason))
+
+    def _resumed(self) -> None:
+        self.logger.warning("the disk takes metadata again")
+
+    # --- for operators ---
+
+    @property
+    def voting(self) -> Voting:
+        """Who belongs to the cluster, and who votes."""
+        return self._voting
+
+    @property
+    def peer_state(self) -> PeerState:
+        """What is known of the other nodes."""
+        return self._peers
+
+    async def set_draining(self, is_draining: bool) -> None:
+        """Tell the cluster that this node is, or isn't any more, in maintenance mode. Raises: ControlError."""
+        result = await submit(self.log, SetDraining(self.name, is_draining))
+        if isinstance(result, Refused):
+            raise errors.unavailable(result.text)
+
+
+class Waiting:
+    """A start that waits: says so now and then."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._told_at = boottime() - WAITING_TOLD_S + RETRY_S
+
+    async def tell(self, what: str) -> None:
+        """Wait a little; the log hears what for, at most every ten seconds. Raises: GivenUp."""
+        now = boottime()
+        if now - self._told_at >= WAITING_TOLD_S:
+            self._told_at = now
+            self._cluster.logger.info("waiting %s", what)
+        await self._cluster.or_given_up(asyncio.sleep(RETRY_S))

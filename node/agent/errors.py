@@ -1,0 +1,77 @@
+"""What an operator is told when something cannot be done, in RabbitMQ's words where it has them.
+
+Source: rabbit_mnesia.erl (error_description), rabbitmqctl.ex, join_cluster_command.ex, forget_cluster_node_command.ex
+of v3.13.7; management §3.1 (exit codes).
+"""
+
+from typing import Final
+
+from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, EX_USAGE, ControlError
+
+APP_NOT_RUNNING: Final = (
+    "this command requires the 'rabbit' app to be running on the target node. "
+    "Start it with 'rabbitmqctl start_app'."
+)
+APP_RUNNING: Final = (
+    "this command requires the 'rabbit' app to be stopped on the target node. "
+    "Stop it with 'rabbitmqctl stop_app'."
+)
+NOT_A_MEMBER: Final = "The node selected is not in the cluster."
+ONLY_DISC_NODE_JOINS: Final = (
+    "You cannot cluster a node if it is the only disc node in its existing  cluster. If new nodes joined while "
+    "this node was offline, use 'update_cluster_nodes' to add them manually."
+)
+ONLY_DISC_NODE_RESETS: Final = (
+    "You cannot reset a node when it is the only disc node in a cluster. "
+    "Please convert another node of the cluster to a disc node first."
+)
+ONLY_DISC_NODE_FORGOTTEN: Final = (
+    "You cannot remove the only disc node of a cluster: no node would hold its metadata. "
+    "Please convert another node of the cluster to a disc node first."
+)
+NOT_CLUSTERED: Final = "Non-clustered nodes can only be disc nodes."
+NO_RUNNING_NODES: Final = "You cannot leave a cluster if no online nodes are present."
+NO_ONLINE_NODES: Final = "Could not find any online cluster nodes."
+NO_MAJORITY: Final = "the cluster has no majority of its disk nodes: metadata cannot be changed"
+
+
+def app_not_running() -> ControlError:
+    """For operations that need the broker."""
+    return ControlError(EX_USAGE, APP_NOT_RUNNING)
+
+
+def app_running() -> ControlError:
+    """For operations that need it stopped."""
+    return ControlError(EX_USAGE, APP_RUNNING)
+
+
+def refused(text: str) -> ControlError:
+    """A rule is against it."""
+    return ControlError(EX_SOFTWARE, text)
+
+
+def unavailable(text: str) -> ControlError:
+    """It cannot be done now."""
+    return ControlError(EX_UNAVAILABLE, text)
+
+
+def still_running(node: str) -> ControlError:
+    """A node that is to be forgotten runs."""
+    return refused(
+        f"RabbitMQ on node {node} must be stopped with 'rabbitmqctl -n {node} stop_app' before it can be removed"
+    )
+
+
+def with_itself(node: str) -> ControlError:
+    """A node is told to join itself."""
+    return refused(f"Error: cannot cluster node with itself: {node}")
+
+
+def disagrees(thinker: str, dissident: str) -> str:
+    """A node believes in a membership that the other has ended, or never had."""
+    return f"Node '{thinker}' thinks it's clustered with node '{dissident}', but '{dissident}' disagrees"
+
+
+def too_few_online(node: str) -> ControlError:
+    """await_online_nodes did not see them in time."""
+    return refused(f"Error: timed out while waiting. Not enough nodes joined {node}'s cluster.")

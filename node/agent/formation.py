@@ -1,0 +1,227 @@
+"""How a node that belongs to no cluster finds one, or makes it.
+
+    configured list (or DNS) ─► who of them belongs to a cluster? ─► one: join it
+                                                                  ─► none: the first of the list makes it,
+                                                                     the others wait for that
+    no list: a cluster of one, which others join by join_cluster
+
+A RAM node makes none: it keeps no metadata. Source: reliability §2.5 (classic_config_discovery_node_list, last RAM/disc
+rules); management §3.2.
+"""
+
+import asyncio
+import socket
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from node import log_phrases
+from node.agent import errors, metadata, requests
+from node.agent.identity import NodeIdentity
+from node.agent.requests import Applicant
+from node.app import first_commands, log_first_commands
+from node.broker.catalogue import Catalogue
+from node.broker.commands import Command, PutMember, SetGlobalParameter
+from node.broker.records import MemberType
+from node.broker.snapshot import snapshot
+from node.config import DEFAULT_PEER_PORT
+from node.io.control import ControlError
+from node.io.data_directory import DataDirectoryError
+from node.io.disk import FileDisk
+from node.store.metadata_log import PATH as METADATA_LOG
+from node.store.metadata_log import MetadataLog, MetadataUnreadable
+from node.store.records import NewerFormat
+
+if TYPE_CHECKING:
+    from node.agent.cluster import Cluster
+
+ASK_S: Final = 2.0
+"""How long a node may take to say who it is."""
+JOIN_S: Final = 15.0
+CLUSTER_ID: Final = "internal_cluster_id"
+
+
+class Found(NamedTuple):
+    """A node that was asked who it is."""
+
+    name: str
+    address: str
+    node_id: str
+    cluster_id: str
+    is_ready: bool = False
+    """Whether it can take others in already."""
+
+
+class _Search(NamedTuple):
+    """What asking everybody gave.
+
+    silent: how many did not answer.   is_first: whether this node stands before all others on the list.
+    """
+
+    members: list[Found]
+    silent: int
+    is_first: bool
+
+
+async def form(cluster: "Cluster") -> None:
+    """Make this node a member of a cluster. Raises: OSError, GivenUp."""
+    from node.agent.cluster import Waiting
+
+    options = cluster.config.cluster
+    if not options.formation_nodes and options.formation_dns_hostname is None:
+        if cluster.identity.type == "ram":
+            raise OSError(
+                "a RAM node cannot be the first of a cluster: it needs cluster_formation settings that name a disk node"
+            )
+        if cluster.identity.type == "witness":
+            raise OSError("a witness needs cluster_formation settings that name the nodes of its cluster")
+        await create(cluster)
+        return
+    waiting, tries = Waiting(cluster), 0
+    while True:
+        search = await cluster.or_given_up(_search(cluster))
+        for member in search.members:
+            if member.is_ready and await _try_to_join(cluster, member):
+                return
+        tries += 1
+        has_asked_enough = not search.silent or tries >= options.discovery_retry_limit
+        if search.is_first and not search.members and has_asked_enough:
+            if cluster.identity.type != "disc":
+                raise OSError(
+                    "a RAM node or a witness cannot be the first of a cluster: none of the other nodes belongs to one"
+                )
+            await create(cluster)
+            return
+        await waiting.tell("for another node that belongs to a cluster")
+
+
+async def _search(cluster: "Cluster") -> _Search:
+    own = cluster.config.node_name
+    places = await _places(cluster)
+    found = await asyncio.gather(*(_ask(cluster, name, address) for name, address in places))
+    others = [each for each in found if each is not None and each.name != own]
+    is_first = False
+    for (name, _), each in zip(places, found, strict=True):
+        if (each.name if each is not None else name) == own:
+            is_first = True
+            break
+        if each is not None or name:
+            break
+    silent = sum(each is None for each in found)
+    return _Search([each for each in others if each.cluster_id], silent, is_first)
+
+
+async def _places(cluster: "Cluster") -> list[tuple[str, str]]:
+    """Names (empty: not known) and addresses of the nodes to ask, in the order of who is to be first."""
+    options = cluster.config.cluster
+    if options.formation_dns_hostname is None:
+        return [(node.name, node.address) for node in options.formation_nodes]
+    hostname = options.formation_dns_hostname
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            hostname, DEFAULT_PEER_PORT, type=socket.SOCK_STREAM
+        )
+    except OSError as error:
+        cluster.logger.warning("the addresses of %s are not known: %s", hostname, error)
+        return []
+    hosts = sorted({str(address[0]) for *_, address in found})
+    return [
+        ("", f"[{host}]:{DEFAULT_PEER_PORT}" if ":" in host else f"{host}:{DEFAULT_PEER_PORT}")
+        for host in hosts
+    ]
+
+
+async def _ask(cluster: "Cluster", name: str, address: str) -> Found | None:
+    """Who a node is; None if it doesn't answer."""
+    if name == cluster.name or address == cluster.address:
+        identity = cluster.identity
+        return Found(cluster.name, address, identity.node_id, "")
+    try:
+        told = await cluster.voting.ask(address, {"do": "describe"}, ASK_S)
+        cluster_id = told.get("cluster_id") if isinstance(told, dict) else None
+        return Found(
+            requests.text(told, "name"),
+            address,
+            requests.text(told, "node_id"),
+            cluster_id if isinstance(cluster_id, str) else "",
+            told.get("is_ready") is True,
+        )
+    except (ControlError, AttributeError, TypeError) as error:
+        cluster.logger.debug("node '%s' at %s: %s", name, address, error)
+        return None
+
+
+async def _try_to_join(cluster: "Cluster", member: Found) -> bool:
+    try:
+        await cluster.or_given_up(join(cluster, member.address, member.cluster_id, cluster.identity.type))
+    except ControlError as error:
+        cluster.logger.warning("node '%s' does not let this one join: %s", member.name, error.text)
+        return False
+    return True
+
+
+async def join(cluster: "Cluster", address: str, cluster_id: str, node_type: MemberType) -> None:
+    """Become a member, by way of a node that is one. Raises: ControlError, OSError."""
+    identity = replace(cluster.identity, type=node_type, cluster_id=cluster_id)
+    asks = Applicant(cluster.name, cluster.address, identity.node_id, node_type)
+    cluster.joining(cluster_id)
+    try:
+        await _join(cluster, address, asks, identity)
+    except BaseException:
+        cluster.joining("")
+        raise
+
+
+async def _join(cluster: "Cluster", address: str, asks: Applicant, identity: NodeIdentity) -> None:
+    told = await cluster.voting.ask(address, {"do": "join", **asks._asdict()}, JOIN_S)
+    if not isinstance(told, dict):
+        raise errors.refused(f"the node at {address} gave an answer that makes no sense")
+    members = requests.applicants(told.get("members"))
+    cluster.logger.info(
+        log_phrases.clustering_with([each.name for each in members if each.name != cluster.name], asks.type)
+    )
+    if asks.type != "ram":
+        voters = told.get("voters")
+        await cluster.quiet_disk()
+        metadata.join(cluster, [str(name) for name in voters] if isinstance(voters, list) else [])
+    await cluster.become(replace(identity, members=members))
+    cluster.set_metadata(metadata.Metadata(cluster))
+
+
+async def create(cluster: "Cluster") -> None:
+    """Make a cluster of this node alone, with the metadata that it had before. Raises: OSError, ConfigError."""
+    identity = replace(cluster.identity, type="disc", cluster_id=f"rabbitmq-cluster-id-{uuid.uuid4()}")
+    own = Applicant(cluster.name, cluster.address, identity.node_id, "disc")
+    former = _former_metadata(cluster)
+    commands = former or first_commands(cluster.config)
+    commands += [
+        SetGlobalParameter(CLUSTER_ID, identity.cluster_id),
+        PutMember(own.name, own.address, own.node_id, own.type),
+    ]
+    await cluster.quiet_disk()
+    metadata.create(cluster, commands)
+    await cluster.become(replace(identity, members=(own,)))
+    cluster.set_metadata(metadata.Metadata(cluster))
+    if not former:
+        log_first_commands(cluster.config, cluster.logger)
+
+
+def _former_metadata(cluster: "Cluster") -> list[Command[Any]]:
+    """What a node without a cluster has kept in its own log. Raises: DataDirectoryError."""
+    data_dir = cluster.config.data_dir
+    disk = FileDisk.open(data_dir)
+    try:
+        if METADATA_LOG not in disk.names(""):
+            return []
+        catalogue = Catalogue()
+        MetadataLog(disk, catalogue).load(
+            lambda command, on_applied: on_applied(catalogue.apply(command)),
+            lambda path, offset, what: cluster.logger.error(
+                "damage in %s at offset %d: %s", path, offset, what
+            ),
+        )
+        return list(snapshot(catalogue))
+    except (MetadataUnreadable, NewerFormat) as error:
+        raise DataDirectoryError(f"the data directory {data_dir} cannot be read: {error}") from error
+    finally:
+        disk.close()

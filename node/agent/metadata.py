@@ -1,0 +1,112 @@
+"""The cluster's metadata on this node: its member of the Raft group and the catalogue that this keeps.
+
+A disk node or a witness goes on with the journal in DATA/raft. A RAM node has none: it follows the voters that it knew,
+or that it is told of, from nothing at each start. Source: reliability §3.5, §4.10.
+"""
+
+import random
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from cluster.metadata import replica as raft
+from cluster.metadata.journal_file import Image, JournalUnreadable
+from cluster.metadata.options import Options
+from cluster.metadata.raft_log import RaftLog, import_catalogue
+from cluster.metadata.replica import Replica
+from cluster.transport.interface import Topic
+from node.broker.commands import Command
+from node.io.data_directory import DataDirectoryError
+from node.store.records import NewerFormat
+
+if TYPE_CHECKING:
+    from node.agent.cluster import Cluster
+
+
+def create(cluster: "Cluster", commands: Iterable[Command[Any]]) -> None:
+    """Write the journal of a new group of this node alone, whose catalogue begins with these. Raises: OSError."""
+    raft.create(cluster.disk, cluster.name, import_catalogue(commands))
+
+
+def join(cluster: "Cluster", voters: Iterable[str]) -> None:
+    """Write the journal of a member that is to follow these. Raises: OSError."""
+    raft.join(cluster.disk, voters)
+
+
+class Metadata:
+    """Of a node that belongs to a cluster. Raises: DataDirectoryError if the journal cannot be used."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        from node.agent.cluster import boottime
+
+        self._cluster = cluster
+        self._leader: str | None = None
+        self._has_majority = False
+        is_kept = cluster.identity.type != "ram"
+        self.log = RaftLog(cluster.name, now=boottime, new_session=lambda: uuid.uuid4().hex)
+        self.replica = Replica(
+            cluster.name,
+            self._image(is_kept=is_kept),
+            cluster.disk if is_kept else None,
+            self.log,
+            self._send,
+            now=boottime,
+            random=random.SystemRandom().random,
+            wake=cluster.wake,
+            options=Options(),
+            report=self._report,
+            on_broken=self._broken,
+        )
+        self.log.bind(self.replica, cluster.wake)
+
+    def _image(self, *, is_kept: bool) -> Image:
+        if not is_kept:
+            members = self._cluster.identity.members
+            return raft.join(None, [each.name for each in members if each.type != "ram"])
+        try:
+            return raft.load(self._cluster.disk)
+        except (JournalUnreadable, NewerFormat, OSError) as error:
+            directory = self._cluster.config.data_dir
+            raise DataDirectoryError(f"the data directory {directory} cannot be read: {error}") from error
+
+    def tick(self, now: float) -> float:
+        """Do what is due; when to be called again at the latest."""
+        self._tell_leader()
+        due = self.replica.tick(now)
+        self._tell_leader()
+        return due
+
+    def submit_as_leader(self, command: Command[Any]) -> None:
+        """Have a command applied that only who leads may propose."""
+        if self.replica.is_leader:
+            self.log.submit(command)
+
+    def link_up(self, name: str) -> None:
+        """A peer can be reached."""
+        self.replica.link_up(name)
+        self._tell_leader()
+
+    def link_down(self, name: str) -> None:
+        """A peer cannot be reached any more."""
+        self.replica.link_down(name)
+        self._tell_leader()
+
+    def _tell_leader(self) -> None:
+        """Comes before the tick too: who leads must be known when what it committed is applied."""
+        leader, has_majority = self.replica.leader, self.replica.has_majority
+        if has_majority != self._has_majority:
+            self._has_majority = has_majority
+            self._cluster.majority_is(has_majority)
+        if leader != self._leader:
+            self._leader = leader
+            self._cluster.leader_is(leader)
+
+    def _send(self, name: str, message: bytes) -> bool:
+        return self._cluster.transport.send_control(name, Topic.RAFT, message)
+
+    def _report(self, line: str) -> None:
+        self._cluster.logger.error("metadata: %s", line)
+
+    def _broken(self, reason: str) -> None:
+        self._cluster.logger.critical("metadata cannot be kept any more, so the node stops: %s", reason)
+        self._cluster.agent.stopping.set()

@@ -1,0 +1,252 @@
+"""The operations of the control socket: what `fluffle ctl` asks of a node. Their names are rabbitmqctl's.
+
+Those that change what the node is are done one after the other. Source: management §3.2, rabbit_mnesia.erl v3.13.7.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from node import log_phrases
+from node.agent import changes, errors, status
+from node.agent.supervisor import GivenUp
+from node.config_file import ConfigError
+from node.io.control import EX_USAGE, ControlError
+
+if TYPE_CHECKING:
+    from node.agent.agent import Agent
+    from node.agent.cluster import Cluster
+    from node.app import Node
+
+Arguments = dict[str, Any]
+Operation = Callable[[Arguments, float], Awaitable[Any]]
+
+EX_CONFIG: Final = 78
+POLL_S: Final = 0.1
+LISTED: Final = ("all", "online", "offline", "local")
+
+
+class Operations:
+    """Does what it is asked, on one agent."""
+
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+        self._changing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._asking: dict[str, Operation] = {
+            "ping": self._ping,
+            "status": self._status,
+            "cluster_status": self._cluster_status,
+            "list_members": self._list_members,
+            "list_queues": self._list_queues,
+            "await_startup": self._await_startup,
+            "await_online_nodes": self._await_online_nodes,
+            "stop": self._stop,
+        }
+        self._changes: dict[str, Operation] = {
+            "start_app": self._start_app,
+            "stop_app": self._stop_app,
+            "join_cluster": self._join_cluster,
+            "forget_cluster_node": self._forget_cluster_node,
+            "change_cluster_node_type": self._change_cluster_node_type,
+            "reset": self._reset,
+            "force_reset": self._force_reset,
+            "set_cluster_name": self._set_cluster_name,
+            "drain": self._drain,
+            "revive": self._revive,
+            "suspend_listeners": self._suspend_listeners,
+            "resume_listeners": self._resume_listeners,
+        }
+
+    async def handle(self, operation: str, arguments: Arguments, timeout_s: float) -> Any:
+        """Do it. Raises: ControlError; the CancelledError of a time-out, and then a change goes on all the same."""
+        if (asking := self._asking.get(operation)) is not None:
+            return await asking(arguments, timeout_s)
+        if (change := self._changes.get(operation)) is None:
+            raise ControlError(EX_USAGE, f"there is no operation '{operation}'")
+        task = asyncio.create_task(self._change(change, arguments, timeout_s))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # who asked has it, or has gone
+
+    async def _change(self, change: Operation, arguments: Arguments, timeout_s: float) -> Any:
+        if change == self._stop_app:
+            # It also ends a start that waits for other nodes, and so must not wait for that one.
+            return await change(arguments, timeout_s)
+        async with self._changing:
+            return await change(arguments, timeout_s)
+
+    # --- this node ---
+
+    async def _ping(self, arguments: Arguments, timeout_s: float) -> Any:
+        return {}
+
+    async def _status(self, arguments: Arguments, timeout_s: float) -> Any:
+        return status.node_status(self._agent)
+
+    async def _await_startup(self, arguments: Arguments, timeout_s: float) -> Any:
+        await self._agent.app.await_start()
+        return {}
+
+    async def _start_app(self, arguments: Arguments, timeout_s: float) -> Any:
+        try:
+            await self._agent.app.start()
+        except ConfigError as error:
+            raise ControlError(EX_CONFIG, "\n".join(error.problems)) from error
+        except OSError as error:
+            raise errors.unavailable(f"cannot start: {error}") from error
+        except GivenUp:
+            raise errors.unavailable("the start was given up: the node was told to stop") from None
+        return {}
+
+    async def _stop_app(self, arguments: Arguments, timeout_s: float) -> Any:
+        if not await self._agent.app.stop():
+            raise ControlError(74, "the broker is stopped, but not all that it had is on disk: see the log")
+        return {}
+
+    async def _stop(self, arguments: Arguments, timeout_s: float) -> Any:
+        # Later, so that the answer goes out first.
+        asyncio.get_running_loop().call_later(POLL_S, self._agent.stopping.set)
+        return {"pid": os.getpid()}
+
+    async def _suspend_listeners(self, arguments: Arguments, timeout_s: float) -> Any:
+        self._running().suspend_listeners()
+        return {}
+
+    async def _resume_listeners(self, arguments: Arguments, timeout_s: float) -> Any:
+        await self._running().resume_listeners()
+        return {}
+
+    async def _drain(self, arguments: Arguments, timeout_s: float) -> Any:
+        node, logger = self._running(), self._agent.logger
+        logger.warning(log_phrases.drain_started())
+        await self._mark_draining(is_draining=True)
+        node.suspend_listeners()
+        logger.warning(log_phrases.listeners_suspended())
+        count = len(node.broker.connections)
+        node.close_all_connections("Node was put into maintenance mode")
+        logger.warning(log_phrases.drain_closed(count))
+        logger.info(log_phrases.drained())
+        return {}
+
+    async def _revive(self, arguments: Arguments, timeout_s: float) -> Any:
+        node, logger = self._running(), self._agent.logger
+        logger.info(log_phrases.revive_started())
+        await node.resume_listeners()
+        logger.info(log_phrases.listeners_resumed())
+        await self._mark_draining(is_draining=False)
+        logger.info(log_phrases.revived())
+        return {}
+
+    async def _mark_draining(self, *, is_draining: bool) -> None:
+        self._agent.is_draining = is_draining
+        if self._agent.cluster is not None:
+            await self._agent.cluster.set_draining(is_draining)
+
+    # --- the cluster ---
+
+    async def _cluster_status(self, arguments: Arguments, timeout_s: float) -> Any:
+        return status.cluster_status(self._agent)
+
+    async def _list_members(self, arguments: Arguments, timeout_s: float) -> Any:
+        cluster = self._agent.cluster
+        return (
+            {"members": [], "leader": None, "voters": []} if cluster is None else status.member_list(cluster)
+        )
+
+    async def _await_online_nodes(self, arguments: Arguments, timeout_s: float) -> Any:
+        count = arguments.get("count")
+        if type(count) is not int or count < 1:
+            raise ControlError(EX_USAGE, "await_online_nodes needs a count of at least 1")
+        self._running()
+        deadline = asyncio.get_running_loop().time() + timeout_s - POLL_S
+        while len(status.running_nodes(self._agent)) < count:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise errors.too_few_online(self._agent.config.node_name)
+            await asyncio.sleep(POLL_S)
+        return {}
+
+    async def _set_cluster_name(self, arguments: Arguments, timeout_s: float) -> Any:
+        name = _text(arguments, "name")
+        await status.set_cluster_name(self._running(), name)
+        return {}
+
+    async def _join_cluster(self, arguments: Arguments, timeout_s: float) -> Any:
+        node, address = _text(arguments, "node"), arguments.get("address")
+        if address is not None and not isinstance(address, str):
+            raise ControlError(EX_USAGE, "the address is no text")
+        is_member = await changes.join_cluster(self._stopped(), node, address, _node_type(arguments))
+        return {"already_member": is_member}
+
+    async def _forget_cluster_node(self, arguments: Arguments, timeout_s: float) -> Any:
+        node = _text(arguments, "node")
+        await self._clustered().voting.forget(node)
+        return {}
+
+    async def _change_cluster_node_type(self, arguments: Arguments, timeout_s: float) -> Any:
+        node_type = _node_type(arguments)
+        await changes.change_type(self._stopped(), node_type)
+        return {}
+
+    async def _reset(self, arguments: Arguments, timeout_s: float) -> Any:
+        await changes.reset(self._stopped(), is_forced=False)
+        return {}
+
+    async def _force_reset(self, arguments: Arguments, timeout_s: float) -> Any:
+        await changes.reset(self._stopped(), is_forced=True)
+        return {}
+
+    async def _list_queues(self, arguments: Arguments, timeout_s: float) -> Any:
+        vhost, which = arguments.get("vhost"), arguments.get("which", "all")
+        if vhost is not None and not isinstance(vhost, str):
+            raise ControlError(EX_USAGE, "the vhost is no text")
+        if which not in LISTED:
+            raise ControlError(EX_USAGE, f"which must be one of {', '.join(LISTED)}")
+        node, cluster = self._running(), self._agent.cluster
+        counts = status.local_counts(node)
+        if cluster is not None and which != "local":
+            for each in await cluster.voting.ask_counts(timeout_s):
+                counts.update(each)
+        return {"queues": status.queue_rows(node, counts, vhost, which)}
+
+    # --- conditions ---
+
+    def _running(self) -> "Node":
+        """The broker. Raises: ControlError unless it runs."""
+        if self._agent.node is None:
+            raise errors.app_not_running()
+        return self._agent.node
+
+    def _stopped(self) -> "Agent":
+        """The agent, whose broker is stopped. Raises: ControlError if it runs."""
+        if self._agent.app.is_wanted:
+            raise errors.app_running()
+        return self._agent
+
+    def _clustered(self) -> "Cluster":
+        """The cluster's side. Raises: ControlError without one."""
+        if self._agent.cluster is None:
+            raise errors.refused(errors.NOT_A_MEMBER)
+        return self._agent.cluster
+
+
+def _text(arguments: Arguments, name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str) or not value:
+        raise ControlError(EX_USAGE, f"the argument '{name}' is missing or no text")
+    return value
+
+
+def _node_type(arguments: Arguments) -> Literal["disc", "ram"]:
+    value = arguments.get("type", "disc")
+    if value == "disc":
+        return "disc"
+    if value == "ram":
+        return "ram"
+    raise ControlError(EX_USAGE, "the type of a node is disc or ram")

@@ -1,0 +1,149 @@
+"""What goes between the broker and the brokers of other nodes, and what those say of themselves.
+
+    members that are up ─► a data stream from our incarnation to theirs, while our broker runs
+    statuses ─► alarms and connection counts of other nodes in our broker
+Source: amqp-behaviour §9.7.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
+
+from cluster.remote.peers import Peers as RemotePeers
+from cluster.transport.interface import Topic
+from node.broker.alarms import Resource
+from node.broker.broker import Broker
+from node.broker.live_queue import Peers
+
+if TYPE_CHECKING:
+    from node.agent.cluster import Cluster
+
+_RESOURCES: Final = frozenset(get_args(Resource))
+
+
+class PeerState:
+    """Of one node's broker, if it runs."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._broker: Broker | None = None
+        self._remote: RemotePeers | None = None
+        self._streams: dict[str, tuple[int, int]] = {}
+        """Open data streams: our incarnation and theirs."""
+        self._linked: set[str] = set()
+        self._alarms: set[tuple[str, Resource]] = set()
+
+    # --- the broker ---
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a broker."""
+        return self._broker is not None
+
+    def open(self, broker: Broker) -> Peers:
+        """A broker starts: open the ways to the others'."""
+        transport = self._cluster.transport
+        self._broker = broker
+        self._remote = RemotePeers(broker, self._send, transport.is_congested, on_fault=self._fault)
+        self._alarms.clear()
+        self._sync_streams()
+        for name, status in self._cluster.membership.statuses.items():
+            self.status_changed(name, status)
+        return cast(Peers, self._remote)
+
+    def close(self) -> None:
+        """It has stopped."""
+        self._broker = self._remote = None
+        self._sync_streams()
+
+    def _send(self, name: str, frame: bytes) -> None:
+        self._cluster.transport.send_data(name, Topic.REMOTE, frame)
+
+    def _fault(self, name: str, text: str) -> None:
+        """What a node's broker sent makes no sense: one of the two has to begin anew, and that is the other."""
+        self._cluster.logger.error("node '%s' sent what cannot be: %s", name, text)
+        self._cluster.spawn(self._cluster.voting.ask_to_rejoin(name, text))
+
+    def receive(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
+        """Frames of a data stream."""
+        if self._remote is not None:
+            found = [frame for topic, frame in frames if topic is Topic.REMOTE]
+            if found:
+                self._remote.receive(name, found)
+
+    def relieved(self, name: str) -> None:
+        """A data stream is not congested any more."""
+        if self._remote is not None:
+            self._remote.relieved(name)
+            self.wake()
+
+    def wake(self) -> None:
+        """The broker may have something to do."""
+        if self._broker is not None:
+            self._broker.wake()
+
+    # --- links and streams ---
+
+    def sync(self, addresses: Mapping[str, str]) -> None:
+        """Keep links to these members and to no others."""
+        transport = self._cluster.transport
+        for name in self._linked - set(addresses):
+            self._streams.pop(name, None)
+            transport.disconnect(name)
+            self._cluster.forget_link(name)
+        for name, address in addresses.items():
+            transport.connect(name, address)
+        self._linked = set(addresses)
+        self._sync_streams()
+
+    def _sync_streams(self) -> None:
+        transport, own = self._cluster.transport, self._cluster.incarnation
+        wanted = {}
+        if self._remote is not None:
+            wanted = {
+                member.name: (own, member.incarnation)
+                for member in self._cluster.members.values()
+                if member.is_up and member.name != self._cluster.name
+            }
+        for name in [name for name, pair in self._streams.items() if wanted.get(name) != pair]:
+            del self._streams[name]
+            transport.close_data(name)
+        for name, pair in wanted.items():
+            if name not in self._streams:
+                self._streams[name] = pair
+                transport.open_data(name, *pair)
+
+    # --- statuses ---
+
+    def status_changed(self, name: str, status: Mapping[str, Any] | None) -> None:
+        """What another node says of itself is another thing now; None: it is down."""
+        broker = self._broker
+        if broker is None:
+            return
+        alarms = {(name, resource) for resource in _resources(status)}
+        known = {alarm for alarm in self._alarms if alarm[0] == name}
+        for _, resource in sorted(known - alarms):
+            broker.alarms.clear(resource, name)
+        for _, resource in sorted(alarms - known):
+            broker.alarms.set(resource, name)
+        self._alarms = self._alarms - known | alarms
+        counts: Counter[tuple[str | None, str | None]] = Counter()
+        for each in self._cluster.membership.statuses.values():
+            for vhost, user, count in _connections(each):
+                counts[vhost, user] += count
+        broker.remote_counts.clear()
+        broker.remote_counts.update(counts)
+
+
+def _resources(status: Mapping[str, Any] | None) -> list[Resource]:
+    """The alarms of a status; what is none is passed over."""
+    alarms = None if status is None else status.get("alarms")
+    return [each for each in alarms if each in _RESOURCES] if isinstance(alarms, list) else []
+
+
+def _connections(status: Mapping[str, Any]) -> Iterator[tuple[str | None, str | None, int]]:
+    rows = status.get("connections")
+    for row in rows if isinstance(rows, list) else ():
+        match row:
+            case [str() | None as vhost, str() | None as user, int() as count] if count > 0:
+                yield vhost, user, count

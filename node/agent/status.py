@@ -1,0 +1,334 @@
+"""What a node can say of itself and of its cluster, in the shapes that scripts parse.
+
+Source: management §3.4, amqp-behaviour §9.7.
+"""
+
+import os
+import platform
+import ssl
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from node.agent import errors
+from node.broker.commands import Refused, SetGlobalParameter
+from node.broker.records import QueueRecord
+from node.io.resources import (
+    free_disk_bytes,
+    free_limit_bytes,
+    rss_bytes,
+    total_memory_bytes,
+    watermark_bytes,
+)
+from node.version import COMPATIBLE_VERSION, VERSION
+
+if TYPE_CHECKING:
+    from node.agent.agent import Agent
+    from node.agent.cluster import Cluster
+    from node.app import Node
+
+Counts = dict[str, tuple[int, int, int]]
+"""By the uid of a queue: ready and unacknowledged messages, consumers."""
+
+_ERLANG: Final = "25.2.3"
+"""That of the RabbitMQ that we are compatible with: some tools parse it."""
+_PROTOCOLS: Final = {False: ("amqp", "AMQP 0-9-1"), True: ("amqp/ssl", "AMQP 0-9-1 over TLS")}
+
+NOT_DRAINING: Final = "not under maintenance"
+DRAINING: Final = "marked for maintenance"
+
+
+def versions() -> dict[str, str]:
+    """What runs here."""
+    return {
+        "rabbitmq_name": "RabbitMQ",
+        "rabbitmq_version": COMPATIBLE_VERSION,
+        "erlang_version": _ERLANG,
+        "fluffle_version": VERSION,
+        "python_version": platform.python_version(),
+    }
+
+
+def own_status(agent: "Agent") -> dict[str, Any]:
+    """What the other members are told, again and again (`cluster.membership`), and `cluster_status` shows.
+
+    alarms: resources.   connections: `[vhost or null, user or null, how many]`, as they count for limits.
+    """
+    broker = None if agent.node is None else agent.node.broker
+    return {
+        "versions": versions(),
+        "listeners": _listeners(agent),
+        "alarms": [] if broker is None else list(broker.alarms.short_of_here()),
+        "connections": []
+        if broker is None
+        else [[vhost, user, n] for (vhost, user), n in broker.connection_counts.items() if n],
+        "is_draining": agent.is_draining,
+        "is_paused": agent.is_paused,
+    }
+
+
+def statuses(agent: "Agent") -> dict[str, dict[str, Any]]:
+    """What each node that is up says of itself."""
+    found: dict[str, dict[str, Any]] = {agent.config.node_name: own_status(agent)}
+    if agent.cluster is not None:
+        found.update((name, dict(told)) for name, told in agent.cluster.membership.statuses.items())
+    return found
+
+
+def running_nodes(agent: "Agent") -> list[str]:
+    """The nodes whose broker runs, this one first."""
+    own = [] if agent.node is None else [agent.config.node_name]
+    members = {} if agent.cluster is None else agent.cluster.members
+    return own + sorted(each.name for each in members.values() if each.is_up and each.name not in own)
+
+
+def cluster_status(agent: "Agent") -> dict[str, Any]:
+    """The result of `cluster_status`."""
+    name, told = agent.config.node_name, statuses(agent)
+    running = running_nodes(agent)
+    found: dict[str, Any] = {
+        "cluster_name": agent.config.cluster_name,
+        "disk_nodes": [name],
+        "ram_nodes": [],
+        "witness_nodes": [],
+        "running_nodes": running,
+        "versions": {node: told[node]["versions"] for node in running if "versions" in told.get(node, {})},
+        "maintenance_status": {node: _maintenance(told.get(node, {})) for node in running},
+        "alarms": [
+            {"node": node, "resource": resource}
+            for node in running
+            for resource in told.get(node, {}).get("alarms", ())
+        ],
+        "partitions": {},
+        "listeners": {node: told.get(node, {}).get("listeners", []) for node in running},
+        "feature_flags": [],
+        "internal_cluster_id": "",
+        "leader": None,
+        "paused": agent.is_paused,
+        "has_majority": True,
+        "is_clusterable": agent.cluster is not None,
+    }
+    if agent.cluster is not None:
+        found.update(_clustered(agent.cluster))
+    catalogue = _catalogue(agent)
+    if catalogue is not None:
+        found["cluster_name"] = catalogue.global_parameter("cluster_name") or agent.config.cluster_name
+        found["internal_cluster_id"] = catalogue.global_parameter("internal_cluster_id") or ""
+    return found
+
+
+def node_status(agent: "Agent") -> dict[str, Any]:
+    """The result of `status`."""
+    config, node = agent.config, agent.node
+    total_bytes = total_memory_bytes(config.memory.total_override_bytes)
+    memory = config.memory
+    rss = rss_bytes()
+    return {
+        "pid": os.getpid(),
+        "os": f"{platform.system()} {platform.release()}",
+        "uptime": round(time.monotonic() - agent.started_at),
+        "node": config.node_name,
+        "is_running": node is not None,
+        "is_booting": agent.app.is_booting,
+        "is_paused": agent.is_paused,
+        "is_draining": agent.is_draining,
+        "product_name": config.product.name,
+        "product_version": config.product.version,
+        "crypto_lib_version": ssl.OPENSSL_VERSION,
+        "is_under_maintenance": agent.is_draining,
+        "active_plugins": [],
+        "enabled_plugin_file": "",
+        "data_directory": config.data_dir,
+        "raft_data_directory": os.path.join(config.data_dir, "raft") if agent.cluster is not None else "",
+        "config_files": list(config.files),
+        "log_files": _log_files(agent),
+        "alarms": cluster_status(agent)["alarms"],
+        "memory": {"strategy": "rss", "total": {"rss": rss, "allocated": rss, "erlang": rss}},
+        "vm_memory_calculation_strategy": memory.calculation_strategy,
+        "vm_memory_high_watermark_setting": {"relative": memory.watermark_relative}
+        if memory.watermark_absolute_bytes is None
+        else {"absolute": memory.watermark_absolute_bytes},
+        "vm_memory_high_watermark_limit": watermark_bytes(memory, total_bytes),
+        "file_descriptors": _descriptors(node),
+        "disk_free": free_disk_bytes(config.data_dir),
+        "disk_free_limit": free_limit_bytes(config.disk, total_bytes),
+        "totals": _totals(node),
+        "run_queue": 0,
+        "processes": {"limit": sys.maxsize, "used": 0 if node is None else len(node.broker.connections)},
+        "net_ticktime": config.cluster.lease_s,
+        "listeners": _listeners(agent),
+        "release_series_support_status": "supported",
+        **versions(),
+    }
+
+
+async def set_cluster_name(node: "Node", name: str) -> None:
+    """Give the cluster another name. Raises: ControlError."""
+    from node.agent.submission import submit
+
+    result = await submit(node.broker.log, SetGlobalParameter("cluster_name", name))
+    if isinstance(result, Refused):
+        raise errors.unavailable(result.text)
+
+
+def _clustered(cluster: "Cluster") -> dict[str, Any]:
+    """What of `cluster_status` only a member of a cluster can say."""
+    metadata, known = cluster.metadata, cluster.known_members().values()
+    partitions = cluster.membership.partitions
+    by_type = {
+        node_type: sorted(each.name for each in known if each.type == node_type)
+        for node_type in ("disc", "ram", "witness")
+    }
+    if not known:
+        by_type["ram" if cluster.identity.type == "ram" else "disc"] = [cluster.name]
+    return {
+        "disk_nodes": by_type["disc"],
+        "ram_nodes": by_type["ram"],
+        "witness_nodes": by_type["witness"],
+        "partitions": {cluster.name: partitions} if partitions else {},
+        "leader": None if metadata is None else metadata.replica.leader,
+        "has_majority": metadata is not None and metadata.replica.has_majority,
+    }
+
+
+def member_list(cluster: "Cluster") -> dict[str, Any]:
+    """The result of `list_members`."""
+    members, metadata = cluster.members, cluster.metadata
+    rows = []
+    for name, known in sorted(cluster.known_members().items()):
+        member = members.get(name)
+        rows.append(
+            {
+                **known._asdict(),
+                "incarnation": 0 if member is None else member.incarnation,
+                "is_up": member is not None and member.is_up,
+                "is_draining": member is not None and member.is_draining,
+                "is_linked": name == cluster.name or name in cluster.membership.reachable,
+            }
+        )
+    return {
+        "members": rows,
+        "leader": None if metadata is None else metadata.replica.leader,
+        "voters": [] if metadata is None else sorted(metadata.replica.voters),
+    }
+
+
+# --- queues ---
+
+
+def local_counts(node: "Node") -> Counts:
+    """Of the queues that live here."""
+    return {
+        queue.record.uid: (queue.backlog.count, queue.unacked_count, len(queue.consumers))
+        for queue in node.broker.local_queues
+    }
+
+
+def queue_rows(node: "Node", counts: Counts, vhost: str | None, which: str) -> list[dict[str, Any]]:
+    """The result of `list_queues`.
+
+    counts: of the queues whose home has answered; the others are down.
+    which: all; online or offline: whose home answered or not; local: those that live here.
+    """
+    catalogue = node.broker.catalogue
+    own = node.config.node_name
+    rows = []
+    for each in sorted(catalogue.vhosts(), key=lambda found: found.name):
+        if vhost is not None and each.name != vhost:
+            continue
+        for record in sorted(catalogue.queues(each.name), key=lambda found: found.name):
+            is_local = record.home in ("", own)
+            is_online = record.uid in counts
+            if which == "all" or is_online is (which == "online" or (which == "local" and is_local)):
+                if which == "local" and not is_local:
+                    continue
+                rows.append(_queue_row(record, counts.get(record.uid), own))
+    return rows
+
+
+def _queue_row(record: QueueRecord, counts: tuple[int, int, int] | None, own: str) -> dict[str, Any]:
+    ready, unacked, consumers = counts or (None, None, None)
+    home = record.home or own
+    return {
+        "vhost": record.vhost,
+        "name": record.name,
+        "durable": record.durable,
+        "auto_delete": record.auto_delete,
+        "exclusive": record.exclusive_owner is not None,
+        "arguments": {name: str(field.value) for name, field in record.arguments.items()},
+        "type": record.type,
+        "messages": None if ready is None or unacked is None else ready + unacked,
+        "messages_ready": ready,
+        "messages_unacknowledged": unacked,
+        "consumers": consumers,
+        "state": "down" if counts is None else "running",
+        "home": home,
+        "node": home,
+        "pid": f"<{home}.{record.uid}>",
+    }
+
+
+# --- parts ---
+
+
+def _maintenance(told: dict[str, Any]) -> str:
+    return DRAINING if told.get("is_draining") else NOT_DRAINING
+
+
+def _catalogue(agent: "Agent") -> Any:
+    if agent.cluster is not None:
+        return agent.cluster.catalogue
+    return None if agent.node is None else agent.node.broker.catalogue
+
+
+def _listeners(agent: "Agent") -> list[dict[str, Any]]:
+    name, config = agent.config.node_name, agent.config
+    found = []
+    tls_ports = {address.port for address in config.tls_listeners}
+    for host, port in agent.listeners:
+        protocol, purpose = _PROTOCOLS[port in tls_ports]
+        found.append(_listener(name, host, port, protocol, purpose))
+    if agent.cluster is not None and agent.cluster.listener is not None:
+        host, port = agent.cluster.listener
+        found.append(_listener(name, host, port, "clustering", "inter-node and CLI tool communication"))
+    return found
+
+
+def _listener(node: str, host: str, port: int, protocol: str, purpose: str) -> dict[str, Any]:
+    interface = f"[{host}]" if ":" in host else host or "[::]"
+    return {"interface": interface, "node": node, "port": port, "protocol": protocol, "purpose": purpose}
+
+
+def _log_files(agent: "Agent") -> list[str]:
+    log = agent.config.log
+    files = [f"<{log.console.stream}>"] if log.console is not None else []
+    return files + ([log.file.path] if log.file is not None else [])
+
+
+def _descriptors(node: "Node | None") -> dict[str, int]:
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    sockets = 0 if node is None else len(node.broker.connections)
+    try:
+        used = len(os.listdir("/proc/self/fd"))
+    except OSError:
+        used = sockets
+    return {
+        "total_limit": limit,
+        "total_used": used,
+        "sockets_limit": limit * 9 // 10,
+        "sockets_used": sockets,
+    }
+
+
+def _totals(node: "Node | None") -> dict[str, int]:
+    if node is None:
+        return {"connection_count": 0, "queue_count": 0, "virtual_host_count": 0}
+    catalogue = node.broker.catalogue
+    vhosts = list(catalogue.vhosts())
+    return {
+        "connection_count": len(node.broker.connections),
+        "queue_count": sum(len(catalogue.queues(vhost.name)) for vhost in vhosts),
+        "virtual_host_count": len(vhosts),
+    }

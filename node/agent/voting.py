@@ -1,0 +1,317 @@
+"""Who belongs to the cluster and who votes: what this node does for others that ask, and asks of others.
+
+    join: PutMember ─► the new node follows as an observer ─► promote: it votes
+    leave, forget: it votes no more ─► RemoveMember, with its queues
+
+Source: reliability §2.5, §3.5; rabbit_mnesia.erl v3.13.7.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.transport.interface import PeerRefused, Unreachable
+from node import log_phrases
+from node.agent import errors, requests
+from node.agent.requests import Applicant, Body
+from node.agent.submission import submit
+from node.broker.commands import Command, PutMember, Refused, RemoveMember
+from node.broker.records import Member
+from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
+
+if TYPE_CHECKING:
+    from node.agent.cluster import Cluster
+
+CALL_S: Final = 5.0
+ASK_S: Final = 1.0
+"""How long a node may take to say whether we are a member."""
+PROMOTION_S: Final = 2.0
+"""How often a node that doesn't vote yet asks to be let."""
+CHANGE_S: Final = 20.0
+"""How long a change of who votes may take."""
+COUNTS_PAGE: Final = 8000
+"""Queues whose counts go into one answer, which has room for a mebibyte."""
+
+Row = tuple[int, int, int]
+
+
+class Voting:
+    """Of one node."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._is_asking = False
+        self._answers: dict[str, Callable[[str, Body], Any]] = {
+            "describe": self._describe,
+            "join": self._join,
+            "promote": self._promote,
+            "leave": self._leave,
+            "change_type": self._change_type,
+            "membership": self._membership,
+            "counts": self._counts,
+            "rejoin": self._rejoin,
+        }
+
+    # --- asking ---
+
+    async def ask(self, address: str, body: Body, timeout_s: float = CALL_S) -> Any:
+        """Ask another node. Raises: ControlError; of exit code 69 if it could not be asked."""
+        try:
+            answer = await self._cluster.transport.call(address, requests.encode(body), timeout_s)
+        except (Unreachable, PeerRefused) as error:
+            raise ControlError(EX_UNAVAILABLE, str(error)) from error
+        return requests.result(answer)
+
+    async def ask_any(self, members: Iterable[Applicant], body: Body, timeout_s: float = CALL_S) -> Any:
+        """Ask one after the other until one answers. Raises: ControlError, the last one's."""
+        last = errors.unavailable(errors.NO_ONLINE_NODES)
+        for member in members:
+            try:
+                return await self.ask(member.address, body, timeout_s)
+            except ControlError as error:
+                if error.exit_code == EX_SOFTWARE:
+                    raise
+                last = error
+        raise last
+
+    def others(self) -> list[Applicant]:
+        """All other members, those that are up first."""
+        members = self._cluster.members
+        known = [each for each in self._cluster.known_members().values() if each.name != self._cluster.name]
+        return sorted(known, key=lambda each: not (each.name in members and members[each.name].is_up))
+
+    async def ensure(self) -> None:
+        """A node that should vote does, or the others are asked to let it, before its broker starts and after."""
+        if not self._should_be_voter:
+            return
+        cluster = self._cluster
+        try:
+            await cluster.or_given_up(self._ask_for_promotion())
+        except ControlError as error:
+            cluster.logger.info("this node does not vote on metadata yet: %s", error.text)
+            if not self._is_asking:
+                self._is_asking = True
+                cluster.spawn(self._become_voter())
+
+    @property
+    def _should_be_voter(self) -> bool:
+        metadata = self._cluster.metadata
+        return metadata is not None and self._cluster.identity.type != "ram" and not metadata.replica.is_voter
+
+    async def _become_voter(self) -> None:
+        try:
+            while self._should_be_voter:
+                await asyncio.sleep(PROMOTION_S)
+                with contextlib.suppress(ControlError):
+                    await self._ask_for_promotion()
+        finally:
+            self._is_asking = False
+
+    async def _ask_for_promotion(self) -> None:
+        body = {"do": "promote", "node_id": self._cluster.identity.node_id}
+        await self.ask_any(self.others(), body, CHANGE_S)
+
+    async def check_membership(self) -> None:
+        """Ask the others, who may refuse our links for that. Raises: OSError if this node is no member any more."""
+        body = {"do": "membership", "node_id": self._cluster.identity.node_id}
+        for other in self.others():
+            try:
+                answer = await self.ask(other.address, body, ASK_S)
+            except ControlError:
+                continue
+            if isinstance(answer, dict) and answer.get("is_member") is False:
+                raise OSError(
+                    f"{errors.disagrees(self._cluster.name, other.name)}: it was removed from the cluster; "
+                    "reset it, then it may join again"
+                )
+
+    async def ask_to_rejoin(self, name: str, why: str) -> None:
+        """Have another node's broker start anew."""
+        known = self._cluster.known_members().get(name)
+        if known is not None:
+            await self.ask(known.address, {"do": "rejoin", "why": why[:200]})
+
+    async def ask_counts(self, timeout_s: float) -> list[dict[str, Row]]:
+        """The counts of the queues of all other nodes that answer, by the uids of the queues."""
+        members = self._cluster.members
+        up = [each for each in self.others() if each.name in members and members[each.name].is_up]
+        found = await asyncio.gather(*(self._ask_counts(each.address, timeout_s) for each in up))
+        return [each for each in found if each is not None]
+
+    async def _ask_counts(self, address: str, timeout_s: float) -> dict[str, Row] | None:
+        found: dict[str, Row] = {}
+        after = ""
+        try:
+            while True:
+                answer = await self.ask(address, {"do": "counts", "after": after}, min(timeout_s, CALL_S))
+                rows = list(answer)
+                found.update((str(uid), (int(r), int(u), int(c))) for uid, r, u, c in rows)
+                if len(rows) < COUNTS_PAGE:
+                    return found
+                after = str(rows[-1][0])
+        except (ControlError, TypeError, ValueError) as error:
+            self._cluster.logger.warning(
+                "node at %s did not tell the counts of its queues: %s", address, error
+            )
+            return None
+
+    # --- answering ---
+
+    async def answer(self, name: str, data: bytes) -> bytes:
+        """The answer to another node's request."""
+        try:
+            body = requests.decode(data)
+            handler = self._answers.get(requests.text(body, "do"))
+            if handler is None:
+                raise errors.refused(f"node '{self._cluster.name}' does not know the request {body['do']!r}")
+            return requests.encode({"result": await handler(name, body)})
+        except ControlError as error:
+            return requests.failure(error)
+
+    async def _describe(self, name: str, body: Body) -> Any:
+        """Who this node is, and what it belongs to."""
+        identity = self._cluster.identity
+        return {
+            "name": identity.name,
+            "node_id": identity.node_id,
+            "type": identity.type,
+            "cluster_id": identity.cluster_id,
+            "is_ready": bool(self._cluster.members),
+        }
+
+    async def _join(self, name: str, body: Body) -> Any:
+        """Take a node in, which then follows and asks to be promoted."""
+        asks = requests.applicant(body)
+        if asks.name != name:
+            raise errors.refused(f"node '{name}' asked for '{asks.name}' to be taken in")
+        metadata = self._need_metadata()
+        await self._submit(PutMember(asks.name, asks.address, asks.node_id, asks.type))
+        self._cluster.logger.info(log_phrases.node_joined(name))
+        members = self._cluster.known_members().values()
+        return {
+            "cluster_id": self._cluster.identity.cluster_id,
+            "members": [each._asdict() for each in members],
+            "voters": sorted(metadata.replica.voters),
+        }
+
+    async def _promote(self, name: str, body: Body) -> Any:
+        member = self._member(name, body)
+        if member.type == "ram":
+            raise errors.refused(f"node '{name}' is a RAM node: those don't vote")
+        await self.add_voter(name)
+        return {}
+
+    async def _leave(self, name: str, body: Body) -> Any:
+        self._member(name, body)
+        await self.remove(name)
+        return {}
+
+    async def _change_type(self, name: str, body: Body) -> Any:
+        member = self._member(name, body)
+        node_type = requests.member_type(body.get("type"))
+        if node_type == "ram" and member.type != "ram":
+            self.check_not_last_disc(name, errors.ONLY_DISC_NODE_RESETS)
+            await self.remove_voter(name)
+        await self._submit(PutMember(name, member.address, member.node_id, node_type))
+        return {}
+
+    async def _membership(self, name: str, body: Body) -> Any:
+        """Whether the node that asks is a member; null when this node cannot know."""
+        cluster = self._cluster
+        if not cluster.is_current or not cluster.members:
+            return {"is_member": None}
+        member = cluster.members.get(name)
+        return {"is_member": member is not None and member.node_id == requests.text(body, "node_id")}
+
+    async def _counts(self, name: str, body: Body) -> Any:
+        from node.agent.status import local_counts
+
+        node, after = self._cluster.agent.node, body.get("after", "")
+        if node is None:
+            raise errors.app_not_running()
+        counts = local_counts(node)
+        return [[uid, *counts[uid]] for uid in sorted(counts) if uid > str(after)][:COUNTS_PAGE]
+
+    async def _rejoin(self, name: str, body: Body) -> Any:
+        self._cluster.logger.error(
+            "node '%s' asks this one to start anew: %s", name, requests.text(body, "why")
+        )
+        self._cluster.agent.app.restart()
+        return {}
+
+    # --- changes of the membership ---
+
+    async def forget(self, name: str) -> None:
+        """Remove a member that doesn't run, with its queues. Raises: ControlError."""
+        member = self._cluster.members.get(name)
+        if member is None:
+            raise errors.refused(errors.NOT_A_MEMBER)
+        if member.is_up or name == self._cluster.name:
+            raise errors.still_running(name)
+        self._cluster.logger.info(log_phrases.node_removed(name))
+        await self.remove(name)
+
+    async def remove(self, name: str) -> None:
+        """Have a member vote no more, and forget it. Raises: ControlError."""
+        member = self._cluster.members[name]
+        if member.is_up:
+            raise errors.still_running(name)
+        if member.type == "disc":
+            self.check_not_last_disc(name, errors.ONLY_DISC_NODE_RESETS)
+        await self.remove_voter(name)
+        await self._submit(RemoveMember(name))
+
+    def check_not_last_disc(self, name: str, text: str) -> None:
+        """Raises: ControlError if no other member keeps metadata on a disk, and there are other members."""
+        others = [each for each in self._cluster.members.values() if each.name != name]
+        if others and not any(each.type == "disc" for each in others):
+            raise errors.refused(text)
+
+    async def add_voter(self, name: str) -> None:
+        """Raises: ControlError."""
+        metadata = self._need_metadata()
+        if name not in metadata.replica.voters:
+            await self._change(metadata.replica.add_voter, name)
+
+    async def remove_voter(self, name: str) -> None:
+        """Raises: ControlError."""
+        metadata = self._need_metadata()
+        if name in metadata.replica.voters:
+            await self._change(metadata.replica.remove_voter, name)
+
+    async def _change(self, change: Callable[[str, Callable[[Any], None]], None], name: str) -> None:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(result: Any) -> None:
+            if not answer.done():
+                answer.set_result(result)
+
+        change(name, done)
+        try:
+            async with asyncio.timeout(CHANGE_S):
+                result = await answer
+        except TimeoutError:
+            raise errors.unavailable(errors.NO_MAJORITY) from None
+        if isinstance(result, str) and result:
+            raise errors.unavailable(result)
+
+    async def _submit(self, command: Command[Any]) -> Any:
+        result = await submit(self._need_metadata().log, command)
+        if isinstance(result, Refused):
+            if result.text == errors.NO_MAJORITY:
+                raise errors.unavailable(result.text)
+            raise errors.refused(result.text)
+        return result
+
+    def _member(self, name: str, body: Body) -> Member:
+        """The member that asks. Raises: ControlError unless it is one, and this its data directory."""
+        member = self._cluster.members.get(name)
+        if member is None or member.node_id != requests.text(body, "node_id"):
+            raise errors.refused(errors.disagrees(name, self._cluster.name))
+        return member
+
+    def _need_metadata(self) -> Any:
+        if self._cluster.metadata is None or not self._cluster.members:
+            raise errors.unavailable(f"node '{self._cluster.name}' belongs to no cluster yet")
+        return self._cluster.metadata

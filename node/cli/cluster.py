@@ -1,0 +1,218 @@
+"""`fluffle cluster`: a cluster on this machine, in one terminal, until Ctrl-C.
+
+    fluffle cluster [--nodes 3] [--base-port 5672] [--data DIR] [--ram N]… [--config FILE] [-- OPTION…]
+    fluffle cluster start n1 | stop [n1] | status        asks the one that runs on DIR, from another terminal
+
+Node n1 accepts clients on the base port and the others on those that follow, each accepts the other nodes 20000 higher;
+all on loopback. Its data are in DIR/n1. What follows `--` is handed to `fluffle start`. A DIR that holds a cluster
+already is started again as it was.
+
+Exit codes: 0 after a signal or `stop`, 64 for a bad command line, 69 when a node or the cluster could not start or
+nobody runs it, 70 when nodes had to be killed, 74 when one could not write all it had, 75 for a time-out, 78 for a bad
+configuration.
+"""
+
+import argparse
+import json
+import os
+import sys
+from typing import Any, Final, NamedTuple
+
+EX_OK: Final = 0
+EX_USAGE: Final = 64
+EX_UNAVAILABLE: Final = 69
+EX_CONFIG: Final = 78
+
+DEFAULT_DIRECTORY: Final = "var/cluster"
+DEFAULT_NODES: Final = 3
+DEFAULT_BASE_PORT: Final = 5672
+NODES_MAX: Final = 32
+PEER_PORT_OFFSET: Final = 20000
+PORT_MAX: Final = 65535
+HOST: Final = "127.0.0.1"
+"""Where all nodes listen."""
+NODE_HOST: Final = "localhost"
+"""The host in the nodes' names."""
+
+SETTINGS_FILE: Final = "cluster.json"
+ACTIONS: Final = {"start": (1,), "stop": (0, 1), "status": (0,)}
+"""What a running cluster can be asked for, and with how many names."""
+ASK_S: Final = 600.0
+"""How long `start` and `stop` may take: a node that has much to read or write takes its time."""
+
+
+class NodePlan(NamedTuple):
+    """One node."""
+
+    name: str
+    port: int
+    is_ram: bool
+
+    @property
+    def peer_port(self) -> int:
+        """Where it accepts other nodes."""
+        return self.port + PEER_PORT_OFFSET
+
+    @property
+    def full_name(self) -> str:
+        """`n1@localhost`."""
+        return f"{self.name}@{NODE_HOST}"
+
+
+class Plan(NamedTuple):
+    """A cluster."""
+
+    directory: str
+    nodes: tuple[NodePlan, ...]
+    options: tuple[str, ...]
+    """For every `fluffle start`."""
+
+    def data_dir(self, node: NodePlan) -> str:
+        """Where a node keeps its data."""
+        return os.path.join(self.directory, node.name)
+
+
+class BadPlan(Exception):
+    """What was asked for, or is on disk, is no cluster; the text says why."""
+
+    def __init__(self, text: str, exit_code: int = EX_USAGE) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Describe the command's arguments."""
+    parser = commands.add_parser(
+        "cluster",
+        help="run a cluster on this machine",
+        usage="fluffle cluster [options] [-- OPTION...] | fluffle cluster start N | stop [N] | status",
+        description="Runs nodes n1, n2, ... on loopback until Ctrl-C. What follows -- goes to `fluffle start`.",
+    )
+    parser.add_argument("--nodes", metavar="N", type=int, help=f"how many (default: {DEFAULT_NODES})")
+    parser.add_argument(
+        "--base-port",
+        metavar="PORT",
+        type=int,
+        help=f"AMQP port of n1; the others' follow (default: {DEFAULT_BASE_PORT})",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        default=DEFAULT_DIRECTORY,
+        help=f"their data are in DIR/n1, DIR/n2, ... (default: {DEFAULT_DIRECTORY})",
+    )
+    parser.add_argument(
+        "--ram", metavar="N", action="append", help="join node N as a RAM node; may be repeated"
+    )
+    parser.add_argument("--config", metavar="FILE", help="configuration file of every node")
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a cluster, or ask the one that runs. Returns: the exit code."""
+    words = list(arguments.words)
+    directory = os.path.abspath(arguments.data)
+    if words and not words[0].startswith("-"):
+        return _ask(directory, words)
+    options = [*(("--config", os.path.abspath(arguments.config)) if arguments.config else ()), *words]
+    try:
+        plan = make_plan(directory, arguments.nodes, arguments.base_port, arguments.ram, tuple(options))
+    except BadPlan as error:
+        return _fail(error.exit_code, str(error))
+    from node.cli.supervisor import supervise
+
+    return supervise(plan)
+
+
+# --- the plan ---
+
+
+def make_plan(
+    directory: str,
+    nodes: int | None,
+    base_port: int | None,
+    ram: list[str] | None,
+    options: tuple[str, ...] = (),
+) -> Plan:
+    """The cluster that was asked for; what was not said is as it was last time. Raises: BadPlan."""
+    known = _read_settings(directory)
+    count = known.get("nodes", DEFAULT_NODES) if nodes is None else nodes
+    first_port = known.get("base_port", DEFAULT_BASE_PORT) if base_port is None else base_port
+    if not 1 <= count <= NODES_MAX:
+        raise BadPlan(f"--nodes {count}: not allowed; allowed: from 1 to {NODES_MAX}")
+    port_max = PORT_MAX - PEER_PORT_OFFSET - count + 1
+    if not 1 <= first_port <= port_max:
+        raise BadPlan(
+            f"--base-port {first_port}: not allowed; allowed: from 1 to {port_max}, "
+            f"because the ports between nodes are {PEER_PORT_OFFSET} higher"
+        )
+    names = [f"n{number}" for number in range(1, count + 1)]
+    ram_names = set(known.get("ram", ())) if ram is None else {f"n{name.removeprefix('n')}" for name in ram}
+    unknown = sorted(ram_names.difference(names))
+    if unknown and ram is not None:
+        raise BadPlan(f"--ram {unknown[0]}: there is no such node; there are {', '.join(names)}")
+    if names[0] in ram_names:
+        raise BadPlan(f"--ram {names[0]}: the first node makes the cluster, and a RAM node cannot")
+    plans = (NodePlan(name, first_port + index, name in ram_names) for index, name in enumerate(names))
+    return Plan(directory, tuple(plans), options)
+
+
+def write_settings(plan: Plan) -> None:
+    """Remember a plan beside the nodes' data. Raises: OSError."""
+    settings = {
+        "nodes": len(plan.nodes),
+        "base_port": plan.nodes[0].port,
+        "ram": [node.name for node in plan.nodes if node.is_ram],
+    }
+    path = os.path.join(plan.directory, SETTINGS_FILE)
+    with open(f"{path}.new", "w") as file:
+        file.write(json.dumps(settings) + "\n")
+    os.replace(f"{path}.new", path)
+
+
+def _read_settings(directory: str) -> dict[str, Any]:
+    path = os.path.join(directory, SETTINGS_FILE)
+    try:
+        with open(path) as file:
+            settings = json.load(file)
+        numbers = (settings["nodes"], settings["base_port"])
+        if not all(type(number) is int for number in numbers) or not all(
+            isinstance(name, str) for name in settings["ram"]
+        ):
+            raise ValueError("it says something else than a cluster")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise BadPlan(f"{path}: cannot be read: {error.strerror}", EX_CONFIG) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadPlan(f"{path}: is damaged ({error!r}); the nodes' data are not in it", EX_CONFIG) from None
+    return {name: settings[name] for name in ("nodes", "base_port", "ram")}
+
+
+# --- asking the one that runs ---
+
+
+def _ask(directory: str, words: list[str]) -> int:
+    from node.io import control
+
+    action, names = words[0], words[1:]
+    if len(names) not in ACTIONS.get(action, ()):
+        return _fail(EX_USAGE, "allowed: fluffle cluster start NODE, stop [NODE], status")
+    arguments = {"name": names[0] if names else None}
+    try:
+        answer = control.request(directory, action, arguments, timeout_s=ASK_S)
+    except control.ControlUnreachable:
+        return _fail(
+            EX_UNAVAILABLE, f"no cluster runs on {directory}; `fluffle cluster --data {directory}` starts it"
+        )
+    except control.ControlError as error:
+        return _fail(error.exit_code, error.text)
+    for line in answer["lines"]:
+        print(line)
+    return EX_OK
+
+
+def _fail(code: int, problem: str) -> int:
+    print(f"fluffle: {problem}", file=sys.stderr)
+    return code

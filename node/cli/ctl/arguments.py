@@ -1,0 +1,89 @@
+"""The command line of `fluffle ctl`: RabbitMQ's options, wherever they stand, and words.
+
+RabbitMQ's tools take options before and after the command, as `--name value` or `--name=value`, and refuse those
+that the command does not have. Source: management §3.1, RabbitMQ.CLI.Core.Parser v3.10.8.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+_GLOBAL_TEXT: Final = frozenset(
+    {"node", "data", "vhost", "timeout", "formatter", "erlang-cookie", "script-name"}
+)
+_GLOBAL_SWITCHES: Final = frozenset(
+    {"quiet", "silent", "longnames", "dry-run", "no-table-headers", "print-stacktrace", "help", "version"}
+)
+_GLOBAL: Final = _GLOBAL_TEXT | _GLOBAL_SWITCHES
+"""What every command takes, with effect or without."""
+_TEXT: Final = _GLOBAL_TEXT | {"unit"}
+_SWITCHES: Final = _GLOBAL_SWITCHES | {"online", "offline", "local", "ram", "disc", "wait", "idempotent"}
+_SHORT: Final = {
+    "p": "vhost",
+    "n": "node",
+    "q": "quiet",
+    "s": "silent",
+    "l": "longnames",
+    "t": "timeout",
+    "?": "help",
+}
+_NUMBERS: Final = frozenset({"timeout"})
+
+
+@dataclass(slots=True)
+class Line:
+    """What was typed."""
+
+    words: list[str] = field(default_factory=list)
+    """The command and its arguments."""
+    texts: dict[str, str] = field(default_factory=dict)
+    switches: dict[str, bool] = field(default_factory=dict)
+    invalid: list[tuple[str, str]] = field(default_factory=list)
+    """Options that there are not, or with a value that is not allowed: as they were typed, and the value."""
+
+    def is_set(self, switch: str) -> bool:
+        """Whether `--switch` was given, and not `--no-switch` after it."""
+        return self.switches.get(switch, False)
+
+    def foreign(self, allowed: Collection[str]) -> list[tuple[str, str]]:
+        """The options that a command with these of its own does not have, as in `invalid`."""
+        known = _GLOBAL.union(allowed)
+        given: Mapping[str, str] = {**dict.fromkeys(self.switches, ""), **self.texts}
+        return self.invalid + [(f"--{name}", value) for name, value in given.items() if name not in known]
+
+
+def parse(arguments: Sequence[str]) -> Line:
+    """Take a command line apart. Nothing is refused here: what is wrong is in `invalid`."""
+    line = Line()
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            line.words += rest
+            break
+        if not word.startswith("-") or word == "-" or word[1:].isdecimal():
+            line.words.append(word)
+            continue
+        typed, has_value, value = word.partition("=")
+        name = typed[2:] if typed.startswith("--") else _SHORT.get(typed[1:], "")
+        is_negated = typed.startswith("--no-") and name not in _SWITCHES
+        if name in _TEXT:
+            if not has_value and rest and not _is_option(rest[0]):
+                has_value, value = "=", rest.pop(0)
+            if not has_value or (name in _NUMBERS and not _is_number(value)):
+                line.invalid.append((typed, value))
+            else:
+                line.texts[name] = value
+        elif not has_value and (name.removeprefix("no-") if is_negated else name) in _SWITCHES:
+            line.switches[name.removeprefix("no-") if is_negated else name] = not is_negated
+        else:
+            line.invalid.append((typed, value))
+    return line
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word != "-" and not word[1:].isdecimal()
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.replace(".", "", 1).isdecimal() and len(text) <= 12

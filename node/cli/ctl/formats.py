@@ -1,0 +1,246 @@
+"""How `fluffle ctl` prints what a command gives: RabbitMQ's formatters.
+
+An outcome is one of four kinds; each formatter knows what to do with each. Erlang syntax is what RabbitMQ's tables
+hold for lists. Control characters in names are spelt out in text, where RabbitMQ prints them: a name must not be able
+to move the cursor of the terminal. Source: management §3.1, §3.4, and RabbitMQ 3.10.8's output.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+BOLD: Final = "\x1b[1m"
+PLAIN: Final = "\x1b[0m"
+
+
+class Done(NamedTuple):
+    """A command that did something and has nothing to tell."""
+
+
+class Message(NamedTuple):
+    """One sentence."""
+
+    text: str
+
+
+class Report(NamedTuple):
+    """An object, and how it reads as text."""
+
+    value: Mapping[str, Any]
+    text: str
+
+
+class Table(NamedTuple):
+    """Rows with the same columns."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[Mapping[str, Any]]
+
+
+Outcome = Done | Message | Report | Table
+
+
+class NotFormattable(Exception):
+    """The formatter suits lists only."""
+
+
+class Options(NamedTuple):
+    """What the formatters need to know besides the outcome."""
+
+    node: str
+    has_header: bool = True
+
+
+def render(outcome: Outcome, formatter: str, options: Options) -> str:
+    """The text for standard output, each line ended. Raises: KeyError without such a formatter, NotFormattable."""
+    return FORMATTERS[formatter](outcome, options)
+
+
+def _lines(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+# --- text ---
+
+
+def _table(outcome: Outcome, options: Options) -> str:
+    if isinstance(outcome, Table):
+        rows = [[printable(cell(row.get(name))) for name in outcome.columns] for row in outcome.rows]
+        header = [list(outcome.columns)] if options.has_header and rows else []
+        return _lines(*("\t".join(row) for row in header + rows))
+    return "" if isinstance(outcome, Done) else _lines(outcome.text)
+
+
+def _pretty_table(outcome: Outcome, options: Options) -> str:
+    if isinstance(outcome, Done):
+        return ""
+    if isinstance(outcome, Table):
+        columns = list(outcome.columns)
+        cells = [[printable(cell(row.get(name))) for name in columns] for row in outcome.rows]
+        if not cells:
+            return ""
+    else:
+        columns = ["output"]
+        cells = [[line] for line in outcome.text.replace(BOLD, "").replace(PLAIN, "").split("\n")]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+
+    def rule(left: str, middle: str, right: str) -> str:
+        return left + middle.join("─" * (width + 2) for width in widths) + right
+
+    def row(texts: Sequence[str], before: str = "", after: str = "") -> str:
+        padded = (
+            f" {before}{text}{after}{' ' * (width - len(text))} "
+            for text, width in zip(texts, widths, strict=True)
+        )
+        return "│" + "│".join(padded) + "│"
+
+    between = [rule("├", "┼", "┤")] if isinstance(outcome, Table) else []
+    body: list[str] = []
+    for texts in cells:
+        body += [*(between if body else ()), row(texts)]
+    head = [row(columns, BOLD, PLAIN), rule("├", "┼", "┤")] if options.has_header else []
+    return _lines(rule("┌", "┬", "┐"), *head, *body, rule("└", "┴", "┘"))
+
+
+def _csv(outcome: Outcome, options: Options) -> str:
+    if isinstance(outcome, Done):
+        return ""
+    if isinstance(outcome, Report) and all(not isinstance(v, (dict, list)) for v in outcome.value.values()):
+        outcome = Table(tuple(outcome.value), [outcome.value])
+    if not isinstance(outcome, Table):
+        raise NotFormattable("csv")
+    rows = [[cell(row.get(name)) for name in outcome.columns] for row in outcome.rows]
+    header = [list(outcome.columns)] if options.has_header and rows else []
+    return _lines(*(",".join('"' + text.replace('"', '""') + '"' for text in row) for row in header + rows))
+
+
+def _string(outcome: Outcome, options: Options) -> str:
+    if not isinstance(outcome, Table):
+        return _table(outcome, options)
+    rows = (
+        ", ".join(f"{name}: {_inspect(row.get(name))}" for name in outcome.columns) for row in outcome.rows
+    )
+    return _lines(*(f"[{row}]" for row in rows))
+
+
+def _inspect(value: object) -> str:
+    return "nil" if value is None else erlang(value) if isinstance(value, (dict, list)) else _dumps(value)
+
+
+def printable(text: str) -> str:
+    """Without control characters."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def cell(value: object) -> str:
+    """A value in a table."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else erlang(value)
+
+
+# --- JSON ---
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _json(outcome: Outcome, options: Options) -> str:
+    if isinstance(outcome, Table):
+        rows = [_dumps(_json_row(row, outcome.columns)) for row in outcome.rows]
+        return _lines("[", *(f",{row}" if number else row for number, row in enumerate(rows)), "]")
+    if isinstance(outcome, Message):
+        return _lines(_dumps({"message": outcome.text}))
+    if isinstance(outcome, Report):
+        return _lines(_dumps(dict(sorted(outcome.value.items()))))
+    return _lines(_dumps({"node": options.node, "result": "ok"}))
+
+
+def _json_stream(outcome: Outcome, options: Options) -> str:
+    if isinstance(outcome, Table):
+        return _lines(*(_dumps(_json_row(row, outcome.columns)) + "\n" for row in outcome.rows))
+    return _json(outcome, options)
+
+
+def _json_row(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    return {name: typed(row.get(name)) if name == "arguments" else row.get(name) for name in columns}
+
+
+def typed(arguments: Mapping[str, Any] | None) -> list[list[Any]]:
+    """Arguments as RabbitMQ's JSON has them in lists: name, type, value."""
+    return [[name, *_typed_value(value)] for name, value in (arguments or {}).items()]
+
+
+def _typed_value(value: Any) -> tuple[str, Any]:
+    if isinstance(value, bool):
+        return "bool", value
+    if isinstance(value, int):
+        return "signedint" if -(1 << 31) <= value < 1 << 31 else "long", value
+    if isinstance(value, float):
+        return "double", value
+    if isinstance(value, list):
+        return "array", [list(_typed_value(item)) for item in value]
+    if isinstance(value, dict):
+        return "table", typed(value)
+    return ("void", "undefined") if value is None else ("longstr", value)
+
+
+# --- Erlang ---
+
+
+def erlang(value: object) -> str:
+    """A value as RabbitMQ's tables show it: `[{"x-max-length",5}]`."""
+    if value is None:
+        return "undefined"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "[" + ",".join(f"{{{erlang(name)},{erlang(item)}}}" for name, item in value.items()) + "]"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(erlang, value)) + "]"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(value)
+
+
+def _term(value: object) -> str:
+    """A value as an Erlang term: texts are binaries."""
+    if isinstance(value, Mapping):
+        return "#{" + ",".join(f"{_term(name)} => {_term(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_term, value)) + "]"
+    return (
+        f"<<{erlang(printable(value))}/utf8>>"
+        if isinstance(value, str) and not value.isascii()
+        else (f"<<{erlang(printable(value))}>>" if isinstance(value, str) else erlang(value))
+    )
+
+
+def _erlang(outcome: Outcome, options: Options) -> str:
+    if isinstance(outcome, Done):
+        return ""
+    if isinstance(outcome, Message):
+        return _lines(_term(outcome.text))
+    if isinstance(outcome, Report):
+        return _lines(_term(dict(sorted(outcome.value.items()))))
+    rows = (
+        "[" + ",".join(f"{{{name},{_term(row.get(name))}}}" for name in outcome.columns) + "]"
+        for row in outcome.rows
+    )
+    return _lines("[" + ",\n ".join(rows) + "]")
+
+
+FORMATTERS: Final[Mapping[str, Callable[[Outcome, Options], str]]] = {
+    "table": _table,
+    "pretty_table": _pretty_table,
+    "json": _json,
+    "json_stream": _json_stream,
+    "csv": _csv,
+    "erlang": _erlang,
+    "string": _string,
+}
+WITHOUT_BANNER: Final = frozenset({"json", "json_stream", "csv"})
+"""What programs read: nothing may stand before it."""

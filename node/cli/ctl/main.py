@@ -1,0 +1,383 @@
+"""`fluffle ctl [options] COMMAND…`: RabbitMQ's `rabbitmqctl` for a node on this machine.
+
+What it prints, and its exit codes, are RabbitMQ's: 0, 64 for a command line that makes no sense or a node that is in
+the wrong state, 65 for an argument that is no value, 69 for a node that cannot be reached or a check that failed, 70
+for what the node refused, 75 for a time-out (management §3.1). The node is asked over the socket in its data
+directory.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TextIO
+
+from node.cli.ctl import target as targets
+from node.cli.ctl.arguments import Line, parse
+from node.cli.ctl.commands import (
+    COMMANDS,
+    ERLANG_ONLY,
+    EX_USAGE,
+    NOT_BUILT,
+    OPERATIONS,
+    Call,
+    Command,
+    NotHealthy,
+    Refused,
+)
+from node.cli.ctl.formats import (
+    BOLD,
+    FORMATTERS,
+    PLAIN,
+    WITHOUT_BANNER,
+    NotFormattable,
+    Options,
+    Outcome,
+    render,
+)
+from node.io import control
+
+PROGRAM: Final = "fluffle ctl"
+EX_OK: Final = 0
+EX_UNAVAILABLE: Final = 69
+EX_TEMPFAIL: Final = 75
+
+RETRY_S: Final = 0.1
+"""How often await_startup looks for a node that does not listen yet."""
+POLL_S: Final = 0.05
+"""How often a process that was told to stop is looked at."""
+
+_GENERAL: Final = """
+{bold}General Options{plain}
+
+The following options are accepted by most or all commands.
+
+short            | long          | description
+-----------------|---------------|--------------------------------
+-?               | --help        | displays command help
+-n <node>        | --node <node> | connect to node <node>
+                 | --data <dir>  | connect to the node with this data directory
+-l               | --longnames   | use long host names
+-t               | --timeout <n> | for commands that support it, operation timeout in seconds
+-q               | --quiet       | suppress informational messages
+-s               | --silent      | suppress informational messages
+                                 | and table header row
+-p               | --vhost       | for commands that are scoped to a virtual host,
+                 |               | virtual host to use
+                 | --formatter   | alternative result formatter to use
+                                 | if supported: json, pretty_table, table, csv, erlang
+"""
+
+
+def main(
+    arguments: Sequence[str],
+    environ: Mapping[str, str] = os.environ,
+    *,
+    ask: Callable[..., Any] = control.request,
+    now: Callable[[], float] = time.monotonic,
+) -> int:
+    """Run one command. Returns: the exit code. ask: as `node.io.control.request`."""
+    line = parse(arguments)
+    try:
+        return _Run(arguments, line, environ, ask, now).run()
+    except BrokenPipeError:
+        # Whoever reads has seen enough. Nothing more must be written when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EX_OK
+
+
+class _Run:
+    """One command line on its way."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        line: Line,
+        environ: Mapping[str, str],
+        ask: Callable[..., Any],
+        now: Callable[[], float],
+    ) -> None:
+        self.arguments = arguments
+        self.line = line
+        self.environ = environ
+        self.ask = ask
+        self.now = now
+        self.name = line.words[0] if line.words else ""
+        self.formatter = line.texts.get("formatter", "table")
+
+    def run(self) -> int:
+        if self.line.is_set("version"):
+            self.name, self.line.words = "version", ["version"]
+        if not self.name:
+            _print_overview(sys.stdout if self.line.is_set("help") else sys.stderr)
+            return EX_OK if self.line.is_set("help") else EX_USAGE
+        command = COMMANDS.get(self.name)
+        if command is None:
+            return _unknown(self.name)
+        if self.line.is_set("help") or self.name == "help":
+            return self._help()
+        try:
+            self._check(command)
+            if self.name == "version":
+                # Needs no node.
+                call = Call("", self.line.words[1:], self.line, 0)
+                return self._print(command.present(call, {}))
+            return self._with_node(command)
+        except Refused as error:
+            return self._refuse(f"Error (argument validation): {error.text}", error.exit_code)
+        except NotFormattable as error:
+            text = f"Error (argument validation): the formatter {error} does not suit this command"
+            return self._refuse(text, EX_USAGE)
+
+    def _check(self, command: Command) -> None:
+        """Whether the line makes sense. Raises: Refused."""
+        foreign = self.line.foreign(command.options)
+        if foreign:
+            shown = "\n".join(f"{typed} : {value}" for typed, value in foreign)
+            raise Refused(f"Invalid options for this command:\n{shown}")
+        least, most = command.arguments
+        count = len(self.line.words) - 1
+        if count < least:
+            raise Refused("not enough arguments.")
+        if most is not None and count > most:
+            raise Refused("too many arguments.")
+        if self.formatter not in FORMATTERS:
+            raise Refused(f"there is no formatter {self.formatter}; there are {', '.join(FORMATTERS)}")
+        command.request(Call("", self.line.words[1:], self.line, 0))  # before a node is looked for
+
+    def _with_node(self, command: Command) -> int:
+        timeout_s = float(self.line.texts.get("timeout", command.timeout_s))
+        texts = self.line.texts
+        deadline = self.now() + timeout_s
+        while True:
+            try:
+                target = targets.find(
+                    texts.get("node"),
+                    texts.get("data"),
+                    self.environ,
+                    longnames=self.line.is_set("longnames"),
+                )
+                call = Call(target.name, self.line.words[1:], self.line, timeout_s)
+                arguments = command.request(call)
+                if self.line.is_set("dry-run"):
+                    self._banner(command, call)
+                    return EX_OK
+                if self.name == "forget_cluster_node" and self.line.is_set("offline"):
+                    return self._forget_offline(command, call, target, arguments)
+                return self._talk(command, call, target, arguments)
+            except targets.NoNode as error:
+                if self.name != "await_startup" or self.now() >= deadline:
+                    return self._unreachable(None, str(error))
+            except _Unreachable as error:
+                if self.name != "await_startup" or self.now() >= deadline:
+                    return self._unreachable(error.node, error.text)
+            time.sleep(RETRY_S)
+
+    def _talk(self, command: Command, call: Call, target: targets.Target, arguments: dict[str, Any]) -> int:
+        if target.data_dir is None:
+            asked = self.line.texts.get("node") or target.name
+            raise _Unreachable(target.name, f"this user runs no node called {asked} on this machine")
+        has_banner = command.is_slow
+        if has_banner:
+            self._banner(command, call)
+        operation = OPERATIONS.get(self.name, self.name)
+        try:
+            result = self.ask(target.data_dir, operation, arguments, timeout_s=call.timeout_s)
+            if not has_banner:
+                self._banner(command, call)
+            if operation == "stop":
+                return self._await_end(call, target.data_dir, result)
+            return self._print(command.present(call, result), call.node)
+        except control.ControlUnreachable as error:
+            raise _Unreachable(target.name, error.text) from None
+        except control.ControlTimeout:
+            text = (
+                f"Error: operation {self.name} on node {call.node} timed out. "
+                f"Timeout value used: {call.timeout_s:g}"
+            )
+            print(text, file=sys.stderr)
+            return EX_TEMPFAIL
+        except control.ControlError as error:
+            if error.exit_code == EX_USAGE and error.text.startswith("this command requires"):
+                return self._refuse(f"Error: {error.text}", EX_USAGE)
+            if not has_banner:
+                self._banner(command, call)
+            return _fail(error.exit_code, error.text)
+        except NotHealthy as error:
+            return _fail(EX_UNAVAILABLE, str(error))
+
+    def _forget_offline(
+        self, command: Command, call: Call, target: targets.Target, arguments: dict[str, Any]
+    ) -> int:
+        """Take a node off the list in the files of one that does not run."""
+        from node.agent import offline
+        from node.io.data_directory import DataDirectoryError
+
+        data_dir = targets.data_directory(target, self.environ)
+        if control.is_answering(data_dir):
+            return self._refuse("Error: this command requires the target node to be stopped.", EX_USAGE)
+        self._banner(command, call)
+        own_name = call.node if "node" in self.line.texts else _own_name(data_dir) or call.node
+        try:
+            offline.forget_offline(data_dir, own_name, arguments["node"])
+        except offline.OfflineError as error:
+            return _fail(error.exit_code, error.text)
+        except (DataDirectoryError, OSError) as error:
+            return _fail(EX_UNAVAILABLE, str(error))
+        return self._print(command.present(call, {}), call.node)
+
+    def _await_end(self, call: Call, data_dir: str, result: Mapping[str, Any]) -> int:
+        """After `stop` and `shutdown`: until the process has ended."""
+        pid = int(result["pid"])
+        tells = self.name == "shutdown" and self._is_talking()
+        if tells:
+            print(f"Shutting down RabbitMQ node {call.node} running at PID {pid}", flush=True)
+        if not self.line.switches.get("wait", True):
+            return EX_OK
+        if tells:
+            print(f"Waiting for PID {pid} to terminate", flush=True)
+        deadline = self.now() + call.timeout_s
+        while _runs(pid):
+            if self.now() >= deadline:
+                return _fail(EX_TEMPFAIL, f"PID {pid} has not ended within {call.timeout_s:g} s")
+            time.sleep(POLL_S)
+        if tells:
+            print(f"RabbitMQ node {call.node} running at PID {pid} successfully shut down")
+        return EX_OK
+
+    # --- output ---
+
+    def _is_talking(self) -> bool:
+        is_quiet = self.line.is_set("quiet") or self.line.is_set("silent")
+        return not is_quiet and self.formatter not in WITHOUT_BANNER
+
+    def _banner(self, command: Command, call: Call) -> None:
+        if command.banner is not None and self._is_talking():
+            print(command.banner(call), flush=True)
+
+    def _print(self, outcome: Outcome, node: str = "") -> int:
+        has_header = not (self.line.is_set("silent") or self.line.is_set("no-table-headers"))
+        sys.stdout.write(render(outcome, self.formatter, Options(node, has_header)))
+        sys.stdout.flush()
+        return EX_OK
+
+    def _refuse(self, text: str, code: int) -> int:
+        print(f"{text}\nArguments given:\n\t{' '.join(self.arguments)}\n", file=sys.stderr)
+        print(f"{BOLD}Usage{PLAIN}\n\n{_usage(self.name)}", file=sys.stderr)
+        return code
+
+    def _unreachable(self, node: str | None, text: str) -> int:
+        if self.name == "stop" and self.line.is_set("idempotent"):
+            return EX_OK
+        if node is None:
+            return _fail(EX_UNAVAILABLE, text)
+        print(
+            f"Error: unable to perform an operation on node '{node}'. "
+            "Please see diagnostics information and suggestions below.\n\n"
+            "Most common reasons for this are:\n\n"
+            " * Target node is not running\n"
+            " * Target node runs on another machine: run this command there\n"
+            " * Target node belongs to another user: run this command as that user, or with --data DIR\n\n"
+            f"In addition to the diagnostics info below:\n\n * {text}\n"
+            f" * Consult server logs on node {node}",
+            file=sys.stderr,
+        )
+        return EX_UNAVAILABLE
+
+    def _help(self) -> int:
+        name = self.name if self.name != "help" else "".join(self.line.words[1:2])
+        if not name:
+            _print_overview(sys.stdout)
+            return EX_OK
+        command = COMMANDS.get(name)
+        if command is None:
+            return _fail(EX_USAGE, f"\nCommand '{name}' not found.")
+        print(f"\n{BOLD}Usage{PLAIN}\n\n{_usage(name)}\n\n{command.help}.\n")
+        if name == "list_queues":
+            from node.cli.ctl.commands import QUEUE_COLUMNS
+
+            print(
+                f"{BOLD}Arguments and Options{PLAIN}\n\n<column>\n\tmust be one of {', '.join(sorted(QUEUE_COLUMNS))}"
+            )
+        print(_GENERAL.format(bold=BOLD, plain=PLAIN))
+        return EX_OK
+
+
+class _Unreachable(Exception):
+    def __init__(self, node: str, text: str) -> None:
+        super().__init__(text)
+        self.node = node
+        self.text = text
+
+
+def _unknown(name: str) -> int:
+    import difflib
+
+    if name in ERLANG_ONLY:
+        print(f"\nCommand '{name}' needs Erlang, and there is none in this broker.\n", file=sys.stderr)
+        return EX_USAGE
+    if name in NOT_BUILT:
+        print(f"\nCommand '{name}' is RabbitMQ's, and this version does not have it yet.\n", file=sys.stderr)
+        return EX_USAGE
+    print(f"\nCommand '{name}' not found. ", file=sys.stderr)
+    closest = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
+    if closest:
+        print(f"Did you mean '{closest[0]}'? \n", file=sys.stderr)
+    else:
+        _print_overview(sys.stderr)
+    return EX_USAGE
+
+
+def _usage(name: str) -> str:
+    command = COMMANDS[name]
+    return f"{PROGRAM} [--node <node>] [--data <dir>] [--longnames] [--quiet] {name} {command.usage}".rstrip()
+
+
+def _print_overview(file: TextIO) -> None:
+    print(f"\n{BOLD}Usage{PLAIN}\n", file=file)
+    print(
+        f"{PROGRAM} [--node <node>] [--data <dir>] [--timeout <timeout>] [--longnames] [--quiet]"
+        " <command> [<command options>]\n",
+        file=file,
+    )
+    print("Available commands:", file=file)
+    section = ""
+    for name, command in COMMANDS.items():
+        if command.section != section:
+            section = command.section
+            print(f"\n{BOLD}{section}{PLAIN}:\n", file=file)
+        print(f"   {name:<29} {command.help}", file=file)
+    print(f"\nUse '{PROGRAM} help <command>' to learn more about a specific command", file=file)
+
+
+def _fail(code: int, text: str) -> int:
+    print(f"Error:\n{text}", file=sys.stderr)
+    return code
+
+
+def _own_name(data_dir: str) -> str | None:
+    """The name of the node whose data this is, None when that cannot be read."""
+    from node.io.disk import ReadOnlyDisk
+    from node.store.directory import StoreError, read_identity
+
+    try:
+        identity = read_identity(ReadOnlyDisk(data_dir))
+    except (StoreError, OSError):
+        return None
+    return None if identity is None else identity.node
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there and has not ended; one whose parent has not looked at it yet has."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return not os.path.isdir("/proc/self")

@@ -1,0 +1,206 @@
+"""`status` and `cluster_status` as text, in RabbitMQ's words, with a few lines of our own at the end of sections.
+
+What a node does not tell is left out. Source: management §3.4 and RabbitMQ 3.10.8's output.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from node.cli.ctl.formats import BOLD, PLAIN, printable
+
+UNITS: Final = {
+    "bytes": 1,
+    "kb": 1000,
+    "mb": 1000**2,
+    "gb": 1000**3,
+    "tb": 1000**4,
+}
+
+_NONE: Final = ["(none)"]
+_ALARMS: Final = {"memory": "Memory alarm", "disk": "Free disk space alarm"}
+
+
+def cluster_status(status: Mapping[str, Any]) -> str:
+    """The text of `cluster_status`."""
+    listeners = (
+        f"Node: {listener['node']}, {_listener(listener)}"
+        for _, several in sorted(status.get("listeners", {}).items())
+        for listener in several
+    )
+    versions = (
+        f"{node}: {version.get('rabbitmq_name', 'RabbitMQ')} {version.get('rabbitmq_version')}"
+        f" on Erlang {version.get('erlang_version')}"
+        + (f" (Fluffle {version['fluffle_version']})" if version.get("fluffle_version") else "")
+        for node, version in sorted(status.get("versions", {}).items())
+    )
+    maintenance = (
+        f"Node: {node}, status: {state}"
+        for node, state in sorted(status.get("maintenance_status", {}).items())
+    )
+    partitions = (
+        f"Node {node} cannot communicate with {', '.join(others)}"
+        for node, others in sorted(status.get("partitions", {}).items())
+    )
+    flags = (f"Flag: {flag['name']}, state: {flag['state']}" for flag in status.get("feature_flags", ()))
+    sections: list[tuple[str, list[str]]] = [
+        ("Basics", [f"Cluster name: {status.get('cluster_name', '')}"]),
+        ("Disk Nodes", list(status.get("disk_nodes", ()))),
+    ]
+    for title, key in (("RAM Nodes", "ram_nodes"), ("Witness Nodes", "witness_nodes")):
+        if status.get(key):
+            sections.append((title, list(status[key])))
+    sections += [
+        ("Running Nodes", list(status.get("running_nodes", ()))),
+        ("Versions", list(versions)),
+        ("Maintenance status", list(maintenance)),
+        ("Alarms", _alarms(status.get("alarms", ()))),
+        ("Network Partitions", list(partitions)),
+        ("Listeners", list(listeners)),
+        ("Feature flags", list(flags)),
+    ]
+    if "has_majority" in status:
+        sections.append(("Metadata", _metadata(status)))
+    return _sections(sections)
+
+
+def _metadata(status: Mapping[str, Any]) -> list[str]:
+    """Who leads the changes of what exists, and whether there can be any."""
+    lines = [
+        f"Leader: {status.get('leader') or '(none)'}",
+        f"Majority of disk nodes: {'reached' if status['has_majority'] else 'NOT reached'}",
+    ]
+    return lines + (["This node is paused: it waits for a majority"] if status.get("paused") else [])
+
+
+def status(found: Mapping[str, Any], unit: str) -> str:
+    """The text of `status`. unit: one of `UNITS`."""
+
+    def amount(number: float) -> str:
+        return f"{round(number / UNITS[unit], 4) if unit != 'bytes' else number} {unit}"
+
+    sections = [("Runtime", _runtime(found))]
+    if "active_plugins" in found:
+        file = found.get("enabled_plugin_file")
+        plugins = [f" * {name}" for name in found["active_plugins"]]
+        sections.append(
+            (
+                "Plugins",
+                ([f"Enabled plugin file: {file}"] if file else []) + ["Enabled plugins:", "", *plugins],
+            )
+        )
+    directories = [("Node data directory", "data_directory"), ("Raft data directory", "raft_data_directory")]
+    sections += [
+        ("Data directory", [f"{title}: {found[key]}" for title, key in directories if found.get(key)]),
+        ("Config files", [f" * {path}" for path in found.get("config_files", ())]),
+        ("Log file(s)", [f" * {path}" for path in found.get("log_files", ())]),
+        ("Alarms", _alarms(found.get("alarms", ()))),
+        ("Memory", _memory(found, amount)),
+    ]
+    files = found.get("file_descriptors", {})
+    if files:
+        lines = [
+            f"Total: {files.get('total_used', 0)}, limit: {files.get('total_limit', 0)}",
+            f"Sockets: {files.get('sockets_used', 0)}, limit: {files.get('sockets_limit', 0)}",
+        ]
+        sections.append(("File Descriptors", lines))
+    disk = [("Low free disk space watermark", "disk_free_limit"), ("Free disk space", "disk_free")]
+    lines = [
+        f"{title}: {amount(found[key])}" for title, key in disk if isinstance(found.get(key), (int, float))
+    ]
+    sections.append(("Free Disk Space", lines))
+    totals = found.get("totals", {})
+    counts = [
+        ("Connection count", "connection_count"),
+        ("Queue count", "queue_count"),
+        ("Virtual host count", "virtual_host_count"),
+    ]
+    sections.append(("Totals", [f"{title}: {totals[key]}" for title, key in counts if key in totals]))
+    sections.append(
+        (
+            "Listeners",
+            [
+                _listener(listener)[0].upper() + _listener(listener)[1:]
+                for listener in found.get("listeners", ())
+            ],
+        )
+    )
+    return _sections(sections)
+
+
+_RUNTIME: Final = (
+    ("OS PID", "pid"),
+    ("OS", "os"),
+    ("Uptime (seconds)", "uptime"),
+    ("Is under maintenance?", "is_under_maintenance"),
+    ("RabbitMQ version", "rabbitmq_version"),
+    ("RabbitMQ release series support status", "release_series_support_status"),
+    ("Node name", "node"),
+    ("Erlang configuration", "erlang_version"),
+    ("Crypto library", "crypto_lib_version"),
+    ("Scheduler run queue", "run_queue"),
+    ("Cluster heartbeat timeout (net_ticktime)", "net_ticktime"),
+    ("Fluffle version", "fluffle_version"),
+    ("Python version", "python_version"),
+)
+
+
+def _runtime(found: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for title, key in _RUNTIME:
+        if found.get(key) not in (None, ""):
+            value = found[key]
+            lines.append(f"{title}: {str(value).lower() if isinstance(value, bool) else value}")
+    processes = found.get("processes", {})
+    if processes.get("used"):
+        line = f"Erlang processes: {processes.get('used')} used, {processes.get('limit')} limit"
+        lines.insert(
+            next((n for n, text in enumerate(lines) if text.startswith("Scheduler")), len(lines)), line
+        )
+    return lines
+
+
+def _memory(found: Mapping[str, Any], amount: Any) -> list[str]:
+    memory = found.get("memory", {})
+    strategy = found.get("vm_memory_calculation_strategy", "rss")
+    total = memory.get("total", {})
+    used = total.get(strategy, memory.get("rss", 0)) if isinstance(total, dict) else total
+    setting = found.get("vm_memory_high_watermark_setting", {})
+    lines = [f"Total memory used: {amount(used)}", f"Calculation strategy: {strategy}"]
+    if setting:
+        shown = (
+            f"{setting['relative']} of available memory"
+            if "relative" in setting
+            else amount(setting.get("absolute", 0))
+        )
+        limit = found.get("vm_memory_high_watermark_limit", 0)
+        lines.append(f"Memory high watermark setting: {shown}, computed to: {amount(limit)}")
+    parts = {key: value for key, value in memory.items() if isinstance(value, (int, float)) and key != "rss"}
+    if parts:
+        lines.append("")
+        for name, size in sorted(parts.items(), key=lambda item: (-item[1], item[0])):
+            lines.append(f"{name}: {amount(size)} ({round(size * 100 / used, 2) if used else 0.0} %)")
+    return lines
+
+
+def _alarms(alarms: Iterable[Any]) -> list[str]:
+    return [
+        f"{_ALARMS.get(alarm['resource'], alarm['resource'])} on node {alarm['node']}"
+        if isinstance(alarm, Mapping)
+        else str(alarm)
+        for alarm in alarms
+    ]
+
+
+def _listener(listener: Mapping[str, Any]) -> str:
+    return (
+        f"interface: {listener['interface']}, port: {listener['port']}, protocol: {listener['protocol']}, "
+        f"purpose: {listener['purpose']}"
+    )
+
+
+def _sections(sections: Sequence[tuple[str, Sequence[str]]]) -> str:
+    blocks = []
+    for title, lines in sections:
+        body = "".join(f"{printable(line)}\n" for line in lines or _NONE)
+        blocks.append(f"{BOLD}{title}{PLAIN}\n\n{body}")
+    return "\n".join(blocks).removesuffix("\n")

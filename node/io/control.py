@@ -1,0 +1,213 @@
+"""The control socket from outside: how `fluffle ctl` finds a node on this machine and asks it something.
+
+    registry: name of the node ─► its data directory ─► DATA/control.sock ─► one request, one reply, a line of JSON each
+
+It works without an AMQP user and while the broker is stopped (management §3.5). Who may open the socket, which is
+for the node's own user, may do everything. Nothing here is costly to import: the command line waits for it.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+SOCKET_NAME: Final = "control.sock"
+REQUEST_MAX_BYTES: Final = 1 << 20
+REPLY_MAX_BYTES: Final = 64 << 20
+
+EX_USAGE: Final = 64
+EX_UNAVAILABLE: Final = 69
+EX_SOFTWARE: Final = 70
+EX_TEMPFAIL: Final = 75
+
+_SLACK_S: Final = 2.0
+"""How much longer than the node the asker waits: so that it is the node that says what took so long."""
+_READ_BYTES: Final = 1 << 16
+
+
+class ControlError(Exception):
+    """The node refused a request, or could not do it.
+
+    exit_code: what the command line ends with (management §3.1).   text: what stands after `Error:`.
+    """
+
+    def __init__(self, exit_code: int, text: str) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+        self.text = text
+
+
+class ControlUnreachable(ControlError):
+    """No node listens there."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(EX_UNAVAILABLE, text)
+
+
+class ControlTimeout(ControlError):
+    """The node did not answer in time."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(EX_TEMPFAIL, text)
+
+
+def request(data_dir: str, operation: str, arguments: Mapping[str, object], *, timeout_s: float) -> Any:
+    """Ask the node whose data directory this is, and wait for what it says. Raises: ControlError."""
+    line = json.dumps({"operation": operation, "arguments": dict(arguments), "timeout_s": timeout_s})
+    data = line.encode() + b"\n"
+    if len(data) > REQUEST_MAX_BYTES:
+        raise ControlError(EX_USAGE, f"the request has {len(data)} bytes; {REQUEST_MAX_BYTES} are allowed")
+    with _connected(data_dir) as sock:
+        sock.settimeout(timeout_s + _SLACK_S)
+        try:
+            sock.sendall(data)
+            reply = _read_line(sock)
+        except TimeoutError:
+            raise ControlTimeout(f"the node did not answer within {timeout_s:g} s") from None
+        except OSError as error:
+            raise ControlUnreachable(f"the node ended while it was asked: {error.strerror}") from None
+    return _result(reply)
+
+
+def _result(reply: bytes) -> Any:
+    try:
+        answer = json.loads(reply)
+        if "error" in answer:
+            raise ControlError(int(answer["error"]["exit_code"]), str(answer["error"]["text"]))
+        return answer["result"]
+    except (ValueError, KeyError, TypeError):
+        text = "the node ended while it was asked" if not reply else "the node's answer is not understood"
+        raise ControlUnreachable(text) from None
+
+
+def _read_line(sock: socket.socket) -> bytes:
+    pieces, size = [], 0
+    while True:
+        piece = sock.recv(_READ_BYTES)
+        pieces.append(piece)
+        size += len(piece)
+        if not piece or piece.endswith(b"\n") or size > REPLY_MAX_BYTES:
+            return b"".join(pieces)
+
+
+@contextlib.contextmanager
+def _connected(data_dir: str) -> Iterator[socket.socket]:
+    """A connection to the node. Raises: ControlUnreachable."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        try:
+            with short_path(data_dir) as path:
+                sock.connect(path)
+        except OSError as error:
+            raise ControlUnreachable(f"no node runs on {data_dir} ({error.strerror or error})") from None
+        yield sock
+
+
+@contextlib.contextmanager
+def short_path(data_dir: str) -> Iterator[str]:
+    """A path of the control socket that is good while the context lasts. Raises: OSError.
+
+    A socket's address has room for 107 bytes (unix(7)), a data directory's path is often longer: we go by an
+    open descriptor of the directory where the system offers that.
+    """
+    fd = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        below = f"/proc/self/fd/{fd}"
+        yield os.path.join(below if os.path.isdir(below) else data_dir, SOCKET_NAME)
+    finally:
+        os.close(fd)
+
+
+def is_answering(data_dir: str) -> bool:
+    """Whether somebody listens on the control socket."""
+    try:
+        with _connected(data_dir):
+            return True
+    except ControlUnreachable:
+        return False
+
+
+# --- the registry ---
+
+
+def registry_directory(environ: Mapping[str, str]) -> str:
+    """Where the nodes of this user are listed."""
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime) and os.path.isdir(runtime):
+        return os.path.join(runtime, "fluffle")
+    return os.path.join("/tmp", f"fluffle-{os.getuid()}")
+
+
+def register(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
+    """List a node. Raises: OSError if the registry cannot be used; the node is then found by its directory only."""
+    directory = registry_directory(environ)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(directory, 0o700)
+    if not _is_ours(directory, stat.S_ISDIR):
+        raise PermissionError(f"{directory} belongs to another user, or others may write to it")
+    path = _entry(directory, name)
+    fd, new = tempfile.mkstemp(dir=directory, prefix=".")
+    with open(fd, "w") as file:
+        file.write(os.path.abspath(data_dir) + "\n")
+    os.replace(new, path)
+
+
+def unregister(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
+    """Take a node off the list, unless another of that name has taken its place."""
+    directory = registry_directory(environ)
+    with contextlib.suppress(OSError):
+        if _read_entry(directory, name) == os.path.abspath(data_dir):
+            os.unlink(_entry(directory, name))
+
+
+def registered_nodes(environ: Mapping[str, str]) -> dict[str, str]:
+    """The data directories of this user's nodes that run on this machine, by their names."""
+    directory = registry_directory(environ)
+    if not _is_ours(directory, stat.S_ISDIR):
+        return {}
+    found = {}
+    for name in sorted(os.listdir(directory)):
+        data_dir = None if name.startswith(".") else _read_entry(directory, name)
+        if data_dir is not None and is_answering(data_dir):
+            found[name] = data_dir
+    return found
+
+
+def find_node(name: str, environ: Mapping[str, str]) -> str | None:
+    """The data directory of a node that runs on this machine; None if none of that name does."""
+    directory = registry_directory(environ)
+    if not _is_ours(directory, stat.S_ISDIR):
+        return None
+    data_dir = _read_entry(directory, name)
+    return data_dir if data_dir is not None and is_answering(data_dir) else None
+
+
+def _entry(directory: str, name: str) -> str:
+    """The file of a node. Raises: OSError for a name that is no file's."""
+    if not name or name.startswith(".") or "/" in name or "\0" in name:
+        raise OSError(f"{name!r} is not a node's name")
+    return os.path.join(directory, name)
+
+
+def _read_entry(directory: str, name: str) -> str | None:
+    try:
+        path = _entry(directory, name)
+        if not _is_ours(path, stat.S_ISREG):
+            return None
+        with open(path) as file:
+            data_dir = file.readline(_READ_BYTES).removesuffix("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return data_dir if os.path.isabs(data_dir) else None
+
+
+def _is_ours(path: str, is_kind: Any) -> bool:
+    """Whether it is there, is no link, is our user's and only our user may change it."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return bool(is_kind(found.st_mode)) and found.st_uid == os.getuid() and not found.st_mode & 0o022

@@ -1,0 +1,67 @@
+"""Many random histories of a cluster: see simulator.py for what must never happen.
+
+Told by the environment which ones:
+    FLUFFLE_MEMBERSHIPS=2000        the first 2000
+    FLUFFLE_MEMBERSHIPS=seed:123    history 123, for instance one that went wrong
+"""
+
+import os
+
+import pytest
+
+from cluster.membership.membership import Membership
+from node.broker.commands import RenewLeases
+from tests.cluster.membership.bugs import BUGS
+from tests.cluster.membership.simulator import Simulator, Violation
+
+HISTORIES = 25
+MISCHIEF_S = 15.0
+BUG_SEEDS_MAX = 60
+"""More than five times what the rarest of the bugs needed."""
+
+
+def _seeds() -> range:
+    wanted = os.environ.get("FLUFFLE_MEMBERSHIPS", str(HISTORIES))
+    if wanted.startswith("seed:"):
+        seed = int(wanted.removeprefix("seed:"))
+        return range(seed, seed + 1)
+    return range(int(wanted))
+
+
+@pytest.mark.slow
+def test_no_history_goes_wrong() -> None:
+    failures = []
+    downs = pauses = 0
+    for seed in _seeds():
+        # A renewal that a leader of former days hands on must renew nothing that the present one doesn't know of.
+        simulator = Simulator(seed, forwards=(RenewLeases,) if seed % 2 else ())
+        try:
+            simulator.story(MISCHIEF_S)
+        except Violation as violation:
+            failures.append(f"FLUFFLE_MEMBERSHIPS=seed:{seed} pytest {__file__}: {violation}")
+        downs += simulator.downs
+        pauses += simulator.pauses
+    assert failures == []
+    if len(_seeds()) > 1:
+        assert downs > 0.5 * len(_seeds()), "hardly anything went wrong"
+        assert pauses > len(_seeds())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_simulator_finds(bug: type[Membership]) -> None:
+    for seed in range(BUG_SEEDS_MAX):
+        try:
+            Simulator(seed, bug).story(MISCHIEF_S)
+        except Violation:
+            return
+    pytest.fail(f"{BUG_SEEDS_MAX} histories went well with this bug")
+
+
+def test_a_history_can_be_told_again() -> None:
+    def told() -> tuple[int, list[object]]:
+        simulator = Simulator(7)
+        simulator.story(3.0)
+        return simulator.downs, [entry.command for entry in simulator.raft.entries]
+
+    assert told() == told()

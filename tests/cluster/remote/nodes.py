@@ -1,0 +1,211 @@
+"""Several brokers without sockets or disks: one order of commands for all, frames in queues that a test controls.
+
+    cluster = Cluster("n1", "n2")      cluster["n1"].client()      cluster.settle()
+
+Each node is a `World` of the broker's tests. While `cluster.is_held` nothing moves between nodes but what a test moves
+by `apply` and `deliver`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any
+
+from cluster.remote.peers import Peers
+from node.amqp.field_table import Table, boolean
+from node.amqp.methods import QueueDeclare
+from node.broker.commands import Command, NodeDown, NodeUp, PutMember
+from node.broker.queue import Queue
+from node.broker.settings import BrokerSettings
+from node.broker.snapshot import everything
+from tests.node.broker.harness import Client, World
+
+
+class NodeLog:
+    """The shared log as one node sees it."""
+
+    def __init__(self, cluster: "Cluster", name: str) -> None:
+        self._cluster = cluster
+        self._name = name
+
+    def submit(self, command: Command[Any], on_applied: Callable[[Any], None] | None = None) -> None:
+        self._cluster.log.append((command, self._name, self._cluster[self._name].incarnation, on_applied))
+
+    def await_safety(self, on_safe: Callable[[bool], None]) -> None:
+        on_safe(True)
+
+
+class Node(World):
+    """One broker of the cluster.   applied: commands of the log.   congested: nodes the way to which is."""
+
+    def __init__(self, cluster: "Cluster", name: str) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.applied = 0
+        self.incarnation = 0
+        self.congested: set[str] = set()
+        self.faults: list[tuple[str, str]] = []
+        self.frame_count = 0
+        super().__init__(BrokerSettings(node_name=name))
+        self.peers = Peers(
+            self.broker, self._send, self.congested.__contains__, lambda *fault: self.faults.append(fault)
+        )
+        self.broker.peers = self.peers
+        self.broker.log = NodeLog(cluster, name)
+
+    def _entropy(self, count: int) -> bytes:
+        self._drawn += 1
+        seed = f"{self.name} {self.incarnation} {self._drawn}"
+        return sha256(seed.encode()).digest().ljust(count, b"\0")[:count]
+
+    def _send(self, to: str, frame: bytes) -> None:
+        self.frame_count += 1
+        self.cluster.frames.setdefault((self.name, to), deque()).append(frame)
+
+    def turn(self) -> None:
+        super().settle()
+
+    def settle(self) -> None:
+        self.cluster.settle()
+
+    def home_queue(self, name: str) -> Queue:
+        queue = self.broker.vhosts["/"].queues[name]
+        assert isinstance(queue, Queue)
+        return queue
+
+
+class Cluster:
+    """Nodes that are up, by name."""
+
+    def __init__(self, *names: str) -> None:
+        self.log: list[tuple[Command[Any], str, int, Callable[[Any], None] | None]] = []
+        self.frames: dict[tuple[str, str], deque[bytes]] = {}
+        self.is_held = False
+        self.nodes: dict[str, Node] = {}
+        self._waiting: list[tuple[int, str, int, Callable[[Any], None], Any]] = []
+        for name in names:
+            self.log.append((PutMember(name, f"{name}:1", name, "disc"), name, 0, None))
+        for name in names:
+            self.start(name)
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def start(self, name: str) -> Node:
+        """A node starts, knowing what was committed."""
+        node = Node(self, name)
+        catalogue = node.broker.catalogue
+        for command, *_ in self.log:
+            catalogue.apply(command)
+        catalogue.take_events()
+        node.applied = len(self.log)
+        if node.applied > 3:
+            node.broker.vhosts.clear()
+            node.broker.react(list(everything(catalogue)))
+        self.nodes[name] = node
+        self.log.append((NodeUp(name, name, f"{name}:1"), name, 0, None))
+        self.settle()
+        member = catalogue.member(name)
+        assert member is not None
+        node.incarnation = member.incarnation
+        return node
+
+    def crash(self, name: str) -> None:
+        """A node dies: what it sent and was sent is gone, its clients' sockets with it. The others hear of it later."""
+        node = self.nodes.pop(name)
+        for client in list(node.clients.values()):
+            client.is_reset = True
+        for pair in list(self.frames):
+            if name in pair:
+                del self.frames[pair]
+        self._waiting = [waiting for waiting in self._waiting if waiting[1] != name]
+        self.log.append((NodeDown(name, node.incarnation), "", 0, None))
+
+    # --- moving on ---
+
+    def apply(self, name: str) -> bool:
+        """A node applies the next command, if there is one."""
+        node = self.nodes[name]
+        if node.applied == len(self.log):
+            return False
+        command, origin, incarnation, on_applied = self.log[node.applied]
+        node.applied += 1
+        result = node.broker.catalogue.apply(command)
+        events = node.broker.catalogue.take_events()
+        node.broker.react(events)
+        if on_applied is not None and origin == name and incarnation in (0, node.incarnation):
+            self._waiting.append((node.applied, name, incarnation, on_applied, result))
+        self._answer()
+        return True
+
+    def _answer(self) -> None:
+        """Answer commands that all nodes have applied."""
+        everywhere = min(node.applied for node in self)
+        ready = [waiting for waiting in self._waiting if waiting[0] <= everywhere]
+        self._waiting = [waiting for waiting in self._waiting if waiting[0] > everywhere]
+        for _, _, _, on_applied, result in ready:
+            on_applied(result)
+
+    def deliver(self, origin: str, to: str, count: int = 1 << 30) -> int:
+        """Move frames from one node to another; how many there were."""
+        frames = self.frames.get((origin, to))
+        if not frames or to not in self.nodes:
+            return 0
+        moved = [frames.popleft() for _ in range(min(count, len(frames)))]
+        node = self.nodes[to]
+        node.broker.now = node.now
+        node.peers.receive(origin, moved)
+        return len(moved)
+
+    def settle(self) -> None:
+        """Run all turns, and unless things are held apply and deliver until nothing is left to do."""
+        for _ in range(10_000):
+            for node in self:
+                node.turn()
+            if self.is_held:
+                return
+            moved = sum(self.apply(node.name) for node in list(self)) > 0
+            if moved:
+                continue  # metadata travel faster, so that incarnations are known
+            for origin, to in list(self.frames):
+                moved = bool(self.deliver(origin, to)) or moved
+            if not moved:
+                return
+        raise AssertionError("it never ends")
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, everywhere."""
+        for node in self:
+            World.advance(node, seconds)
+        self.settle()
+
+    # --- shorthands ---
+
+    def submit(self, command: Command[Any]) -> None:
+        """Change the catalogue as an operator would."""
+        self.log.append((command, "", 0, None))
+        self.settle()
+
+    def declare(self, home: str, name: str, arguments: Table | None = None, **flags: bool) -> None:
+        """A queue that lives on a node, and nobody else knows."""
+        client = self[home].client()
+        answer = client.ask(1, QueueDeclare(queue=name, arguments=arguments or {}, **flags))
+        assert answer is not None
+        client.lose()
+        self.settle()
+
+    def check_idle(self) -> None:
+        """Nobody keeps anything for anybody."""
+        for node in self:
+            assert node.faults == []
+            assert node.peers.is_idle, node.name
+            assert not node.peers.has_work, node.name
+
+
+def client_of(node: Node, *channels: int) -> Client:
+    """A client that hears of cancelled consumers."""
+
+    return node.client(*channels, capabilities={"consumer_cancel_notify": boolean(True)})

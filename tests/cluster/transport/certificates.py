@@ -1,0 +1,28 @@
+"""Certificates for tests, made by `fluffle certs`."""
+
+import argparse
+from pathlib import Path
+
+from cluster.transport.security import Security
+from node.cli import certs
+
+
+def make(directory: Path, *names: str) -> None:
+    """An authority and these nodes' certificates."""
+    parser = argparse.ArgumentParser()
+    certs.add_parser(parser.add_subparsers())
+    parsed = parser.parse_args(["certs", "--out", str(directory), *names])
+    assert parsed.run(parsed) == 0
+
+
+def of(directory: Path, name: str, secret: bytes = b"") -> Security:
+    """What a node with that certificate has."""
+    read = Security.read(*(str(directory / file) for file in ("ca.pem", f"{name}.pem", f"{name}.key")))
+    return Security(read.ca, read.certificate, read.key, secret)
+
+
+def security(kind: str, certs: Path, name: str) -> Security:
+    """kind: none, secret, certificates or both."""
+    if kind in ("none", "secret"):
+        return Security(secret=b"a secret") if kind == "secret" else Security()
+    return of(certs, name, b"a secret" if kind == "both" else b"")

@@ -1,0 +1,55 @@
+"""The files that prove who a node is: which are refused, and that nothing of them is shown."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.transport.security import Security, SecurityError, certified_names
+from tests.cluster.transport.certificates import make
+
+
+def security(tmp_path: Path, **changes: Any) -> Security:
+    files = {"ca_file": "ca.pem", "certificate_file": "n1.pem", "key_file": "n1.key"} | changes
+    return Security.read(**{name: str(tmp_path / file) for name, file in files.items() if file})
+
+
+def test_files_that_a_node_refuses(tmp_path: Path) -> None:
+    """Reliability §6: a key or secret that others may read is refused; each text names the file."""
+    make(tmp_path, "n1", "n2")
+    (tmp_path / "secret").write_bytes(b" \n")
+    (tmp_path / "secret").chmod(0o600)
+    for changes, text in (
+        ({"key_file": "n2.key"}, r"n2\.key are no certificate with its key"),
+        ({"ca_file": "n1.key"}, r"n1\.key is no certificate of an authority"),
+        ({"key_file": ""}, "need an authority, a certificate and a key"),
+        ({"certificate_file": "none.pem"}, r"none\.pem: No such file"),
+        ({"secret_file": "secret"}, "the cluster's secret is empty"),
+    ):
+        with pytest.raises(SecurityError, match=text):
+            security(tmp_path, **changes)
+    for path, file in (("n1.key", {}), ("secret", {"secret_file": "secret"})):
+        (tmp_path / path).chmod(0o640)
+        with pytest.raises(SecurityError, match=r"may be read by others \(mode 0640\)"):
+            security(tmp_path, **file)
+        (tmp_path / path).chmod(0o400)
+
+
+def test_a_secret_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"canary\n")
+    (tmp_path / "secret").chmod(0o400)
+    read = Security.read(secret_file=str(tmp_path / "secret"))
+    assert read.secret == b"canary"
+    assert "canary" not in repr(read)
+
+
+def test_names_that_a_certificate_vouches_for() -> None:
+    """Contract: the common name, DNS names and URIs; an address is no name of a node."""
+    properties = {
+        "x509_common_name": [b"rabbit@n1"],
+        "peer_dns": [b"n1", b"n1.example.org"],
+        "peer_uri": [b"spiffe://rabbits/n1"],
+        "peer_ip": [b"127.0.0.1"],
+    }
+    assert certified_names(properties) == {"rabbit@n1", "n1", "n1.example.org", "spiffe://rabbits/n1"}
+    assert certified_names({}) == frozenset()

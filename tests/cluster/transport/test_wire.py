@@ -1,0 +1,33 @@
+"""gRPC is kept in one place, and set up before it is imported."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_grpc_is_imported_in_one_file() -> None:
+    """Architecture §1: the only file that imports grpc."""
+    importers = set()
+    for path in (path for folder in ("node", "cluster") for path in (ROOT / folder).rglob("*.py")):
+        for statement in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+            names += [statement.module or ""] if isinstance(statement, ast.ImportFrom) else []
+            if any(name.split(".")[0] == "grpc" for name in names):
+                importers.add(path.relative_to(ROOT).as_posix())
+    assert importers == {"cluster/transport/wire.py"}
+
+
+def test_forks_are_safe_and_the_pure_parts_need_no_grpc() -> None:
+    """ring.md §4: without GRPC_ENABLE_FORK_SUPPORT=0, set before the import, children of forks crash."""
+    script = """
+import os, sys
+import cluster.transport.interface, cluster.transport.stream, cluster.transport.handshake, cluster.transport.security
+assert "grpc" not in sys.modules and "asyncio" not in sys.modules
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "1"
+import cluster.transport.transport
+assert "grpc" in sys.modules and os.environ["GRPC_ENABLE_FORK_SUPPORT"] == "0"
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)

@@ -1,0 +1,203 @@
+"""A cluster of Fluffle: a process for each node, formed by `cluster_formation.classic_config` as an operator would."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tests.conformance.cluster_api import Cluster, Ctl
+from tests.conformance.fluffle_process import ROOT, _RemoteAdmin
+from tests.conformance.rabbit_server import _free_ports
+
+if TYPE_CHECKING:
+    from tests.conformance.servers import Admin
+
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 20.0
+
+
+class FluffleNode:
+    """One node. Implements `ClusterNode`."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = f"{name}@localhost"
+        self.host = "127.0.0.1"
+        self.port, self.peer_port = _free_ports(2)
+        self._directory = directory / name
+        self._directory.mkdir()
+        self._environment = {**os.environ, "XDG_RUNTIME_DIR": str(directory)}
+        self.options: list[str] = []
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Write the configuration: keys of rabbitmq.conf."""
+        lines = [f"{key} = {value}\n" for key, value in settings.items()]
+        (self._directory / "fluffle.conf").write_text("".join(lines))
+
+    # The process.
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What the process has printed, in all its lives."""
+        return (self._directory / "stderr").read_text(errors="replace")
+
+    def launch(self) -> None:
+        listen, peer = f"{self.host}:{self.port}", f"{self.host}:{self.peer_port}"
+        with open(self._directory / "stderr", "ab") as errors:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tests.conformance.cluster_node_process", "--name", self.name),
+                    *("--data", self.data, "--listen", listen, "--peer", peer),
+                    *("--config", str(self._directory / "fluffle.conf"), *self.options),
+                ],
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    @property
+    def data(self) -> str:
+        return str(self._directory / "data")
+
+    def await_ready(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.name not in self.running():
+            if not self.is_alive or time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} did not start:\n{self.log[-4000:]}")
+            time.sleep(0.05)
+
+    def terminate(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"{self.name} does not end:\n{self.log[-4000:]}") from None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def freeze(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        if self.is_alive:
+            self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        if self.is_alive:
+            self.thaw()
+            self.kill()
+        keep = os.environ.get("FLUFFLE_TEST_KEEP_LOGS")
+        if keep:
+            Path(keep).mkdir(parents=True, exist_ok=True)
+            shutil.copy(self._directory / "stderr", Path(keep) / f"{self.name}-{self.port}.log")
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    # The operator.
+
+    @property
+    def admin(self) -> "Admin":
+        return cast("Admin", _RemoteAdmin(self._ask))
+
+    def ctl(self, *arguments: str, timeout_s: float = 60.0) -> Ctl:
+        done = subprocess.run(
+            [sys.executable, "-m", "node", "ctl", "--data", self.data, *arguments],
+            env=self._environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        return Ctl(done.returncode, done.stdout, done.stderr)
+
+    def stop_app(self) -> None:
+        self._must("stop_app")
+
+    def start_app(self) -> None:
+        self._must("start_app")
+
+    def drain(self) -> None:
+        self._must("drain")
+
+    def revive(self) -> None:
+        self._must("revive")
+
+    def _must(self, command: str) -> None:
+        done = self.ctl(command)
+        if done.code:
+            raise RuntimeError(f"{command} of {self.name}: {done}")
+
+    def home(self, queue: str, vhost: str = "/") -> str:
+        return cast(str, self._ask("home", [queue, vhost]))
+
+    def homes(self) -> list[str]:
+        return cast(list[str], self._ask("homes"))
+
+    def running(self) -> set[str]:
+        try:
+            return set(self._ask("running"))
+        except (OSError, RuntimeError):
+            return set()
+
+    def _ask(self, call: str, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([call, arguments, named or {}]) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the process of {self.name} ended:\n{self.log[-4000:]}")
+        answer = json.loads(line)
+        if "refused" in answer:
+            raise RuntimeError(answer["refused"])
+        return answer["result"]
+
+
+class FluffleCluster:
+    """Makes clusters of them."""
+
+    @staticmethod
+    def separate(settings: Mapping[str, str], names: Sequence[str]) -> Cluster:
+        return _launch(settings, names, {})
+
+    @staticmethod
+    def form(settings: Mapping[str, str], names: Sequence[str]) -> Cluster:
+        cluster = _launch(settings, names, {"cluster_formation.peer_discovery_backend": "classic_config"})
+        cluster.await_members()
+        return cluster
+
+
+def _launch(settings: Mapping[str, str], names: Sequence[str], formation: dict[str, str]) -> Cluster:
+    """Start the nodes.   formation: keys that make them find each other, to which the nodes are added."""
+    directory = Path(tempfile.mkdtemp(prefix="fluffle-cluster-"))
+    nodes = [FluffleNode(name, directory) for name in names]
+    cluster = Cluster(nodes, lambda: shutil.rmtree(directory, ignore_errors=True))
+    if formation:
+        for number, node in enumerate(nodes, 1):
+            formation[f"cluster_formation.classic_config.nodes.{number}"] = f"{node.name}:{node.peer_port}"
+    for node in nodes:
+        node.configure({**settings, **formation})
+        node.launch()
+    try:
+        for node in nodes:
+            node.await_ready()
+    except BaseException:
+        cluster.stop()
+        raise
+    return cluster

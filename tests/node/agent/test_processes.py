@@ -1,0 +1,296 @@
+"""Clusters of real processes: formed, restarted, taken apart. reliability §2.5."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+from tests.node.agent.processes import Process, Processes, until, until_running
+
+pytestmark = pytest.mark.slow
+
+APP_RUNNING = "this command requires the 'rabbit' app to be stopped on the target node."
+
+
+@pytest.fixture
+def cluster() -> Iterator[Processes]:
+    with tempfile.TemporaryDirectory(prefix="fluffle-cluster-") as path:
+        processes = Processes(Path(path))
+        try:
+            yield processes
+        finally:
+            processes.close()
+
+
+def channel_to(node: Process) -> "pika.adapters.blocking_connection.BlockingChannel":
+    connection = pika.BlockingConnection(
+        pika.ConnectionParameters("127.0.0.1", node.port, blocked_connection_timeout=20, socket_timeout=20)
+    )
+    return connection.channel()
+
+
+def how_it_ends(
+    channel: "pika.adapters.blocking_connection.BlockingChannel",
+) -> pika.exceptions.ConnectionClosedByBroker:
+    """How the broker closes the connection."""
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+        channel.connection.process_data_events(10)
+    return closed.value
+
+
+def knows_all(node: Process, nodes: list[Process]) -> bool:
+    """Whether it has heard from all of them what they say of themselves."""
+    status = node.ask("cluster_status")
+    return set(status["versions"]) == {each.name for each in nodes} and all(status["listeners"].values())
+
+
+def declare(node: Process, queue: str, *, bodies: int = 0) -> None:
+    channel = channel_to(node)
+    channel.confirm_delivery()
+    channel.queue_declare(queue, durable=True)
+    for number in range(bodies):
+        channel.basic_publish(
+            "", queue, str(number).encode(), pika.BasicProperties(delivery_mode=2), mandatory=True
+        )
+    channel.connection.close()
+
+
+def queues(node: Process) -> dict[str, tuple[int | None, str, str]]:
+    rows = node.ask("list_queues")["queues"]
+    return {row["name"]: (row["messages"], row["home"], row["state"]) for row in rows}
+
+
+def test_three_nodes_form_a_cluster_by_their_configuration(cluster: Processes) -> None:
+    """reliability §2.5: classic_config_discovery_node_list; management §3.4."""
+    nodes = cluster.formed("n1", "n2", "n3")
+    ids = set()
+    for node in nodes:
+        status = node.ask("cluster_status")
+        assert status["disk_nodes"] == [each.name for each in nodes]
+        assert status["ram_nodes"] == []
+        until(lambda node=node: knows_all(node, nodes), "what all say of themselves")
+        ids.add(status["internal_cluster_id"])
+    assert len(ids) == 1
+    until(lambda: len(nodes[0].ask("list_members")["voters"]) == 3, "three vote")
+    declare(nodes[1], "q", bodies=3)
+    for node in nodes:
+        until(lambda node=node: queues(node) == {"q": (3, nodes[1].name, "running")}, "the queue is seen")
+    got = channel_to(nodes[2]).basic_get("q", auto_ack=True)
+    assert got[2] == b"0"
+    assert [node.stop() for node in nodes] == [0, 0, 0]
+
+
+def test_the_cluster_is_the_same_after_all_were_stopped(cluster: Processes) -> None:
+    """reliability §4.10: total restart; §2.5: persistent_cluster_id."""
+    nodes = cluster.formed("n1", "n2", "n3")
+    declare(nodes[2], "q", bodies=2)
+    before = nodes[0].ask("cluster_status")
+    for node in nodes:
+        assert node.stop() == 0
+    for node in nodes:
+        node.launch()
+    for node in nodes:
+        node.wait_ready()
+        until_running(node, nodes)
+    after = nodes[1].ask("cluster_status")
+    assert after["internal_cluster_id"] == before["internal_cluster_id"]
+    assert queues(nodes[0]) == {"q": (2, nodes[2].name, "running")}
+
+
+def test_a_killed_node_is_down_at_once_and_the_others_serve_on(cluster: Processes) -> None:
+    """amqp-behaviour §9.1, §9.6: a closed connection is a node down at once."""
+    first, second, third = nodes = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
+    declare(second, "q", bodies=1)
+    second.kill()
+    until_running(first, [first, third])
+    until_running(third, [first, third])
+    assert queues(first) == {"q": (None, second.name, "down")}
+    declare(third, "other", bodies=1)
+    second.start()
+    for node in nodes:
+        until_running(node, nodes)
+    until(
+        lambda: queues(second) == {"q": (1, second.name, "running"), "other": (1, third.name, "running")},
+        "the node is back with its queue",
+    )
+
+
+def test_the_leader_killed(cluster: Processes) -> None:
+    nodes = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(nodes[0].ask("list_members")["voters"]) == 3, "three vote")
+    leader = next(node for node in nodes if node.name == nodes[0].ask("list_members")["leader"])
+    leader.kill()
+    rest = [node for node in nodes if node is not leader]
+    for node in rest:
+        until_running(node, rest)
+        declare(node, f"q.{node.name}", bodies=1)
+    leader.start()
+    for node in nodes:
+        until_running(node, nodes)
+
+
+def test_a_node_without_majority_pauses_and_comes_back(cluster: Processes) -> None:
+    """amqp-behaviour §9.6: pause_minority."""
+    first, second, third = nodes = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
+    second.kill()
+    third.kill()
+    until(lambda: first.ask("status")["is_paused"], "the node pauses")
+    until(lambda: not first.ask("status")["is_running"], "its broker stops")
+    second.launch()
+    third.launch()
+    for node in nodes:
+        node.wait_ready()
+        until_running(node, nodes)
+    assert not first.ask("status")["is_paused"]
+
+
+def test_stop_app_and_start_app(cluster: Processes) -> None:
+    """amqp-behaviour §9.7: stop_app closes connections with 320 shutdown."""
+    first, second, third = nodes = cluster.formed("n1", "n2", "n3")
+    channel = channel_to(second)
+    second.ask("stop_app")
+    assert how_it_ends(channel).reply_code == 320
+    until_running(first, [first, third])
+    assert second.ask("ping") == {}
+    assert second.ask("cluster_status")["disk_nodes"] == [each.name for each in nodes]
+    declare(first, "q")
+    second.ask("start_app")
+    for node in nodes:
+        until_running(node, nodes)
+    assert set(queues(second)) == {"q"}
+
+
+def test_join_and_part(cluster: Processes) -> None:
+    """reliability §2.5: join_and_part_cluster, join_cluster_bad_operations, reset_removes_things."""
+    first, second = cluster.make("n1"), cluster.make("n2", is_plain=True)
+    first.start()
+    second.start()
+    declare(second, "lost")
+    assert second.fails("join_cluster", node=first.name)[0] == 64
+    second.ask("stop_app")
+    code, text = second.fails("join_cluster", node="n9@localhost", address="127.0.0.1:1")
+    assert code == 69
+    assert "127.0.0.1:1" in text
+    assert second.ask("join_cluster", node=first.name) == {"already_member": False}
+    assert second.ask("join_cluster", node=first.name) == {"already_member": True}
+    second.ask("start_app")
+    for node in (first, second):
+        until_running(node, [first, second])
+        assert queues(node) == {}
+    declare(second, "q", bodies=1)
+    until(lambda: set(queues(first)) == {"q"}, "the queue is seen")
+    code, text = first.fails("forget_cluster_node", node=second.name)
+    assert (code, "must be stopped with 'rabbitmqctl -n n2@localhost stop_app'" in text) == (70, True)
+    second.ask("stop_app")
+    second.ask("reset")
+    until_running(first, [first])
+    assert first.ask("cluster_status")["disk_nodes"] == [first.name]
+    assert queues(first) == {}
+    second.ask("start_app")
+    assert second.ask("cluster_status")["disk_nodes"] == [second.name]
+    declare(second, "alone", bodies=1)
+    assert set(queues(second)) == {"alone"}
+
+
+def test_forget_cluster_node(cluster: Processes) -> None:
+    """reliability §2.5: forget_cluster_node, forget_removes_things; a forgotten node cannot start until reset."""
+    first, second, third = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
+    declare(third, "q")
+    assert first.fails("forget_cluster_node", node="n9@localhost") == (
+        70,
+        "The node selected is not in the cluster.",
+    )
+    third.kill()
+    until_running(first, [first, second])
+    first.ask("forget_cluster_node", node=third.name)
+    for node in (first, second):
+        until(lambda node=node: node.ask("cluster_status")["disk_nodes"] == [first.name, second.name], "gone")
+        until(lambda node=node: queues(node) == {}, "its queues are gone")
+    third.launch()
+    assert third.wait() == 69
+    assert "thinks it's clustered with node" in third.log
+    assert "disagrees" in third.log
+
+
+def test_ram_nodes(cluster: Processes) -> None:
+    """reliability §2.5: last RAM/disc rules, change_cluster_node_type."""
+    first, second = cluster.make("n1"), cluster.make("n2")
+    first.start()
+    second.start()
+    second.ask("stop_app")
+    second.ask("join_cluster", node=first.name, type="ram")
+    second.ask("start_app")
+    for node in (first, second):
+        until_running(node, [first, second])
+        status = node.ask("cluster_status")
+        assert (status["disk_nodes"], status["ram_nodes"]) == ([first.name], [second.name])
+    declare(second, "q", bodies=1)
+    assert first.fails("change_cluster_node_type", type="ram")[0] == 64
+    first.ask("stop_app")
+    code, text = first.fails("reset")
+    assert code == 70
+    assert "only disc node" in text
+    first.ask("start_app")
+    second.ask("stop_app")
+    second.ask("change_cluster_node_type", type="disc")
+    second.ask("start_app")
+    for node in (first, second):
+        until_running(node, [first, second])
+        assert node.ask("cluster_status")["disk_nodes"] == [first.name, second.name]
+    until(lambda: len(first.ask("list_members")["voters"]) == 2, "both vote")
+    assert queues(first) == {"q": (1, second.name, "running")}
+
+
+def test_a_ram_node_is_not_the_first(cluster: Processes) -> None:
+    node = cluster.make("n1")
+    node.extra = ["--ram"]
+    node.launch()
+    assert node.wait() != 0
+    assert "RAM node cannot be the first of a cluster" in node.log
+
+
+def test_a_plain_node_takes_its_queues_into_a_cluster(cluster: Processes) -> None:
+    """What a node has kept by itself is there when it becomes clusterable."""
+    node = cluster.make("n1", is_plain=True)
+    node.start()
+    declare(node, "q", bodies=2)
+    assert node.stop() == 0
+    node.is_plain = False
+    node.start()
+    assert queues(node) == {"q": (2, node.name, "running")}
+    assert node.ask("cluster_status")["is_clusterable"] is True
+
+
+def test_drain_and_revive(cluster: Processes) -> None:
+    """amqp-behaviour §9.7: maintenance mode."""
+    first, second = cluster.formed("n1", "n2")
+    channel = channel_to(second)
+    second.ask("drain")
+    closed = how_it_ends(channel)
+    assert closed.reply_code == 320
+    assert closed.reply_text == "CONNECTION_FORCED - Node was put into maintenance mode"
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        channel_to(second)
+    until(
+        lambda: first.ask("cluster_status")["maintenance_status"][second.name] == "marked for maintenance",
+        "the other node sees it",
+    )
+    second.ask("revive")
+    channel_to(second).connection.close()
+    until(
+        lambda: first.ask("cluster_status")["maintenance_status"][second.name] == "not under maintenance",
+        "the other node sees it",
+    )
+
+
+def test_limits_and_counts_are_those_of_all_nodes(cluster: Processes) -> None:
+    """amqp-behaviour §9.7: set_cluster_name and await_online_nodes are the cluster's."""
+    first, second = cluster.formed("n1", "n2")
+    first.ask("set_cluster_name", name="warren")
+    assert second.ask("cluster_status")["cluster_name"] == "warren"
+    assert second.ask("await_online_nodes", count=2) == {}

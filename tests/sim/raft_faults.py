@@ -1,0 +1,212 @@
+"""One seed of the metadata simulator: a group, clients, and whatever can go wrong.
+
+    form ─► clients submit while nodes crash, lose power, links break, block and crawl, voters come and go ─► heal ─► checks
+
+`run_seed` gives the world as it was at the end; a broken invariant is a `Violation` that names the seed.
+Source: reliability §5.2.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from tests.sim.raft_world import OPTIONS, Profile, World, parameter
+
+DISTURBED_S = 12.0
+"""How long everything may go wrong, in virtual seconds."""
+
+HEALED_S = 40.0
+"""How long everything may take to be well again."""
+
+_SLOW = Profile(0.05, 0.6)
+_CRAWLING = Profile(0.5, 3.0)
+
+
+class Campaign:
+    """A seed's plan."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(f"campaign {seed}")
+        voters = self.random.choice((1, 2, 3, 3, 3, 4, 5))
+        has_observer = self.random.random() < 0.4
+        names = [f"n{number}" for number in range(1, voters + 1)]
+        self.world = World(seed, names, ["ram"] if has_observer else [], OPTIONS)
+        self.submitted = 0
+        self.brutality = self.random.choice((0.3, 1.0, 3.0))
+        """Faults a second."""
+        self.changes_voters = voters > 2 and self.random.random() < 0.3
+        self.is_over = False
+
+    def run(self) -> World:
+        world = self.world
+        self._form()
+        self._soon(self._submit, 10.0)
+        self._soon(self._disturb, self.brutality)
+        world.every(1.0, world.checks.check_logs_match)
+        world.run(DISTURBED_S)
+        self.is_over = True
+        self._heal()
+        return world
+
+    def _soon(self, do: Callable[[], None], per_second: float) -> None:
+        """Do it again and again until all is over."""
+
+        def again() -> None:
+            if not self.is_over:
+                do()
+                self.world.after(self.random.expovariate(per_second), again)
+
+        self.world.after(self.random.expovariate(per_second), again)
+
+    def _form(self) -> None:
+        world = self.world
+        first, *others = world.names
+        world.form(first)
+        if not world.run(10, lambda: world.up[first].incarnation > 0):
+            world.checks.fail("the first node does not come up")
+        for name in others:
+            world.admit(name, first)
+        if not world.run(30, world.is_settled):
+            world.checks.fail(f"the group does not form: {_state(world)}")
+
+    # --- what clients do ---
+
+    def _submit(self) -> None:
+        if not self.world.up:
+            return
+        for _ in range(self.random.choice((1, 1, 1, 2, 5))):
+            self.submitted += 1
+            size = self.random.choice((0, 0, 10, 300))
+            self.world.submit(self.random.choice(sorted(self.world.up)), parameter(self.submitted, size))
+
+    # --- what goes wrong ---
+
+    def _disturb(self) -> None:
+        self.random.choice(
+            (
+                self._crash,
+                self._crash,
+                self._crash_all,
+                self._restart,
+                self._restart,
+                self._restart,
+                self._reset,
+                self._block,
+                self._partition,
+                self._unblock,
+                self._unblock,
+                self._slow_link,
+                self._slow_disk,
+                self._resign,
+                self._change_voters,
+            )
+        )()
+
+    def _crash(self) -> None:
+        if self.world.up:
+            self.world.stop(self.random.choice(sorted(self.world.up)), power_loss=self.random.random() < 0.6)
+
+    def _crash_all(self) -> None:
+        if self.random.random() < 0.3:
+            for name in sorted(self.world.up):
+                self.world.stop(name, power_loss=True)
+
+    def _restart(self) -> None:
+        down = [name for name in self.world.names if name not in self.world.up]
+        if down:
+            self.start(self.random.choice(down))
+
+    def start(self, name: str) -> None:
+        """Start a node again; one without a disk needs to know who votes."""
+        world = self.world
+        voters = [
+            voter for other in sorted(world.up) for voter in sorted(world.up[other].replica.voters)
+        ] or [each for each in world.names if each not in world.observers]
+        world.start(name, sorted(set(voters)))
+
+    def _pair(self) -> tuple[str, str] | None:
+        if len(self.world.names) < 2:
+            return None
+        one, other = self.random.sample(self.world.names, 2)
+        return one, other
+
+    def _reset(self) -> None:
+        if pair := self._pair():
+            self.world.reset(*pair)
+
+    def _block(self) -> None:
+        if pair := self._pair():
+            self.world.block(*pair)
+
+    def _partition(self) -> None:
+        side = {name for name in self.world.names if self.random.random() < 0.5}
+        for one in sorted(side):
+            for other in self.world.names:
+                if other not in side:
+                    self.world.block(one, other)
+
+    def _unblock(self) -> None:
+        self.world.blocked.clear()
+        for one in sorted(self.world.up):
+            for other in sorted(self.world.up):
+                if one < other:
+                    self.world.connect_soon(one, other)
+
+    def _slow_link(self) -> None:
+        if pair := self._pair():
+            self.world.profiles[pair] = self.random.choice((_SLOW, _CRAWLING, Profile(0.0, 0.05)))
+
+    def _slow_disk(self) -> None:
+        self.world.disk_profile = self.random.choice((Profile(0.0001, 0.002), Profile(0.01, 0.1), Profile(0.1, 0.4)))
+
+    def _resign(self) -> None:
+        if self.world.up:
+            self.world.up[self.random.choice(sorted(self.world.up))].replica.resign()
+
+    def _change_voters(self) -> None:
+        world = self.world
+        if not self.changes_voters or not world.up:
+            return
+        voters = [name for name in world.names if name not in world.observers]
+        by, name = world.up[self.random.choice(sorted(world.up))], self.random.choice(voters)
+        if name in by.replica.voters:
+            by.replica.remove_voter(name, lambda why: None)
+        else:
+            by.replica.add_voter(name, lambda why: None)
+
+    # --- and then ---
+
+    def _heal(self) -> None:
+        world = self.world
+        for name in world.names:
+            if name not in world.up:
+                self.start(name)
+        world.heal()
+        if not world.run(HEALED_S, self._is_well):
+            world.checks.fail(f"all is healed, and yet: {_state(world)}")
+        for name in sorted(world.up):
+            self.submitted += 1
+            answers = world.submit(name, parameter(self.submitted))
+            if not world.run(5, lambda: bool(answers)) or answers != [True]:  # noqa: B023
+                world.checks.fail(f"{name} gets {answers} for a command after all is healed: {_state(world)}")
+        world.run(3)
+        world.checks.check_logs_match()
+        world.checks.at_rest()
+
+    def _is_well(self) -> bool:
+        world = self.world
+        return len(world.up) == len(world.names) and world.is_settled() and not world.is_busy()
+
+
+def _state(world: World) -> str:
+    lines = [
+        f"{each.name}: incarnation {each.incarnation}, joining {each.is_joining}, term {each.replica.term}, "
+        f"leader {each.replica.leader}, voters {sorted(each.replica.voters)}, links {sorted(each.replica.links)}, "
+        f"{each.replica._core.position()}"
+        for each in world.up.values()
+    ]
+    return "\n  ".join(["", *lines, *world.reports[-5:]])
+
+
+def run_seed(seed: int) -> World:
+    """Run one seed. Raises Violation, with the seed in its text."""
+    return Campaign(seed).run()
