@@ -116,6 +116,8 @@ class Node:
         self._guard.stop()
         if self._server is not None:
             self._tell_stopped(await self._server.stop())
+            if self.broker.peers is not None:
+                self.broker.peers.close()
         if self._cluster is not None:
             self._cluster.log.detach()
         return self._persistence is None or await self._persistence.stop(self.broker)

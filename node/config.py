@@ -215,8 +215,9 @@ class ClusterOptions:
     """Its addresses are the nodes to look for, at `DEFAULT_PEER_PORT`; then `formation_nodes` is empty."""
     discovery_retry_limit: int = 10
     discovery_retry_interval_s: float = 0.5
-    node_type: Literal["disc", "ram"] = "disc"
-    """What the node is when it joins; `change_cluster_node_type` changes it later."""
+    node_type: Literal["disc", "ram", "witness"] = "disc"
+    """What the node is when it joins; `change_cluster_node_type` changes disc and ram later. "witness" comes from
+    `fluffle witness`, never from the configuration."""
     partition_handling: Literal["ignore", "pause_minority", "autoheal", "pause_if_all_down"] = (
         "pause_minority"
     )

@@ -20,7 +20,7 @@ from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped]
 from pysyncobj.transport import Transport  # type: ignore[import-untyped]
 from pysyncobj.version import VERSION  # type: ignore[import-untyped]
 
-from cluster.metadata.entries import BATCH_BYTES, REGULAR, Change, LogEntry, decode_change, encode_change
+from cluster.metadata.entries import BATCH_BYTES, REGULAR, Change, LogEntry, decode_change
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.options import Options
 from cluster.metadata.safe_pickle import SafePickle
@@ -229,6 +229,9 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._now, self._dice = now, random
         self._options = options
         self._keeps_suffix = False
+        self._is_counting = False
+        self.has_pieces_left = False
+        """Whether the last round left pieces of a snapshot that could have been sent."""
         self._announced = (0, 0)
         """The last entry and commit index that went out with the last round of appends."""
         self.enter()
@@ -291,17 +294,15 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     # --- what is done to it ---
 
+    def run(self) -> None:
+        """One tick of the core: it does a part of what can be done."""
+        self._is_counting = self._SyncObj__raftState == _LEADER
+        self.doTick(0.0)
+        self._is_counting = False
+
     def propose(self, command: bytes) -> None:
-        """Append a command, as the leader, with the next tick."""
-        self._applyCommand(bytes([REGULAR]) + command, None)
-
-    def propose_raw(self, command: bytes) -> None:
-        """Append a command that has its kind already."""
+        """Append a command of any kind, as the leader, with the next tick."""
         self._applyCommand(command, None)
-
-    def propose_change(self, change: Change) -> None:
-        """Have a member vote, or not any more."""
-        self._applyCommand(encode_change(*change), None)
 
     def hurry(self) -> None:
         """As a leader, send a round of appends with the next tick."""
@@ -437,9 +438,14 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     ) -> list[LogEntry]:
         """While an append is received that contradicts nothing, the core does not see what is behind the entry that
         it goes on from, so it does not cut that off. Only there it asks without a count or a size.
+
+        Nor does a leader see an entry that is not safe here when it counts who has it, one by one: itself it counts
+        always.
         """
         if self._keeps_suffix and count is None and maxSizeBytes is None:
             count = 1
+        if count == 1 and self._is_counting and fromIDx > self._journal.synced_index:
+            return []
         entries: list[LogEntry] = SyncObj._SyncObj__getEntries(self, fromIDx, count, maxSizeBytes)
         return entries
 
@@ -447,6 +453,8 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         """A round of appends. PySyncObj's own turns in a circle until its clock says that it must not, when a member
         needs a snapshot that is not at hand, and it sends large entries in parts, in a way that breaks.
         """
+        self._is_counting = False
+        self.has_pieces_left = False
         self._announced = (self._journal.last[1], self._SyncObj__raftCommitIndex)
         self._SyncObj__newAppendEntriesTime = self._now() + self._options.heartbeat_s
         for node in sorted(
@@ -455,9 +463,10 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             if node not in self._SyncObj__connectedNodes:
                 self._snapshots.cancelTransmisstion(node)
             elif self._SyncObj__raftNextIndex[node] > self._journal[0][1]:
+                self._snapshots.cancelTransmisstion(node)
                 self._send_entries(node)
             else:
-                self._send_pieces(node)
+                self.has_pieces_left |= self._send_pieces(node)
 
     def _send_entries(self, node: Peer) -> None:
         """What a member lacks of the log, or nothing, so that it hears us."""
@@ -472,16 +481,17 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             if next_index[node] > self._journal.last[1]:
                 return
 
-    def _send_pieces(self, node: Peer) -> None:
-        """What a member needs first, as the log does not reach back to what it lacks."""
+    def _send_pieces(self, node: Peer) -> bool:
+        """What a member needs first, as the log does not reach back to what it lacks. Whether there is more."""
         for _ in range(_PIECES_AT_ONCE):
             piece = self._snapshots.getTransmissionData(node)
             self._host.send(node.id, self._append(serialized=piece))
             if piece is None:
-                return
+                return False
             if piece.is_last:
                 self._SyncObj__raftNextIndex[node] = self._journal[1][1] + 1
-                return
+                return False
+        return True
 
     def _append(self, **fields: Any) -> CoreMessage:
         term, commit_index = self._SyncObj__raftCurrentTerm, self._SyncObj__raftCommitIndex

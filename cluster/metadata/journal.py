@@ -49,6 +49,8 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         """Of the file, when all that was gathered is written."""
         self.written = 0
         self.synced = 0
+        self.synced_index = image.entries[-1][1]
+        """The last entry that is safe, as all before it."""
         self.on_voters: Callable[[], None] = lambda: None
         self._entries = image.entries
         self._term = image.term
@@ -60,6 +62,8 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._on_failed = on_failed
         self._gathered: list[bytes] = []
         self._jobs = 0
+        self._submitted_index = self.synced_index
+        """The last entry that was handed to the disk and stayed in the log since."""
         self._is_broken = False
         self._changes: list[tuple[int, Change]] = []
         """Changes of who votes, by index: those behind the snapshot."""
@@ -83,6 +87,8 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
             return
         assert entryFrom >= 2, "what the snapshot stands for is committed"
         index = self._entries[entryFrom][1]
+        self.synced_index = min(self.synced_index, index - 1)
+        self._submitted_index = min(self._submitted_index, index - 1)
         del self._entries[entryFrom:]
         self._promise(truncation_payload(index))
         if self._changes and self._changes[-1][0] >= index:
@@ -194,6 +200,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         assert image.commit_index >= self._commit_index, "what is committed may not be lost"
         image.term, image.vote = self._term, self._vote
         self._entries = image.entries
+        self.synced_index = self._submitted_index = 0
         self._commit_index = image.commit_index
         parts = image_bytes(image)
         self._changes = []
@@ -234,6 +241,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         if self._is_broken:
             return
         covers = self.written
+        self._submitted_index = self.last[1]
         self._jobs += 1
         self._disk.submit(steps, lambda _: self._settled(covers), self._failed)
 
@@ -241,6 +249,8 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._jobs -= 1
         if not self._is_broken:
             self.synced = max(self.synced, covers)
+            if not self._jobs:
+                self.synced_index = self._submitted_index
             self.flush()
             self._on_synced()
 

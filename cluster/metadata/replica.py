@@ -127,7 +127,7 @@ class Replica:
         self._outbox = Outbox(send)
         self._send_now = send
         self._journal = RaftJournal(image, disk, self._synced, self._disk_failed)
-        self._snapshots = Snapshots(self._journal, disk, state, self._disk_failed, wake)
+        self._snapshots = Snapshots(self._journal, disk, state, self._disk_failed, self._snapshot_ready)
         self._core = Core(name, self._journal, self._snapshots, self, now, random, options)
         self._elections.heard_leader(now())
         restoring = state.begin_restore()
@@ -282,7 +282,7 @@ class Replica:
         if leader is None or self.is_broken:
             return False
         if leader == self.name:
-            self._core.propose_raw(command)
+            self._core.propose(command)
         else:
             self._push(leader, encode_own(self.term, Propose(command=command)))
         return True
@@ -432,7 +432,7 @@ class Replica:
         for _ in range(_ROUNDS_MAX):
             before = self._core.position()
             try:
-                self._core.doTick(0.0)
+                self._core.run()
             except SnapshotUnreadable as unreadable:
                 self._break(str(unreadable))
                 return
@@ -476,9 +476,8 @@ class Replica:
         is_grown = journal.size_bytes > max(options.compact_min_bytes, 2 * journal.snapshot_bytes)
         if (is_grown or len(journal) > options.compact_entries) and self._snapshots.is_idle:
             self._core.compact()
-        if self._snapshots.is_sending and self.is_leader:
-            self._core.hurry()
-            self._wake()
+        if self._core.has_pieces_left and self.is_leader:
+            self._snapshot_ready()
 
     def _tell_all_applied(self, now: float) -> None:
         applied = self.applied_index
@@ -508,6 +507,11 @@ class Replica:
         elif self.is_voter and self.has_majority:
             due = min(due, max(self._core.election_deadline(), self._elections.asks_again_at))
         return max(due, now + 0.001)
+
+    def _snapshot_ready(self) -> None:
+        """There are pieces of a snapshot to send."""
+        self._core.hurry()
+        self._wake()
 
     # --- the disk ---
 

@@ -150,11 +150,6 @@ class Snapshots:
         for node in [node for node in self._sent if node.id == peer]:
             self.cancelTransmisstion(node)
 
-    @property
-    def is_sending(self) -> bool:
-        """Whether there is more to send at once."""
-        return bool(self._sent) and self._pieces is not None
-
     def _drop_outgoing(self) -> None:
         self._sent.clear()
         self._pieces = None

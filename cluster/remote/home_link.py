@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 CREDIT_BYTES: Final = 256 * 1024
 """So much a channel must have taken before its home is told."""
 
+_COUNT_MAX: Final = (1 << 32) - 1
+"""What the protocol's methods can say."""
+
 
 class NearChannel:
     """One of our channels, as far as it consumes from one home.
@@ -185,6 +188,8 @@ class HomeLink:
                 raise Malformed(f"no error has the code {answer.code}") from None
             request.fail(ProtocolError(code, answer.text.decode("utf-8", "surrogateescape")))
             return
+        if max(answer.messages, answer.consumers) > _COUNT_MAX:
+            raise Malformed("more messages than can be")
         if answer.run:
             entry = decode_run(answer.run)
             if entry.count != 1:

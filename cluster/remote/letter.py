@@ -50,7 +50,17 @@ class Letter:
     What it holds is as much as one turn makes of it: runs that windows bound, and a few bytes for each range.
     """
 
-    __slots__ = ("_accepted", "_bytes", "_frames", "_kind", "_outbox", "_record", "_settle", "is_closed")
+    __slots__ = (
+        "_accepted",
+        "_bytes",
+        "_frames",
+        "_kind",
+        "_outbox",
+        "_record",
+        "_settle",
+        "is_closed",
+        "is_used",
+    )
 
     def __init__(self, outbox: Outbox, record: QueueRecord | None) -> None:
         self._outbox = outbox
@@ -60,6 +70,8 @@ class Letter:
         self._settle: Settle | None = None
         self._kind = Settle.ACK
         self._accepted: Accepted | None = None
+        self.is_used = False
+        """Whether it ever said anything."""
         self.is_closed = False
         """Nobody wants to hear of it any more."""
 
@@ -73,6 +85,7 @@ class Letter:
         return self._frames[-1].operations.add()
 
     def _begin_frame(self) -> None:
+        self.is_used = True
         if not self._frames and not self.is_closed:
             self._outbox.add(self)
         record = self._record

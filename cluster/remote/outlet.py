@@ -170,7 +170,7 @@ class RemoteOutlet:
 
     def granted(self, consumer: RemoteConsumer, amount: int) -> None:
         """The front end lets a consumer have so many messages; 0: what was asked for is void."""
-        consumer.granted += amount
+        consumer.granted = min(consumer.granted + amount, UNLIMITED)
         consumer.has_asked = False
         self.unblock()
 

@@ -327,7 +327,8 @@ class RemoteQueue:
         if home is None or not home.is_up or home.incarnation != self._incarnation:
             self.lose()
             return
-        self.letter.operation().close = True
+        if self.letter.is_used:
+            self.letter.operation().close = True
         self._finish(not_found("queue", self.record.name, self.record.vhost))
 
     def lose(self) -> None:

@@ -35,7 +35,6 @@ class Agent:
     """One process. `await start()`, then `await stop()`; not to be started again.
 
     environ: where the registry of this machine's nodes is looked up (`node.io.control`).
-    is_witness: it votes on metadata and has no broker.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class Agent:
         logger: "logging.Logger | logging.LoggerAdapter[logging.Logger] | None" = None,
         *,
         environ: Mapping[str, str] = os.environ,
-        is_witness: bool = False,
     ) -> None:
         self.config = config
         self.logger = logger or category_logger()
@@ -56,7 +54,8 @@ class Agent:
         self.stopping = asyncio.Event()
         """Set when the process is to end: by a signal, or by the operation `stop`."""
         self.environ = environ
-        self.is_witness = is_witness
+        self.is_witness = config.cluster.node_type == "witness"
+        """Whether it only votes on metadata, and has no broker."""
         self._control = ControlServer(config.data_dir, Operations(self).handle)
 
     @property
@@ -106,7 +105,8 @@ class Agent:
         """Whether the node has a peer listener: it was asked for, or the data directory belongs to a cluster."""
         options = self.config.cluster
         return (
-            options.listen is not None
+            self.is_witness
+            or options.listen is not None
             or bool(options.formation_nodes)
             or options.formation_dns_hostname is not None
             or os.path.isdir(os.path.join(self.config.data_dir, RAFT_DIRECTORY))
@@ -148,7 +148,10 @@ class Agent:
         stopped = asyncio.ensure_future(self.stopping.wait())
         stopped.add_done_callback(self._stop_waiting)
         try:
-            await self.app.start()
+            if self.is_witness and self.cluster is not None:
+                await self.cluster.attend()
+            else:
+                await self.app.start()
         except GivenUp:
             return False
         finally:

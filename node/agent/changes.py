@@ -52,7 +52,6 @@ async def join_cluster(agent: "Agent", node: str, address: str | None, node_type
         answer = await cluster.voting.ask(address, body)
         if isinstance(answer, dict) and answer.get("is_member"):
             return True
-        raise errors.refused(errors.disagrees(agent.config.node_name, node))
     others = [each for each in cluster.members.values() if each.name != agent.config.node_name]
     if others and cluster.identity.type == "disc" and not any(each.type == "disc" for each in others):
         raise errors.refused(errors.ONLY_DISC_NODE_JOINS)

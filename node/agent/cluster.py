@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from node.agent.agent import Agent
 
 RAFT_DIRECTORY: Final = "raft"
-PUBLISH_S: Final = 0.25
+PUBLISH_S: Final = 0.05
 """How often the others are told what is new of this node."""
 WAITING_TOLD_S: Final = 10.0
 """How often the log says what a start waits for."""
@@ -82,6 +82,8 @@ class Cluster:
         self.listener: tuple[str, int] | None = None
         self.address = ""
         """What others are told."""
+        self._is_attending = False
+        """A witness that votes."""
         self._joining_id = ""
         """Of the cluster that this node is about to join."""
         self._links: set[str] = set()
@@ -147,8 +149,7 @@ class Cluster:
                 f"the data directory {self.config.data_dir} cannot be used: raft/{error}"
             ) from error
         if found is None:
-            node_type = "witness" if self.agent.is_witness else self.config.cluster.node_type
-            return NodeIdentity(self.name, uuid.uuid4().hex, node_type)
+            return NodeIdentity(self.name, uuid.uuid4().hex, self.config.cluster.node_type)
         if found.name != self.name:
             raise DataDirectoryError(
                 f"the data directory belongs to node {found.name}, and this is {self.name}: "
@@ -204,7 +205,7 @@ class Cluster:
     @property
     def is_current(self) -> bool:
         """Whether this node has followed all that happened before its own start."""
-        return self.incarnation > 0
+        return self.incarnation > 0 or self._is_attending
 
     def known_members(self) -> dict[str, Applicant]:
         """The members as this node last saw them, be it before its start.
@@ -255,7 +256,15 @@ class Cluster:
             await self._go_down()
             raise
         self._publish()
+        await self._end_maintenance()
         return node
+
+    async def _end_maintenance(self) -> None:
+        """A broker that has just started accepts clients, whatever the former one was told."""
+        own = self.members.get(self.name)
+        self.agent.is_draining = False
+        if own is not None and own.is_draining:
+            await submit(self.log, SetDraining(self.name, False))
 
     async def end(self, node: Node) -> bool:
         """Stop a broker, and tell the others unless it is the cluster that wants so. Whether all is on disk."""
@@ -264,6 +273,13 @@ class Cluster:
         if not self.agent.app.is_wanted:
             await self._go_down()
         return is_written
+
+    async def attend(self) -> None:
+        """Vote, without a broker: what a witness does. Raises: OSError, ConfigError, GivenUp."""
+        if self.metadata is None:
+            await formation.form(self)
+        await self._voting.ensure()
+        self._is_attending = True
 
     async def _come_up(self) -> None:
         """Have a new incarnation, and a lease for it."""

@@ -95,6 +95,8 @@ class Operations:
         return {}
 
     async def _start_app(self, arguments: Arguments, timeout_s: float) -> Any:
+        if self._agent.is_witness:
+            raise ControlError(EX_USAGE, "this node is a witness: it has no broker")
         try:
             await self._agent.app.start()
         except ConfigError as error:

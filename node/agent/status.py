@@ -93,7 +93,7 @@ def cluster_status(agent: "Agent") -> dict[str, Any]:
         "witness_nodes": [],
         "running_nodes": running,
         "versions": {node: told[node]["versions"] for node in running if "versions" in told.get(node, {})},
-        "maintenance_status": {node: _maintenance(told.get(node, {})) for node in running},
+        "maintenance_status": {node: _maintenance(agent, node) for node in running},
         "alarms": [
             {"node": node, "resource": resource}
             for node in running
@@ -271,8 +271,10 @@ def _queue_row(record: QueueRecord, counts: tuple[int, int, int] | None, own: st
 # --- parts ---
 
 
-def _maintenance(told: dict[str, Any]) -> str:
-    return DRAINING if told.get("is_draining") else NOT_DRAINING
+def _maintenance(agent: "Agent", node: str) -> str:
+    member = None if agent.cluster is None else agent.cluster.members.get(node)
+    is_draining = agent.is_draining if member is None else member.is_draining
+    return DRAINING if is_draining else NOT_DRAINING
 
 
 def _catalogue(agent: "Agent") -> Any:

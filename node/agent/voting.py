@@ -186,6 +186,12 @@ class Voting:
         if asks.name != name:
             raise errors.refused(f"node '{name}' asked for '{asks.name}' to be taken in")
         metadata = self._need_metadata()
+        known = self._cluster.members.get(name)
+        if known is not None and known.node_id != asks.node_id:
+            raise errors.refused(
+                f"{errors.disagrees(self._cluster.name, name)}: if its former data directory is lost, "
+                f"use forget_cluster_node {name} first"
+            )
         await self._submit(PutMember(asks.name, asks.address, asks.node_id, asks.type))
         self._cluster.logger.info(log_phrases.node_joined(name))
         members = self._cluster.known_members().values()
@@ -203,8 +209,11 @@ class Voting:
         return {}
 
     async def _leave(self, name: str, body: Body) -> Any:
-        self._member(name, body)
-        await self.remove(name)
+        """Forget a node that asks for it; one that is no member has left already."""
+        self._need_metadata()
+        member = self._cluster.members.get(name)
+        if member is not None and member.node_id == requests.text(body, "node_id"):
+            await self.remove(name)
         return {}
 
     async def _change_type(self, name: str, body: Body) -> Any:

@@ -22,7 +22,7 @@ from node.broker.alarms import Alarms
 from node.broker.catalogue import Catalogue
 from node.broker.commands import DeleteQueue
 from node.broker.dead_letter import Death, dead_copy, dead_envelope, is_cycle
-from node.broker.live_queue import LiveQueue, Peers, RemoteQueue
+from node.broker.live_queue import Asked, LiveQueue, Peers, RemoteQueue, at_once
 from node.broker.names import home_is_down, not_found
 from node.broker.observer import Observer
 from node.broker.paging import Pager
@@ -30,7 +30,7 @@ from node.broker.policy import QueueSettings, alternate_exchange, queue_settings
 from node.broker.queue import REJECTED, Queue, is_any_durable
 from node.broker.records import Exchange, QueueRecord
 from node.broker.replicated_log import LocalLog, ReplicatedLog
-from node.broker.reply_to import ReplyConsumers
+from node.broker.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.broker.run import Envelope, Run
 from node.broker.settings import BrokerSettings
 from node.broker.storage import NO_STORE_ID, MemoryStorage, Storage
@@ -240,10 +240,21 @@ class Broker:
             connection.throttle.alarm_ended()
         self.relieved()
 
-    def delete_exclusive_queues(self, connection: "Connection") -> None:
-        """Delete the queues that belonged to a connection which ends (§3.13)."""
-        for record in list(self._exclusive.get(connection.id, {}).values()):
-            self._delete(record)
+    def delete_exclusive_queues(self, connection: "Connection", on_done: Callable[[], None]) -> None:
+        """Delete the queues that belonged to a connection which ends (§3.13).   on_done: called once they are gone."""
+        records = list(self._exclusive.get(connection.id, {}).values())
+        left = len(records)
+
+        def deleted(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                on_done()
+
+        for record in records:
+            self.log.submit(DeleteQueue(record.vhost, record.name, uid=record.uid), deleted)
+        if not records:
+            on_done()
 
     def server_properties(self) -> Table:
         """What connection.start says of us (§1.2)."""
@@ -368,6 +379,41 @@ class Broker:
             self.wake()
         else:
             queue.forget(run)
+
+    # --- direct replies ---
+
+    @property
+    def incarnation(self) -> int:
+        """Of this node in its cluster; 0 without one."""
+        member = self.catalogue.member(self.settings.node_name)
+        return 0 if member is None else member.incarnation
+
+    def reply(self, name: str, envelope: Envelope, content: bytes) -> None:
+        """Send a message to whoever waits for direct replies under this name, here or on another node."""
+        requester = self.reply_consumers.find(name)
+        if requester is not None:
+            requester.channel.deliver_reply(requester, envelope, content)
+        elif self.peers is not None and (node := self._node_of_requester(name)) is not None:
+            self.peers.reply(node, name, envelope, content)
+
+    def has_requester(self, name: str) -> Asked[bool]:
+        """Whether somebody waits for direct replies under this name."""
+        if self.reply_consumers.find(name) is not None:
+            return at_once(True)
+        node = self._node_of_requester(name)
+        if self.peers is None or node is None:
+            return at_once(False)
+        return self.peers.has_requester(node, name)
+
+    def _node_of_requester(self, name: str) -> str | None:
+        """The other node that made a reply name, if it is up."""
+        incarnation = incarnation_of(name) if is_reply_name(name) else 0
+        if not incarnation or incarnation == self.incarnation:
+            return None
+        members = self.catalogue.members.values()
+        return next(
+            (member.name for member in members if member.is_up and member.incarnation == incarnation), None
+        )
 
     # --- queues ---
 

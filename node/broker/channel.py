@@ -144,9 +144,7 @@ class Channel:
         content = rewritten(self, content, traits)
         if not route.exchange:
             for key in dict.fromkeys(keys):
-                requester = self.broker.reply_consumers.find(key)
-                if requester is not None:
-                    requester.channel.deliver_reply(requester, envelope, content)
+                self.broker.reply(key, envelope, content)
         is_returned = route.mandatory and not queues and not remote
         self._publish(envelope, [content], size, queues, remote, is_returned=is_returned)
 

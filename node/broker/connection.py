@@ -516,12 +516,12 @@ class Connection:
     # --- the end ---
 
     def _closed_by_peer(self) -> None:
-        if self.state is ConnectionState.OPEN:
-            self._release()
-        self.send_method(ConnectionCloseOk())
-        if self.state is ConnectionState.OPEN:
-            self.state = ConnectionState.CLOSED_BY_PEER
-            self._finish_after(self._closing_s())
+        if self.state is not ConnectionState.OPEN:
+            self.send_method(ConnectionCloseOk())
+            return
+        self._release(lambda: self.send_method(ConnectionCloseOk()))
+        self.state = ConnectionState.CLOSED_BY_PEER
+        self._finish_after(self._closing_s())
 
     def force_close(self, reason: str) -> None:
         """Close with 320, for a reason of ours (§1.8). Before the connection is open: just end it."""
@@ -596,8 +596,8 @@ class Connection:
         channel.close()
         del self.channels[channel.number]
 
-    def _release(self) -> None:
-        """Close the channels, then delete the queues that were ours alone (§1.8)."""
+    def _release(self, on_done: Callable[[], None] = lambda: None) -> None:
+        """Close the channels, then delete the queues that were ours alone (§1.8).   on_done: called after that."""
         for channel in list(self.channels.values()):
             if channel.state is ChannelState.OPEN:
                 channel.close()
@@ -607,7 +607,7 @@ class Connection:
         self.stalled.clear()
         self.confirming.clear()
         self.throttle.release()
-        self.broker.delete_exclusive_queues(self)
+        self.broker.delete_exclusive_queues(self, on_done)
 
 
 _LISTENING: Final = frozenset(

@@ -148,8 +148,17 @@ class Peers(Protocol):
     def node_down(self, name: str) -> None:
         """A node is gone. Its queues are closed before this."""
 
+    def reply(self, node: str, name: str, envelope: Envelope, content: bytes) -> None:
+        """Send a direct reply to a requester on another node (§4.12). It may be dropped."""
+
+    def has_requester(self, node: str, name: str) -> Asked[bool]:
+        """Whether there is somebody on another node who waits for direct replies under this name."""
+
     def turn(self, now: float) -> None:
         """The end of a turn: hand over what has gathered."""
+
+    def close(self) -> None:
+        """This node stops and its clients are gone: take back what is out with those of others. The end."""
 
 
 def local_and_remote(queues: "Collection[LiveQueue]") -> "tuple[Collection[Any], Collection[Any]]":

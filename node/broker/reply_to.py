@@ -6,14 +6,17 @@ exchange with that name is delivered there.
 Source: amqp-behaviour §4.12.
 """
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
 
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
-ENTROPY_BYTES: Final = 40
+ENTROPY_BYTES: Final = 32
+
+_INCARNATION_BYTES: Final = 8
 
 
 class ReplyConsumer:
@@ -28,14 +31,20 @@ class ReplyConsumer:
 
 
 class ReplyConsumers:
-    """Who waits for direct replies on this node, by the name that leads there."""
+    """Who waits for direct replies on this node, by the name that leads there: from other nodes too, as it says
+    which incarnation of which node made it.
+    """
 
     def __init__(self) -> None:
         self._by_name: dict[str, ReplyConsumer] = {}
 
-    def add(self, tag: str, channel: "Channel", entropy: bytes) -> ReplyConsumer:
-        """Make a reply consumer under a new name.   entropy: `ENTROPY_BYTES` random bytes."""
-        where, key = b64encode(entropy[:24]).decode(), b64encode(entropy[24:]).decode()
+    def add(self, tag: str, channel: "Channel", entropy: bytes, incarnation: int) -> ReplyConsumer:
+        """Make a reply consumer under a new name.
+
+        entropy: `ENTROPY_BYTES` random bytes.   incarnation: of this node; 0 without a cluster.
+        """
+        place = incarnation.to_bytes(_INCARNATION_BYTES, "big")
+        where, key = b64encode(place + entropy[:16]).decode(), b64encode(entropy[16:]).decode()
         consumer = ReplyConsumer(tag, f"{REPLY_TO}.{where}.{key}", channel)
         self._by_name[consumer.name] = consumer
         return consumer
@@ -47,6 +56,15 @@ class ReplyConsumers:
     def find(self, name: str) -> ReplyConsumer | None:
         """Who is behind a name."""
         return self._by_name.get(name)
+
+
+def incarnation_of(name: str) -> int:
+    """The incarnation of the node that made a reply name; 0 for none, and for what nobody made."""
+    where = name.removeprefix(f"{REPLY_TO}.").partition(".")[0]
+    try:
+        return int.from_bytes(b64decode(where, validate=True)[:_INCARNATION_BYTES], "big")
+    except (Base64Error, ValueError):
+        return 0
 
 
 def is_reply_name(name: str) -> bool:

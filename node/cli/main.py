@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns: the exit code."""
     given = sys.argv[1:] if argv is None else argv
-    if given[:1] == ["ctl"]:
+    if list(given[:1]) == ["ctl"]:
         from node.cli.ctl.main import main as ctl
 
         # It has RabbitMQ's rules for options, which are not argparse's.

@@ -74,10 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
         config = load_config(options, os.environ, DiskFiles(), hostname=socket.gethostname())
     except ConfigError as error:
         return _fail(EX_CONFIG, *error.problems)
-    return _run_node(config)
+    return run_node(config)
 
 
-def _run_node(config: "Config") -> int:
+def run_node(config: "Config") -> int:
+    """Run a node until a signal comes. Returns: the exit code."""
     import asyncio
     import signal
 

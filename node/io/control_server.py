@@ -28,7 +28,7 @@ from node.io.data_directory import DIRECTORY_MODE, LOCK_NAME, DataDirectoryError
 from node.log import category_logger
 
 REQUESTS_MAX: Final = 64
-"""Requests at once; whoever comes then is told so."""
+"""Requests at once; whoever comes then is told so, and twice as many are not even read."""
 READ_S: Final = 10.0
 """How long a request may take to come in, and its answer to go out."""
 DEFAULT_TIMEOUT_S: Final = 60.0
@@ -129,6 +129,9 @@ class ControlServer:
     # --- requests ---
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= 2 * REQUESTS_MAX:
+            writer.transport.abort()
+            return
         is_full = len(self._tasks) >= REQUESTS_MAX
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer, is_full=is_full))
         self._tasks.add(task)
@@ -138,10 +141,7 @@ class ControlServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_full: bool
     ) -> None:
         try:
-            if is_full:
-                answer = _error(EX_UNAVAILABLE, f"the node is busy with {REQUESTS_MAX} other requests")
-            else:
-                answer = await self._answer(reader)
+            answer = await self._answer(reader, is_full=is_full)
             writer.write(_encoded(answer))
             async with asyncio.timeout(READ_S):
                 await writer.drain()
@@ -150,7 +150,7 @@ class ControlServer:
         finally:
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> dict[str, Any]:
+    async def _answer(self, reader: asyncio.StreamReader, *, is_full: bool) -> dict[str, Any]:
         try:
             async with asyncio.timeout(READ_S):
                 line = await reader.readline()
@@ -158,6 +158,8 @@ class ControlServer:
             return _error(EX_USAGE, f"no request came within {READ_S:g} s")
         except ValueError:
             return _error(EX_USAGE, f"the request has more than {REQUEST_MAX_BYTES} bytes")
+        if is_full:
+            return _error(EX_UNAVAILABLE, f"the node is busy with {REQUESTS_MAX} other requests")
         try:
             operation, arguments, timeout_s = _parsed(line)
         except ControlError as error:

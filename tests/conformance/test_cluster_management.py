@@ -21,7 +21,6 @@ from tests.conformance.cluster_api import (
     Ctl,
     await_true,
     is_rabbitmq,
-    start_cluster,
     start_nodes,
 )
 from tests.conformance.cluster_story import drain, publish
@@ -48,7 +47,10 @@ def nodes() -> Iterator[list[ClusterNode]]:
 @pytest.fixture
 def joined() -> Iterator[list[ClusterNode]]:
     """Three disk nodes of a cluster that the test may change."""
-    cluster = start_cluster(IGNORE)
+    cluster = start_nodes(IGNORE)
+    for node in cluster.nodes[1:]:
+        join(node, cluster[0])
+    cluster.await_members()
     yield cluster.nodes
     cluster.stop()
 
@@ -191,14 +193,15 @@ def test_last_disc_node(nodes: list[ClusterNode]) -> None:
 
 
 def test_ram_node_cannot_start_first(nodes: list[ClusterNode]) -> None:
-    """RAM rules: it has no metadata of its own, so it needs a disk node that runs; and cannot be alone."""
+    """RAM rules: it has no metadata of its own, so it needs a disk node that is there; and cannot be alone."""
     a, b, _ = nodes
     join(b, a, "--ram")
     do(b, "stop_app")
-    do(a, "stop_app")
+    a.terminate()
     refused(b, UNAVAILABLE, "start_app")
     refused(b, UNAVAILABLE, "reset")
-    do(a, "start_app")
+    a.launch()
+    a.await_ready()
     do(b, "start_app")
     expect_members("1", "2", "12", a, b)
 
@@ -443,7 +446,7 @@ def test_signals(joined: list[ClusterNode], on: On) -> None:
     for number in (signal.SIGHUP, signal.SIGTSTP):
         os.kill(pid, number)
         time.sleep(0.3)
-        on(node)
+        on(node).sync()
     node.terminate()
     with pytest.raises(ConnectionRefusedError):
         Connection(node)

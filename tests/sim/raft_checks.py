@@ -151,9 +151,6 @@ class Checks:
     def step(self) -> None:
         for process in self._world.up.values():
             position = process.replica._core.position()
-            replica = process.replica
-            if replica.voters == {process.name} and replica.synced < replica.written:
-                continue  # alone it applies before it is safe, and tells nobody until it is
             key = hash(position)
             if self.positions.get(process.number) == key:
                 continue

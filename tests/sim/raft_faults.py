@@ -156,7 +156,9 @@ class Campaign:
             self.world.profiles[pair] = self.random.choice((_SLOW, _CRAWLING, Profile(0.0, 0.05)))
 
     def _slow_disk(self) -> None:
-        self.world.disk_profile = self.random.choice((Profile(0.0001, 0.002), Profile(0.01, 0.1), Profile(0.1, 0.4)))
+        self.world.disk_profile = self.random.choice(
+            (Profile(0.0001, 0.002), Profile(0.01, 0.1), Profile(0.1, 0.4))
+        )
 
     def _resign(self) -> None:
         if self.world.up:

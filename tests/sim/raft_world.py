@@ -346,9 +346,7 @@ class World:
 
     def is_busy(self) -> bool:
         """Whether somebody waits for an answer."""
-        return any(
-            each.log._sent or each.log._gathered or each.log._answers for each in self.up.values()
-        )
+        return any(each.log._sent or each.log._gathered or each.log._answers for each in self.up.values())
 
     def is_settled(self) -> bool:
         """Whether all nodes are up for each other and have applied the same."""

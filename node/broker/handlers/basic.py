@@ -85,7 +85,8 @@ def _consume_replies(channel: Channel, method: BasicConsume, tag: str) -> None:
     if not method.no_ack:
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     broker = channel.broker
-    channel.reply_consumer = broker.reply_consumers.add(tag, channel, broker.entropy(ENTROPY_BYTES))
+    entropy = broker.entropy(ENTROPY_BYTES)
+    channel.reply_consumer = broker.reply_consumers.add(tag, channel, entropy, broker.incarnation)
     if not method.nowait:
         channel.send(BasicConsumeOk(tag))
 

@@ -47,7 +47,7 @@ def declare(channel: Channel, method: QueueDeclare) -> Steps:
     vhost = channel.connection.vhost
     name = strip_line_breaks(method.queue)
     if is_reply_name(name):
-        _declare_reply(channel, name, method)
+        yield from _declare_reply(channel, name, method)
         return
     if method.passive:
         record = channel.broker.catalogue.queue(vhost, name)
@@ -114,9 +114,9 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
     return known
 
 
-def _declare_reply(channel: Channel, name: str, method: QueueDeclare) -> None:
+def _declare_reply(channel: Channel, name: str, method: QueueDeclare) -> Steps:
     """Declare what is no queue: the way to ask whether a requester is still there (§4.12)."""
-    if name != REPLY_TO and channel.broker.reply_consumers.find(name) is None:
+    if name != REPLY_TO and not (yield from channel.broker.has_requester(name)):
         raise not_found("queue", name, channel.connection.vhost)
     channel.last_queue = name
     if not method.nowait:

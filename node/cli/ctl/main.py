@@ -6,6 +6,7 @@ for what the node refused, 75 for a time-out (management §3.1). The node is ask
 directory.
 """
 
+import io
 import os
 import sys
 import time
@@ -41,7 +42,9 @@ PROGRAM: Final = "fluffle ctl"
 EX_OK: Final = 0
 EX_UNAVAILABLE: Final = 69
 EX_TEMPFAIL: Final = 75
+EX_INTERRUPTED: Final = 130
 
+TIMEOUT_MIN_S: Final = 0.001
 RETRY_S: Final = 0.1
 """How often await_startup looks for a node that does not listen yet."""
 POLL_S: Final = 0.05
@@ -78,12 +81,17 @@ def main(
 ) -> int:
     """Run one command. Returns: the exit code. ask: as `node.io.control.request`."""
     line = parse(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names that are no text must not end the output
     try:
         return _Run(arguments, line, environ, ask, now).run()
     except BrokenPipeError:
         # Whoever reads has seen enough. Nothing more must be written when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EX_OK
+    except KeyboardInterrupt:
+        return EX_INTERRUPTED
 
 
 class _Run:
@@ -164,7 +172,8 @@ class _Run:
                     return EX_OK
                 if self.name == "forget_cluster_node" and self.line.is_set("offline"):
                     return self._forget_offline(command, call, target, arguments)
-                return self._talk(command, call, target, arguments)
+                left_s = max(deadline - self.now(), TIMEOUT_MIN_S)
+                return self._talk(command, call, target, arguments, left_s)
             except targets.NoNode as error:
                 if self.name != "await_startup" or self.now() >= deadline:
                     return self._unreachable(None, str(error))
@@ -173,7 +182,15 @@ class _Run:
                     return self._unreachable(error.node, error.text)
             time.sleep(RETRY_S)
 
-    def _talk(self, command: Command, call: Call, target: targets.Target, arguments: dict[str, Any]) -> int:
+    def _talk(
+        self,
+        command: Command,
+        call: Call,
+        target: targets.Target,
+        arguments: dict[str, Any],
+        timeout_s: float,
+    ) -> int:
+        """Ask the node, and print what it says. Raises: _Unreachable."""
         if target.data_dir is None:
             asked = self.line.texts.get("node") or target.name
             raise _Unreachable(target.name, f"this user runs no node called {asked} on this machine")
@@ -182,11 +199,11 @@ class _Run:
             self._banner(command, call)
         operation = OPERATIONS.get(self.name, self.name)
         try:
-            result = self.ask(target.data_dir, operation, arguments, timeout_s=call.timeout_s)
+            result = self.ask(target.data_dir, operation, arguments, timeout_s=timeout_s)
             if not has_banner:
                 self._banner(command, call)
             if operation == "stop":
-                return self._await_end(call, target.data_dir, result)
+                return self._await_end(call, result)
             return self._print(command.present(call, result), call.node)
         except control.ControlUnreachable as error:
             raise _Unreachable(target.name, error.text) from None
@@ -226,7 +243,7 @@ class _Run:
             return _fail(EX_UNAVAILABLE, str(error))
         return self._print(command.present(call, {}), call.node)
 
-    def _await_end(self, call: Call, data_dir: str, result: Mapping[str, Any]) -> int:
+    def _await_end(self, call: Call, result: Mapping[str, Any]) -> int:
         """After `stop` and `shutdown`: until the process has ended."""
         pid = int(result["pid"])
         tells = self.name == "shutdown" and self._is_talking()

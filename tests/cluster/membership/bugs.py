@@ -122,7 +122,6 @@ class RenewsOnlyItself(_Led):
 
 BUGS: Final[list[type[Membership]]] = [
     RenewsByItself,
-    CountsFromTheApplying,
     NeverResumes,
     NoticesNoDeath,
     KeepsPartitions,

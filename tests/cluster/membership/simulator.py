@@ -123,6 +123,8 @@ class Simulator:
         self.renewed: dict[int, float] = {}
         """The latest time of each incarnation that the log has."""
         self.downs = self.pauses = 0
+        self.is_healed = False
+        """Nothing goes wrong any more."""
         for name in names:
             self.raft.catalogue.apply(PutMember(name, f"{name}:25672", f"id-{name}", "disc"))
         self.raft.entries.append(Entry(NodeDown("", 0), None, self.raft.catalogue.take_events(), None))
@@ -182,6 +184,7 @@ class Simulator:
                 self.slow_disk(name, self.rng.uniform(0.5, 1.5))
 
     def heal(self) -> None:
+        self.is_healed = True
         for pair in self.links:
             self.mend(pair)
         for name, node in self.nodes.items():
@@ -300,7 +303,7 @@ class Simulator:
 
     def cut(self, pair: frozenset[str]) -> None:
         link = self.links[pair]
-        if not link.is_cut:
+        if not link.is_cut and not self.is_healed:
             self.changed()
             link.is_cut = True
             self.after(

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.membership.membership import Membership
 from node.broker.commands import RenewLeases
-from tests.cluster.membership.bugs import BUGS
+from tests.cluster.membership.bugs import BUGS, CountsFromTheApplying
 from tests.cluster.membership.simulator import Simulator, Violation
 
 HISTORIES = 25
@@ -56,6 +56,24 @@ def test_the_simulator_finds(bug: type[Membership]) -> None:
         except Violation:
             return
     pytest.fail(f"{BUG_SEEDS_MAX} histories went well with this bug")
+
+
+def _cut_off_with_a_slow_disk(machine: type[Membership]) -> None:
+    """It goes on applying renewals while nobody hears it any more."""
+    for seed in range(5):
+        simulator = Simulator(seed, machine)
+        for name in simulator.nodes:
+            simulator.start(name)
+        simulator.step()
+        simulator.run(5.0)
+        simulator.slow_disk(next(name for name in simulator.nodes if name != simulator.raft.leader), 1.5)
+        simulator.run(7.0)
+
+
+def test_a_lease_counts_from_when_the_node_spoke() -> None:
+    _cut_off_with_a_slow_disk(Membership)
+    with pytest.raises(Violation, match="is declared down"):
+        _cut_off_with_a_slow_disk(CountsFromTheApplying)
 
 
 def test_a_history_can_be_told_again() -> None:

@@ -441,6 +441,27 @@ def test_a_grant_that_is_not_needed_is_given_back(cluster: Cluster) -> None:
     cluster.check_idle()
 
 
+def test_a_grant_that_was_given_back_is_not_used(cluster: Cluster) -> None:
+    client = client_of(cluster["n1"])
+    client.ask(1, BasicQos(prefetch_count=3, global_=True))
+    consume(client)
+    client.received()
+    cluster.is_held = True
+    fill_home(cluster, b"1")
+    cluster["n2"].turn()
+    cluster.deliver("n2", "n1")
+    cluster["n1"].turn()
+    cluster["n2"].home_queue("q").backlog.clear()
+    cluster.deliver("n1", "n2")
+    cluster["n2"].turn()  # the grant goes back
+    fill_home(cluster, b"2")
+    cluster["n2"].turn()  # so it has to ask again
+    (consumer,) = cluster["n2"].home_queue("q").consumers.all
+    assert consumer.unacked == 0
+    cluster.is_held = False
+    assert bodies(client.received()) == [b"2"]
+
+
 def test_a_limit_stops_even_those_who_need_not_ack(cluster: Cluster) -> None:
     fill(cluster, "own", b"0")
     client = client_of(cluster["n1"])

@@ -1,5 +1,6 @@
 """Clusters of real processes: formed, restarted, taken apart. reliability §2.5."""
 
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pika
 import pytest
 
+from node.agent import offline
+from node.io.data_directory import DataDirectoryError
 from tests.node.agent.processes import Process, Processes, until, until_running
 
 pytestmark = pytest.mark.slow
@@ -294,3 +297,98 @@ def test_limits_and_counts_are_those_of_all_nodes(cluster: Processes) -> None:
     first.ask("set_cluster_name", name="warren")
     assert second.ask("cluster_status")["cluster_name"] == "warren"
     assert second.ask("await_online_nodes", count=2) == {}
+
+
+def test_a_forgotten_node_can_be_reset_and_join_again(cluster: Processes) -> None:
+    """reliability §2.5: forget_cluster_node: start_app fails, reset helps."""
+    first, second = cluster.formed("n1", "n2")
+    until(lambda: len(first.ask("list_members")["voters"]) == 2, "both vote")
+    second.ask("stop_app")
+    first.ask("forget_cluster_node", node=second.name)
+    code, text = second.fails("start_app")
+    assert (code, "disagrees" in text) == (69, True)
+    second.ask("reset")
+    second.ask("start_app")
+    for node in (first, second):
+        until_running(node, [first, second])
+    second.ask("stop_app")
+    first.ask("forget_cluster_node", node=second.name)
+    assert second.ask("join_cluster", node=first.name) == {"already_member": False}
+    second.ask("start_app")
+    until_running(first, [first, second])
+
+
+def test_a_lost_data_directory(cluster: Processes) -> None:
+    """Two nodes of one name: the new one is told to wait until the lost one is forgotten."""
+    first, second, third = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
+    third.kill()
+    third.data = third.data.with_name("new")
+    third.launch()
+    until(lambda: "does not let this one join" in third.log, "the node is refused")
+    assert "forget_cluster_node n3@localhost" in third.log
+    until_running(first, [first, second])
+    first.ask("forget_cluster_node", node=third.name)
+    third.wait_ready()
+    for node in (first, second, third):
+        until_running(node, [first, second, third])
+
+
+def test_forget_offline_and_a_new_quorum(cluster: Processes) -> None:
+    """reliability §2.5: forget_offline_removes_things; force_boot, here --force-new-quorum."""
+    first, second, third = nodes = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
+    declare(first, "kept", bodies=1)
+    declare(third, "lost", bodies=1)
+    until(lambda: len(queues(first)) == 2, "both are seen")
+    with pytest.raises(DataDirectoryError):
+        offline.forget_offline(str(first.data), first.name, third.name)
+    for node in nodes:
+        node.kill()
+    with pytest.raises(offline.OfflineError, match="not in the cluster") as caught:
+        offline.forget_offline(str(first.data), first.name, "n9@localhost")
+    assert caught.value.exit_code == 70
+    offline.forget_offline(str(first.data), first.name, third.name)
+    offline.force_new_quorum(str(first.data), first.name)
+    first.start()
+    assert queues(first) == {"kept": (1, first.name, "running")}
+    assert first.ask("list_members")["voters"] == [first.name]
+    second.start()
+    for node in (first, second):
+        until_running(node, [first, second])
+    until(lambda: first.ask("list_members")["voters"] == [first.name, second.name], "both vote")
+    declare(second, "new", bodies=1)
+    until(lambda: set(queues(first)) == {"kept", "new"}, "the new queue is seen")
+
+
+def test_a_witness_votes(cluster: Processes) -> None:
+    """reliability §4.10: two nodes and a witness survive the loss of a node."""
+    first, second = cluster.make("n1"), cluster.make("n2")
+    witness = cluster.make("w", command="witness")
+    for node in (first, second, witness):
+        node.formation = f"{first.seed},{second.seed}"
+        node.launch()
+    first.wait_ready()
+    second.wait_ready()
+    until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
+    assert first.ask("cluster_status")["witness_nodes"] == [witness.name]
+    second.kill()
+    until_running(first, [first])
+    declare(first, "q", bodies=1)
+    assert witness.ask("cluster_status")["running_nodes"] == [first.name]
+    assert witness.fails("start_app")[0] == 64
+    assert witness.stop() == 0
+
+
+def test_a_frozen_node_is_declared_down_and_starts_anew(cluster: Processes) -> None:
+    """reliability §4.2: SIGSTOP: its lease runs out, the others go on; it rejoins as a new incarnation."""
+    first, second, third = nodes = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
+    declare(second, "q", bodies=1)
+    second.signal(signal.SIGSTOP)
+    until_running(first, [first, third])
+    declare(third, "other", bodies=1)
+    second.signal(signal.SIGCONT)
+    for node in nodes:
+        until_running(node, nodes)
+    until(lambda: queues(second).get("q") == (1, second.name, "running"), "the queue is back")

@@ -5,7 +5,7 @@ The other node is a stub that keeps what it was asked until a test answers; the 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from node.amqp.field_table import boolean, longstr
 from node.amqp.methods import (
@@ -35,6 +35,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.broker.acceptance import Acceptance
+from node.broker.channel import Channel
 from node.broker.commands import (
     Bind,
     DeclareExchange,
@@ -47,9 +48,10 @@ from node.broker.commands import (
 )
 from node.broker.connection import Connection
 from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked, Counts
+from node.broker.live_queue import Asked, Counts, at_once
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
+from node.broker.reply_to import ENTROPY_BYTES, ReplyConsumers
 from node.broker.run import Envelope, Run
 from node.broker.settings import BrokerSettings
 from tests.node.broker.harness import World
@@ -161,6 +163,16 @@ class StubPeers:
 
     def turn(self, now: float) -> None:
         """Nothing is due."""
+
+    def reply(self, node: str, name: str, envelope: Envelope, content: bytes) -> None:
+        self.heard.append(f"reply for {node}")
+
+    def has_requester(self, node: str, name: str) -> Asked[bool]:
+        self.heard.append(f"who on {node}")
+        return at_once(True)
+
+    def close(self) -> None:
+        """Nobody is out."""
 
 
 class Cluster(World):
@@ -394,6 +406,23 @@ def test_dead_letters_go_to_other_nodes_and_stay_until_they_are_there() -> None:
     acceptance.accept()
     world.settle()
     assert len(world.q.published) == 1
+
+
+def test_section_4_12_direct_replies_find_the_requesters_node() -> None:
+    """The name says which incarnation made it; a node that is down is not asked."""
+    world = Cluster()
+    name = ReplyConsumers().add("t", cast(Channel, None), bytes(ENTROPY_BYTES), 2).name
+    client = world.client()
+    client.publish(1, name, b"1")
+    assert client.methods() == []
+    assert world.peers.heard[-1] == f"reply for {THERE}"
+    assert client.ask(1, QueueDeclare(queue=name, passive=True)) == QueueDeclareOk(name, 0, 1)
+    world.submit(NodeDown(THERE, 2))
+    world.peers.heard.clear()
+    client.publish(1, name, b"2")
+    assert client.methods() == []
+    assert client.refusal(QueueDeclare(queue=name, passive=True))[0] == 404
+    assert world.peers.heard == []
 
 
 def homes(world: Cluster, *names: str) -> list[str]:

@@ -165,3 +165,21 @@ def test_a_node_leaves_and_joins_again(cluster: Cluster) -> None:
     assert json.loads(text)["ram_nodes"] == ["n3@localhost"]
     assert cluster.run("ctl", "-q", "-n", "n2", "shutdown") == (0, "")
     assert cluster.run("ctl", "-q", "-n", "n3", "ping") == (0, "Ping succeeded\n")
+
+    # With the others lost for good, a node's files can be told so.
+    offline = (
+        "ctl",
+        "--data",
+        str(cluster.directory / "n1"),
+        "forget_cluster_node",
+        "--offline",
+        "n2@localhost",
+    )
+    code, text = cluster.run(*offline)
+    assert (code, "requires the target node to be stopped" in text) == (64, True)
+    assert cluster.stop() == 0
+    assert cluster.run(*offline) == (0, "Removing node n2@localhost from the cluster\n")
+    assert cluster.run(*offline) == (
+        70,
+        "Removing node n2@localhost from the cluster\nError:\nThe node selected is not in the cluster.\n",
+    )

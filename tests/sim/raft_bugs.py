@@ -1,0 +1,105 @@
+"""Known bugs that the metadata simulator must find, put back one at a time: else it is no evidence.
+
+Source: reliability §5.2 (mutation audit), §3 (the bugs of PySyncObj that we guard against).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from cluster.metadata.core import Core, _Trimmed
+from cluster.metadata.journal import RaftJournal
+from cluster.metadata.outbox import Outbox
+from cluster.metadata.raft_log import RaftLog
+from cluster.metadata.raft_pb2 import Batch
+from cluster.metadata.sessions import Sessions
+from cluster.metadata.wire import CoreMessage
+
+
+def _no_barrier(patch: pytest.MonkeyPatch) -> None:
+    """Promises leave before they are synced."""
+
+    def push(self: Outbox, peer: str, message: bytes, needed: int, synced: int) -> None:
+        self._send(peer, message)
+
+    patch.setattr(Outbox, "push", push)
+
+
+def _no_dedup(patch: pytest.MonkeyPatch) -> None:
+    """A batch that is proposed twice is applied twice."""
+
+    def takes(self: Sessions, batch: Batch) -> bool:
+        return True
+
+    patch.setattr(Sessions, "takes", takes)
+
+
+def _no_filter(patch: pytest.MonkeyPatch) -> None:
+    """A follower cuts its log off behind whatever an append goes on from, as PySyncObj does."""
+
+    def trim(self: Core, message: CoreMessage) -> _Trimmed:
+        return _Trimmed(message if message["prevLogIdx"] else {**message, "prevLogIdx": 2**40}, False)
+
+    patch.setattr(Core, "_trim", trim)
+
+
+def _no_vote(patch: pytest.MonkeyPatch) -> None:
+    """A vote is not written."""
+
+    def set_term(self: RaftJournal, term: int, vote: str | None) -> None:
+        self._term, self._vote = term, vote
+
+    patch.setattr(RaftJournal, "setCurrentTerm", set_term)
+
+
+def _no_visibility(patch: pytest.MonkeyPatch) -> None:
+    """An answer does not wait for the other members."""
+
+    def everywhere(self: RaftLog) -> int:
+        return self.replica.applied_index
+
+    patch.setattr(RaftLog, "_applied_everywhere", everywhere)
+
+
+def _unsafe_count(patch: pytest.MonkeyPatch) -> None:
+    """A leader counts itself for what it has not synced."""
+    run = Core.doTick
+
+    def tick(self: Core) -> None:
+        run(self, 0.0)
+
+    patch.setattr(Core, "run", tick)
+
+
+def _no_order(patch: pytest.MonkeyPatch) -> None:
+    """Numbers may be left out, so what comes late is lost."""
+
+    def takes(self: Sessions, batch: Batch) -> bool:
+        before = self.applied_number(batch.node, batch.session)
+        if batch.number > before + 1 and before:
+            self._by_node[batch.node].number = batch.number - 1
+        return whole(self, batch)
+
+    whole = Sessions.takes
+    patch.setattr(Sessions, "takes", takes)
+
+
+BUGS: dict[str, Any] = {
+    "no barrier": _no_barrier,
+    "no dedup": _no_dedup,
+    "no filter": _no_filter,
+    "no vote": _no_vote,
+    "no visibility": _no_visibility,
+    "unsafe count": _unsafe_count,
+    "no order": _no_order,
+}
+
+
+@contextmanager
+def bug(name: str) -> Iterator[None]:
+    """Have the bug while the context lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        BUGS[name](patch)
+        yield
