@@ -1,5 +1,6 @@
 # Everything runs in .venv, which is made when it is missing. A machine needs python3 (3.11 or newer), pip, gcc and make.
 #
+#   make up                  three nodes on 127.0.0.1: 5672, 5673, 5674
 #   make setup test          all tests
 #   make run                 a node on 127.0.0.1:5672
 #
@@ -7,10 +8,12 @@
 
 PYTHON ?= python3
 LISTEN ?= 127.0.0.1:5672
+BASE_PORT ?= 5672
 FUZZ_S ?= 60
 ROUNDS ?= 100
 SEED ?= 1
 CRASHES ?= 5000
+SEEDS ?= 200
 ARGS ?=
 
 ROOT := $(dir $(abspath $(lastword $(MAKEFILE_LIST))))
@@ -23,9 +26,13 @@ RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 # Whatever goes wrong with .venv, nothing is ever installed into the machine's own Python.
 export PIP_REQUIRE_VIRTUALENV := 1
 
-.PHONY: setup run test check bench conformance fuzz crashes faults clean
+.PHONY: setup up run test check bench conformance fuzz crashes faults proto clean
 
 setup: $(INSTALLED)
+
+up: $(INSTALLED)
+	@mkdir -p var
+	exec $(BIN)/fluffle cluster --data var/cluster --base-port $(BASE_PORT) $(ARGS)
 
 run: $(INSTALLED)
 	@mkdir -p var
@@ -58,10 +65,18 @@ crashes: $(INSTALLED)
 faults: $(INSTALLED)
 	$(BIN)/python -m tests.durability.kill_loop --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
 
+# A new NAME.proto: make an empty NAME_pb2.py beside its user first.
+proto: $(INSTALLED)
+	for proto in proto/*.proto; do \
+	  module=$$(find cluster -name "$$(basename "$$proto" .proto)_pb2.py"); \
+	  test -n "$$module" || { echo "$$proto: make an empty NAME_pb2.py beside its user first"; exit 1; }; \
+	  folder=$$(dirname "$$module"); \
+	  $(BIN)/python -m grpc_tools.protoc -I proto --python_out="$$folder" --pyi_out="$$folder" "$$proto" || exit 1; done
+
 # Leaves var, where a node that `make run` started keeps its data.
 clean:
 	cd "$(ROOT)" && rm -rf .venv build dist fluffle.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	cd "$(ROOT)" && find node tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	cd "$(ROOT)" && find node cluster tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian's python3 has no ensurepip unless python3-venv is installed; then the machine's own pip fills the environment.
 $(BIN)/python:

@@ -9,6 +9,7 @@ that was not created here.
 
 import contextlib
 import os
+import random
 import re
 import secrets
 import shutil
@@ -43,12 +44,17 @@ WRITTEN_POLL_S = 2.0
 """How long nothing may be written before the disk counts as settled. Brokers' timers are shorter."""
 WRITTEN_TIMEOUT_S = 120.0
 MEMORY_WATCH_S = 0.1
+LISTEN_PORTS = (20_000, 32_768)
+"""Below those that Linux gives to outgoing connections."""
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port of 127.0.0.1 that nobody has, and that no outgoing connection gets before it is used."""
+    while True:
+        port = random.randrange(*LISTEN_PORTS)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 class Broker(ABC):

@@ -50,6 +50,7 @@ class Peers:
         self._way_is_congested = is_congested
         self._on_fault = on_fault
         self._nodes: dict[str, _Node] = {}
+        self._is_closed = False
 
     @property
     def is_congested(self) -> bool:
@@ -92,7 +93,7 @@ class Peers:
     def receive(self, name: str, frames: Sequence[bytes]) -> None:
         """Take what a node sent; a turn has to follow. `Broker.now` must be up to date."""
         member = self._broker.catalogue.member(name)
-        if member is None or not member.is_up:
+        if member is None or not member.is_up or self._is_closed:
             return
         node = self._node(name)
         for raw in frames:
@@ -110,6 +111,12 @@ class Peers:
                 node.turn()
             except Malformed as error:
                 self._fault(name, node, str(error))
+
+    def close(self) -> None:
+        """See `live_queue.Peers.close`."""
+        self._is_closed = True
+        for name in list(self._nodes):
+            self.node_down(name)
 
     def _fault(self, name: str, node: "_Node", text: str) -> None:
         node.is_faulty = True

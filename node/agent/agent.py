@@ -47,7 +47,6 @@ class Agent:
         self.config = config
         self.logger = logger or category_logger()
         self.started_at = time.monotonic()
-        self.app = Supervisor(self._begin, self._end, self.logger)
         self.is_draining = False
         self.cluster: Cluster | None = None
         """From `start` or `join_cluster` on, if the node is clusterable."""
@@ -56,7 +55,12 @@ class Agent:
         self.environ = environ
         self.is_witness = config.cluster.node_type == "witness"
         """Whether it only votes on metadata, and has no broker."""
+        self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop)
         self._control = ControlServer(config.data_dir, Operations(self).handle)
+
+    def ask_to_stop(self) -> None:
+        """The process must end: something has failed that it cannot go on without."""
+        self.stopping.set()
 
     @property
     def node(self) -> Node | None:

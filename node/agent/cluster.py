@@ -268,8 +268,10 @@ class Cluster:
 
     async def end(self, node: Node) -> bool:
         """Stop a broker, and tell the others unless it is the cluster that wants so. Whether all is on disk."""
-        is_written = await node.stop()
-        self._peers.close()
+        try:
+            is_written = await node.stop()
+        finally:
+            self._peers.close()
         if not self.agent.app.is_wanted:
             await self._go_down()
         return is_written

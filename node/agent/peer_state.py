@@ -99,7 +99,7 @@ class PeerState:
     def _sync_streams(self) -> None:
         transport, own = self._cluster.transport, self._cluster.incarnation
         wanted = {}
-        if self._remote is not None:
+        if self._remote is not None and own:
             wanted = {
                 member.name: (own, member.incarnation)
                 for member in self._cluster.members.values()

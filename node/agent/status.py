@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from node.agent import errors
+from node.amqp.field_table import FieldValue
 from node.broker.commands import Refused, SetGlobalParameter
 from node.broker.records import QueueRecord
 from node.io.resources import (
@@ -255,7 +256,7 @@ def _queue_row(record: QueueRecord, counts: tuple[int, int, int] | None, own: st
         "durable": record.durable,
         "auto_delete": record.auto_delete,
         "exclusive": record.exclusive_owner is not None,
-        "arguments": {name: str(field.value) for name, field in record.arguments.items()},
+        "arguments": _plain(record.arguments),
         "type": record.type,
         "messages": None if ready is None or unacked is None else ready + unacked,
         "messages_ready": ready,
@@ -269,6 +270,21 @@ def _queue_row(record: QueueRecord, counts: tuple[int, int, int] | None, own: st
 
 
 # --- parts ---
+
+
+def _plain(value: FieldValue) -> Any:
+    """A value of arguments as JSON has it; the types of numbers are lost."""
+    match value:
+        case dict():
+            return {name: _plain(field.value) for name, field in value.items()}
+        case list():
+            return [_plain(field.value) for field in value]
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case (int(scale), int(unscaled)):
+            return unscaled / 10**scale
+        case _:
+            return value
 
 
 def _maintenance(agent: "Agent", node: str) -> str:

@@ -30,6 +30,7 @@ class Supervisor:
     begin: starts a broker, which may wait for the cluster; it ends early, by `GivenUp`, once `is_giving_up` is set.
         Raises OSError, ConfigError.
     end: stops it. Returns: whether all that it had is on disk.
+    on_fault: told when a start or stop that nobody waits for has failed by a fault of ours.
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class Supervisor:
         begin: Callable[[], Awaitable[Node]],
         end: Callable[[Node], Awaitable[bool]],
         logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]",
+        on_fault: Callable[[], None] = lambda: None,
     ) -> None:
         self._begin = begin
         self._end = end
         self._logger = logger
+        self._on_fault = on_fault
         self.node: Node | None = None
         """The broker that runs."""
         self.is_wanted = False
@@ -101,6 +104,12 @@ class Supervisor:
     def _soon(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._settle_soon())
+            self._task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._logger.critical("the broker could not be stopped or started: %r", fault, exc_info=fault)
+            self._on_fault()
 
     async def _settle_soon(self) -> None:
         """Do what is wanted, until it is done."""

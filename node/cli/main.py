@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from node.cli import cluster, start, store
+from node.cli import certs, cluster, start, store, witness
 from node.version import COMPATIBLE_VERSION, VERSION
 
 EX_OK: Final = 0
@@ -37,6 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     cluster.add_parser(commands)
     commands.add_parser("ctl", help="look after a running node: RabbitMQ's rabbitmqctl", add_help=False)
     store.add_parser(commands)
+    certs.add_parser(commands)
+    witness.add_parser(commands)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(run=_version)
     return parser

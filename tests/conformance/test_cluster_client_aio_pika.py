@@ -105,7 +105,7 @@ def test_robust_clients_survive_a_rolling_restart(shaken_cluster: Cluster, name:
                                 confirmed.add(number)
                                 number += 1
                                 await asyncio.sleep(0.005)
-                except Exception:  # noqa: BLE001, S112 - any failure means: not confirmed, try another node
+                except Exception:  # noqa: BLE001 - any failure means: not confirmed, try another node
                     await asyncio.sleep(0.1)
 
         consumer = await aio_pika.connect_robust(urls[0], reconnect_interval=0.2)
