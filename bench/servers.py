@@ -47,6 +47,9 @@ MEMORY_WATCH_S = 0.1
 LISTEN_PORTS = (20_000, 32_768)
 """Below those that Linux gives to outgoing connections."""
 
+_given_ports: set[int] = set()
+"""What `free_port` gave before: whoever asked for it may not listen yet."""
+
 
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody has, and that no outgoing connection gets before it is used."""
@@ -54,7 +57,9 @@ def free_port() -> int:
         port = random.randrange(*LISTEN_PORTS)
         with socket.socket() as sock, contextlib.suppress(OSError):
             sock.bind(("127.0.0.1", port))
-            return port
+            if port not in _given_ports:
+                _given_ports.add(port)
+                return port
 
 
 class Broker(ABC):

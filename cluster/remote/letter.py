@@ -52,11 +52,11 @@ class Letter:
 
     __slots__ = (
         "_accepted",
+        "_address",
         "_bytes",
         "_frames",
         "_kind",
         "_outbox",
-        "_record",
         "_settle",
         "is_closed",
         "is_used",
@@ -64,7 +64,9 @@ class Letter:
 
     def __init__(self, outbox: Outbox, record: QueueRecord | None) -> None:
         self._outbox = outbox
-        self._record = record
+        self._address = (
+            ("", b"", b"") if record is None else (record.uid, _raw(record.vhost), _raw(record.name))
+        )
         self._frames: list[Frame] = []
         self._bytes = 0  # of the last frame, about
         self._settle: Settle | None = None
@@ -88,12 +90,8 @@ class Letter:
         self.is_used = True
         if not self._frames and not self.is_closed:
             self._outbox.add(self)
-        record = self._record
-        if record is None:
-            self._frames.append(Frame())
-            return
-        vhost, name = (text.encode("utf-8", "surrogateescape") for text in (record.vhost, record.name))
-        self._frames.append(Frame(uid=record.uid, vhost=vhost, name=name))
+        uid, vhost, name = self._address
+        self._frames.append(Frame(uid=uid, vhost=vhost, name=name))
 
     def settle(self, kind: Settle.Kind, first: int, last: int) -> None:
         """Settle delivery tags, in one operation with those that were settled the same way just before."""
@@ -129,3 +127,7 @@ class Letter:
         self._settle = self._accepted = None
         self._bytes = 0
         return [] if self.is_closed else frames
+
+
+def _raw(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.metadata.journal_file import Image
 from cluster.metadata.options import Options
-from cluster.metadata.raft_log import NO_MAJORITY, RaftLog
+from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.raft_pb2 import Batch
 from cluster.metadata.wire import decode
 from node.broker.commands import Command, Refused, SetGlobalParameter
@@ -83,10 +83,18 @@ class Checks:
     # --- what happens ---
 
     def started(self, process: "Process") -> None:
+        """A member is there: what it cuts off its log is watched."""
         self.commits.pop(process.name, None)
+        journal = process.replica._journal
+        cut_off = journal.deleteEntriesFrom
 
-    def stopped(self, process: "Process") -> None:
-        pass
+        def watched(position: int) -> None:
+            for command, index, term in journal[position:]:
+                if self.committed.get(index) == (term, command):
+                    self.fail(f"{process.name} cuts off entry {index}, which is committed")
+            cut_off(position)
+
+        journal.deleteEntriesFrom = watched  # type: ignore[method-assign]
 
     def loaded(self, name: str, image: Image) -> None:
         """A member starts from its disk: it remembers what it promised."""
@@ -116,14 +124,15 @@ class Checks:
             if term > in_term or body.next_index - 1 > index:
                 self.acknowledged[name] = (body.next_index - 1, term)
 
-    def submitted(self, process: "Process", command: Command[Any]) -> None:
-        pass
-
-    def answered(self, process: "Process", command: Command[Any], result: object) -> None:
+    def answered(
+        self, process: "Process", command: Command[Any], result: object, *, at_once: bool = False
+    ) -> None:
         """A command got its answer: is it visible wherever a client may go?"""
         self.answer_count += 1
         assert isinstance(command, SetGlobalParameter)
         if isinstance(result, Refused):
+            if at_once:
+                self.refused_at_once.add(command.name)
             return
         self.answered_names[command.name] = process.name
         if self._world.up.get(process.name) is not process:
@@ -208,6 +217,3 @@ class Checks:
             for parameter in self.refused_at_once:
                 if catalogue.global_parameter(parameter) is not None:
                     self.fail(f"{parameter} was refused at once and is there")
-
-
-REFUSED_AT_ONCE = NO_MAJORITY

@@ -187,7 +187,6 @@ class World:
                 self.disks[name] = process.disk.crash(self.random)
             else:
                 self.disks[name] = process.disk.kill(self.random)
-        self.checks.stopped(process)
         for other in list(self.up):
             self._unlink(frozenset((name, other)), self.random.uniform(0.002, 0.02))
 
@@ -331,13 +330,14 @@ class World:
         """Have a node submit a command. Returns: where its answer will be."""
         answers: list[Any] = []
         process = self.up[name]
-        self.checks.submitted(process, command)
+        is_submitting = True
 
         def answered(result: Any) -> None:
             answers.append(result)
-            self.checks.answered(process, command, result)
+            self.checks.answered(process, command, result, at_once=is_submitting)
 
         process.log.submit(command, answered)
+        is_submitting = False
         return answers
 
     def fingerprint(self, name: str) -> list[bytes]:

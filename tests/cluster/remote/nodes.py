@@ -113,8 +113,10 @@ class Cluster:
         node.incarnation = member.incarnation
         return node
 
-    def crash(self, name: str) -> None:
-        """A node dies: what it sent and was sent is gone, its clients' sockets with it. The others hear of it later."""
+    def crash(self, name: str, *, is_noticed: bool = True) -> None:
+        """A node dies: what it sent and was sent is gone, its clients' sockets with it. The others hear of it later,
+        or only when it is back.
+        """
         node = self.nodes.pop(name)
         for client in list(node.clients.values()):
             client.is_reset = True
@@ -122,7 +124,8 @@ class Cluster:
             if name in pair:
                 del self.frames[pair]
         self._waiting = [waiting for waiting in self._waiting if waiting[1] != name]
-        self.log.append((NodeDown(name, node.incarnation), "", 0, None))
+        if is_noticed:
+            self.log.append((NodeDown(name, node.incarnation), "", 0, None))
 
     # --- moving on ---
 

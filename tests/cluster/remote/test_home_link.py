@@ -516,7 +516,7 @@ def test_a_client_that_does_not_read_stops_its_home(cluster: Cluster, no_ack: bo
     consume(client, no_ack=no_ack)
     cluster.settle()
     home = cluster["n2"].home_queue("q")
-    assert home.backlog.count >= 40 - 17
+    assert home.backlog.count in (40 - 17, 40 - 16)
     client.takes_output = client.connection.is_writable = True
     client.flush()
     got = [item.body[0] for item in client.received() if isinstance(item.method, BasicDeliver)]

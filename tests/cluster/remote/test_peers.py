@@ -166,6 +166,23 @@ def test_9_1_publishes_in_flight_are_nacked(cluster: Cluster, queue: str) -> Non
     cluster.check_idle()
 
 
+@pytest.mark.parametrize("queue", ["d", "t"])
+def test_9_1_publishes_in_flight_are_nacked_when_the_node_is_back_at_once(
+    cluster: Cluster, queue: str
+) -> None:
+    """So quickly that nobody saw it go: what counts is the incarnation."""
+    client = client_of(cluster["n1"])
+    client.ask(1, ConfirmSelect())
+    cluster.is_held = True
+    client.publish(1, queue, b"1")
+    cluster["n1"].turn()
+    cluster.crash("n2", is_noticed=False)
+    cluster.is_held = False
+    cluster.start("n2")
+    assert client.methods() == [BasicNack(1, multiple=True, requeue=True)]
+    cluster.check_idle()
+
+
 def test_9_1_the_queue_reappears_with_its_node(cluster: Cluster) -> None:
     """Consumers have to subscribe again; bindings are there."""
     client = client_of(cluster["n1"])

@@ -102,13 +102,13 @@ def test_a_port_in_use_is_told_and_the_code_is_69(empty_config: str) -> None:
 def test_settings_without_effect_are_named_once_in_the_log(tmp_path: Path) -> None:
     path = tmp_path / "f.conf"
     path.write_text("net_ticktime = 60\nmanagement.tcp.port = 1\n")
-    process = spawn(["start", "--config", str(path)], RABBITMQ_DIST_PORT="25672")
+    process = spawn(["start", "--config", str(path)], RABBITMQ_PID_FILE="25672")
     assert process.stdout is not None
     process.stdout.readline()
     process.terminate()
     _, err = process.communicate(timeout=20)
     text = (
-        "Accepted, but without effect in this version: net_ticktime, management.tcp.port, RABBITMQ_DIST_PORT"
+        "Accepted, but without effect in this version: net_ticktime, management.tcp.port, RABBITMQ_PID_FILE"
     )
     assert err.count(text) == 1
 

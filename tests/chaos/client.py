@@ -1,0 +1,107 @@
+"""The client of the durability tests, as clients of a cluster are: it is told of cancelled consumers, and every
+call has a limit, so that what hangs is seen.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from node.amqp import methods
+from node.amqp.field_table import boolean, table
+from tests.durability.client import Channel, Client, Lost
+
+CALL_S: Final = 15.0
+"""How long a declare or anything else that is answered may take (issue 4)."""
+LOAD_MAX: Final = 4.0
+
+
+class Stuck(Lost):
+    """No answer within the limit."""
+
+
+def patience() -> float:
+    """By how much the limits are longer on this machine now: it may have more to do than it has processors."""
+    return max(1.0, min(LOAD_MAX, os.getloadavg()[0] / (2 * (os.cpu_count() or 1))))
+
+
+class ClusterChannel(Channel):
+    """A channel whose consumers may be cancelled by the node.   on_cancel: for the tag of such a consumer."""
+
+    def __init__(self, client: "ClusterClient", number: int) -> None:
+        super().__init__(client, number)
+        self.on_cancel: Callable[[str], None] = lambda tag: None
+
+    async def ask(self, method: methods.Method, limit_s: float = CALL_S) -> Any:
+        """Send a method and wait for its answer. Raises: Lost; Stuck."""
+        limit_s *= patience()
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self.call(method)
+        except TimeoutError:
+            name = type(method).__name__
+            raise Stuck(f"{name} had no answer within {limit_s:.0f} s: {method}") from None
+
+    def _method_received(self, method: methods.Method) -> None:
+        if isinstance(method, methods.BasicCancel):
+            self.on_cancel(method.consumer_tag)
+        else:
+            super()._method_received(method)
+
+
+class ClusterClient(Client):
+    """A connection to one node.   node: its index, for whoever asks."""
+
+    node: int = -1
+
+    @classmethod
+    async def connect(cls, host: str, port: int, limit_s: float = CALL_S) -> "ClusterClient":
+        """Connect, log in as guest. Raises: Lost; Stuck."""
+        limit_s *= patience()
+        try:
+            async with asyncio.timeout(limit_s):
+                client = await cls.open(host, port)
+        except TimeoutError:
+            raise Stuck(f"no connection to {host}:{port} within {limit_s:.0f} s") from None
+        assert isinstance(client, cls)
+        return client
+
+    async def channel(self, number: int = 1) -> ClusterChannel:
+        """Open a channel. Raises: Lost; Stuck."""
+        if self.lost is not None:
+            raise self.lost
+        opened = ClusterChannel(self, number)
+        self._channels[number] = opened
+        await opened.ask(methods.ChannelOpen())
+        return opened
+
+    async def leave(self) -> None:
+        """Close as a well-behaved client does, or end it if that takes too long."""
+        try:
+            async with asyncio.timeout(CALL_S * patience()):
+                await self.close()
+        except TimeoutError:
+            raise Stuck("no close-ok") from None
+        finally:
+            self.abort()
+
+    def _connection_method(self, method: methods.Method) -> None:
+        if not isinstance(method, methods.ConnectionStart):
+            super()._connection_method(method)
+            return
+        names = ("connection.blocked", "basic.nack", "consumer_cancel_notify", "publisher_confirms")
+        capabilities = table({name: boolean(True) for name in names})
+        self._channels[0].send(
+            methods.ConnectionStartOk(
+                client_properties={"capabilities": capabilities},
+                mechanism="PLAIN",
+                response=b"\0guest\0guest",
+                locale="en_US",
+            )
+        )
+
+
+def code_of(lost: Lost) -> int:
+    """The reply code that the node gave, 0 if the connection just ended."""
+    start = str(lost)[:3]
+    return int(start) if start.isdigit() else 0

@@ -1,0 +1,240 @@
+"""Links between nodes that can be cut, without being root: a process that every link goes through.
+
+Each node tells the others the address of its proxy here. Who a link comes from is found out by the process that has
+the other end of it. A cut is silent (nothing passes, new links are accepted and stay dumb, as if packets were lost)
+or by resets (links break, new ones too).
+
+    python -m tests.chaos.proxies      a JSON object a line on standard input, one a line back
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import socket
+import struct
+import sys
+from pathlib import Path
+from typing import Any, Final, cast
+
+HOST: Final = "127.0.0.1"
+_RESET: Final = struct.pack("ii", 1, 0)
+_SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
+
+
+class End(asyncio.Protocol):
+    """One side of a link; what comes goes to the other side."""
+
+    def __init__(self, link: "Link") -> None:
+        self.link = link
+        self.other: End | None = None
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if not self.link.is_silent and self.other is not None and self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.link.ended(self, error)
+
+    def hush(self, *, is_silent: bool) -> None:
+        """Read nothing, or read on."""
+        if self.transport is not None and not self.transport.is_closing():
+            if is_silent:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def reset(self) -> None:
+        """End it by a reset."""
+        if self.transport is not None and not self.transport.is_closing():
+            sock = self.transport.get_extra_info("socket")
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.transport.abort()
+
+
+class Link:
+    """A connection that one node opened to another.   pair: their names."""
+
+    def __init__(self, proxies: "Proxies", target: str) -> None:
+        self.proxies = proxies
+        self.target = target
+        self.pair: frozenset[str] = frozenset()
+        self.is_silent = False
+        self.near = End(self)
+        self.far = End(self)
+        self._is_connected = False
+
+    def accepted(self) -> End:
+        """For a connection that was just accepted."""
+        self.proxies.links.add(self)
+        asyncio.get_running_loop().call_soon(self._begin)
+        return self.near
+
+    def _begin(self) -> None:
+        assert self.near.transport is not None
+        self.near.transport.pause_reading()
+        port = self.near.transport.get_extra_info("peername")[1]
+        own = self.proxies.ports[self.target]
+        self.pair = frozenset((self.proxies.node_of(port, own), self.target))
+        how = self.proxies.cuts.get(self.pair)
+        if how == "reset":
+            self.reset()
+        elif how == "silent":
+            self.is_silent = True
+        else:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Pass on what comes."""
+        self.is_silent = False
+        if self._is_connected:
+            self.near.hush(is_silent=False)
+            self.far.hush(is_silent=False)
+        else:
+            self._is_connected = True
+            self.proxies.spawn(self._connect())
+
+    async def _connect(self) -> None:
+        port = self.proxies.targets[self.target]
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self.far, HOST, port)
+        except OSError:
+            self.reset()
+            return
+        self.near.other, self.far.other = self.far, self.near
+        if self.near.transport is None or self.near.transport.is_closing():
+            self.far.reset()
+        elif not self.is_silent:
+            self.near.hush(is_silent=False)
+
+    def silence(self) -> None:
+        """Pass nothing on."""
+        self.is_silent = True
+        self.near.hush(is_silent=True)
+        self.far.hush(is_silent=True)
+
+    def reset(self) -> None:
+        """Break it, for both sides."""
+        self.near.reset()
+        self.far.reset()
+
+    def ended(self, end: End, error: Exception | None) -> None:
+        """One side is gone, so the other goes."""
+        other = self.far if end is self.near else self.near
+        if error is not None:
+            other.reset()
+        elif other.transport is not None:
+            other.transport.close()
+        if other.transport is None or other.transport.is_closing():
+            self.proxies.links.discard(self)
+
+
+class Proxies:
+    """All links.   ports: of the proxies.   targets: of the nodes.   cuts: how, by pair of names."""
+
+    def __init__(self) -> None:
+        self.links: set[Link] = set()
+        self.ports: dict[str, int] = {}
+        self.targets: dict[str, int] = {}
+        self.pids: dict[str, int] = {}
+        self.cuts: dict[frozenset[str], str] = {}
+        self._servers: dict[str, asyncio.Server] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Any) -> None:
+        """Run something until it is done."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def do(self, asked: dict[str, Any]) -> Any:
+        """What a line on standard input asks for."""
+        name = asked.get("name", "")
+        match asked["do"]:
+            case "target":
+                self.targets[name] = asked["port"]
+            case "pid":
+                self.pids[name] = asked["pid"]
+            case "open":
+                return await self._open(name)
+            case "close":
+                self._close(name)
+            case "cut":
+                for pair in asked["pairs"]:
+                    self._cut(frozenset(pair), asked["how"])
+            case "heal":
+                self.cuts.clear()
+                for link in [link for link in self.links if link.is_silent]:
+                    link.go_on()
+        return None
+
+    def node_of(self, port: int, own_port: int) -> str:
+        """Which node has the other end of a connection to us from that port."""
+        wanted = (f"0100007F:{port:04X}", f"0100007F:{own_port:04X}")
+        for line in Path("/proc/net/tcp").read_text().splitlines():
+            fields = line.split()
+            if (fields[1], fields[2]) == wanted:
+                return self._owner(fields[9])
+        return "?"
+
+    def _owner(self, inode: str) -> str:
+        for name, pid in self.pids.items():
+            with contextlib.suppress(OSError):
+                for fd in os.listdir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        found = _SOCKET.match(os.readlink(f"/proc/{pid}/fd/{fd}"))
+                        if found and found[1] == inode:
+                            return name
+        return "?"
+
+    async def _open(self, name: str) -> int:
+        """Accept connections for a node, at the same port each time. Returns: the port."""
+        if name not in self._servers:
+            loop = asyncio.get_running_loop()
+            make = lambda: Link(self, name).accepted()  # noqa: E731
+            server = await loop.create_server(make, HOST, self.ports.get(name, 0), reuse_address=True)
+            self._servers[name] = server
+            self.ports[name] = server.sockets[0].getsockname()[1]
+        return self.ports[name]
+
+    def _close(self, name: str) -> None:
+        """Refuse connections, as a host does where the node's process has ended."""
+        server = self._servers.pop(name, None)
+        if server is not None:
+            server.close()
+
+    def _cut(self, pair: frozenset[str], how: str) -> None:
+        self.cuts[pair] = how
+        for link in [link for link in self.links if link.pair == pair]:
+            if how == "silent":
+                link.silence()
+            else:
+                link.reset()
+
+
+async def serve() -> None:
+    """Do what standard input says until it ends."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    proxies = Proxies()
+    while line := await reader.readline():
+        print(json.dumps(await proxies.do(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())
