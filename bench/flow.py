@@ -106,6 +106,7 @@ class PlainPublisher(Publisher):
             ):
                 if progress.failed:
                     return
+                _expect_silence(sock)
                 time.sleep(0.0005)
             if time.perf_counter() >= progress.deadline:
                 break
@@ -114,6 +115,15 @@ class PlainPublisher(Publisher):
             self.delivery_count += chunk.delivery_count
         self.finished_at = time.perf_counter()
         self.done = True
+
+
+def _expect_silence(sock: socket.socket) -> None:
+    """Errors: BenchError when the broker has said something to one that only publishes, or has hung up."""
+    try:
+        said = sock.recv(256, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return
+    raise BenchError(f"the broker ended the publisher's connection: {said!r}")
 
 
 class ConfirmPublisher(Publisher):

@@ -55,7 +55,6 @@ PRIVATE_FIELDS: Final = (
     "__raftCurrentTerm",
     "__raftLeader",
     "__raftElectionDeadline",
-    "__raftLog",
     "__raftCommitIndex",
     "__raftLastApplied",
     "__raftNextIndex",

@@ -214,16 +214,17 @@ def parse(data: bytes) -> Image:
     if not check_header(data, HEADER):
         raise JournalUnreadable("the header is damaged")
     records = read_records(data)
-    reader = _Reader()
-    for offset, payload in records:
-        try:
-            reader.read(payload, offset + RECORD_HEAD_BYTES + len(payload))
-        except JournalUnreadable as unreadable:
-            raise JournalUnreadable(f"record at byte {offset}: {unreadable}") from None
+    found = list(records)
     end = records.end
     assert end is not None
     for offset, length in end.bad:
         raise JournalUnreadable(f"{length} bytes at byte {offset} are no record")
+    reader = _Reader()
+    for offset, payload in found:
+        try:
+            reader.read(payload, offset + RECORD_HEAD_BYTES + len(payload))
+        except JournalUnreadable as unreadable:
+            raise JournalUnreadable(f"record at byte {offset}: {unreadable}") from None
     image = reader.image
     if image is None or not reader.is_snapshot_whole:
         # The file got its name after all of this was synced.

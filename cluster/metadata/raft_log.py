@@ -25,9 +25,9 @@ from node.amqp.constants import ReplyCode
 from node.broker.catalogue import Catalogue
 from node.broker.command_codec import CommandUnreadable, decode_command, encode_command
 from node.broker.commands import Command, Refused, RemoveMember
-from node.broker.events import Event
+from node.broker.events import Event, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.broker.replicated_log import NOT_WRITTEN
-from node.broker.snapshot import everything, snapshot
+from node.broker.snapshot import snapshot
 
 ResultT = TypeVar("ResultT")
 
@@ -101,7 +101,7 @@ class RaftLog:
 
     observers: get the events of each command, whether or not a broker is attached.
     on_replaced: called when a snapshot took the catalogue's place while a broker was attached. It is not any more: it
-        knows the old catalogue and has to begin anew. In any case the observers get `everything` of the new one.
+        knows the old catalogue and has to begin anew. In any case the observers are told how the members differ.
     """
 
     def __init__(
@@ -412,7 +412,7 @@ class RaftLog:
 
     def replace(self, catalogue: Catalogue, sessions: Sessions) -> None:
         """Have what a snapshot holds in the place of all that was there."""
-        self.catalogue = catalogue
+        former, self.catalogue = self.catalogue, catalogue
         self._sessions = sessions
         was_attached = self._react is not None
         self._react = None
@@ -427,7 +427,7 @@ class RaftLog:
             self._begin_session()
         if self._replica is None:
             return  # at the start: nobody knows another catalogue
-        events = list(everything(catalogue))
+        events = list(_member_changes(former, catalogue))
         for observer in self.observers:
             observer(events)
         if was_attached:
@@ -467,6 +467,22 @@ class Restoration:
     def install(self) -> None:
         """See `Restoring.install`."""
         self._log.replace(self._catalogue, self._sessions)
+
+
+def _member_changes(former: Catalogue, catalogue: Catalogue) -> Iterator[Event]:
+    """What happened to the nodes of the cluster between two catalogues, as far as it can be told."""
+    for member in former.members.values():
+        now = catalogue.members.get(member.name)
+        if member.is_up and (now is None or not now.is_up or now.incarnation != member.incarnation):
+            yield MemberDown(member)
+        if now is None:
+            yield MemberRemoved(member)
+    for member in catalogue.members.values():
+        before = former.members.get(member.name)
+        if member != before:
+            yield MemberPut(member)
+            if member.is_up and (before is None or before.incarnation != member.incarnation):
+                yield MemberUp(member)
 
 
 def import_catalogue(commands: Iterable[Command[Any]]) -> Iterator[bytes]:

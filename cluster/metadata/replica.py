@@ -73,12 +73,13 @@ _VOTERS_ONLY: Final = frozenset(
 
 @dataclass(slots=True)
 class _Pending:
-    """A change of who votes that somebody wants."""
+    """A change of who votes that somebody wants.   is_proposed: whether a leader got it."""
 
     change: Change
     done: Done
     deadline: float
     retry_at: float
+    is_proposed: bool = False
 
 
 class Replica:
@@ -293,19 +294,25 @@ class Replica:
         self._wake()
 
     def _advance_changes(self, now: float) -> None:
-        """Propose changes of who votes again and again until they are in force."""
+        """Propose changes of who votes again and again until they are in force.
+
+        What is in force here may be old news; so it counts only a while after a leader was asked, while it is heard.
+        """
         if not self._pending:
             return
         in_force = self._journal.voters(self.applied_index)
+        is_current = self.is_leader or self._elections.hears_leader(now, _CHANGE_RETRY_S)
         for each in list(self._pending):
             kind, name = each.change
-            if (name in in_force) == (kind == "add"):
-                self._pending.remove(each)
-                each.done(None)
-            elif now >= each.deadline:
+            if now >= each.deadline:
                 self._pending.remove(each)
                 each.done(f"the cluster did not {kind} '{name}' as a voter within {_CHANGE_S:g} s")
-            elif now >= each.retry_at and self._propose(encode_change(kind, name)):
+            elif now >= each.retry_at:
+                if each.is_proposed and is_current and (name in in_force) == (kind == "add"):
+                    self._pending.remove(each)
+                    each.done(None)
+                    continue
+                each.is_proposed = self._propose(encode_change(kind, name)) or each.is_proposed
                 each.retry_at = now + _CHANGE_RETRY_S
 
     # --- the core's host ---

@@ -6,11 +6,11 @@ then, or until it says that the queue is gone.
 
 from typing import TYPE_CHECKING, Final
 
-from cluster.remote.frames import Malformed
+from cluster.remote.frames import Malformed, decode_run
 from cluster.remote.letter import Letter, Outbox
 from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.proxy import Proxy
-from cluster.remote.remote_pb2 import Ask, Frame, Limit, Operation, Share
+from cluster.remote.remote_pb2 import Ask, FindRequester, Frame, Limit, Operation, Reply, Share
 from node.broker.queue import Queue
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class FrontEnd:
         self._withholding: dict[Proxy, None] = {}
         self._early: dict[str, list[Frame]] = {}
         self._early_bytes = 0
+        self._letter = Letter(outbox, None)
 
     @property
     def has_work(self) -> bool:
@@ -60,9 +61,7 @@ class FrontEnd:
         """What the front end has to say. Raises Malformed."""
         if not frame.uid:
             for operation in frame.operations:
-                if operation.WhichOneof("kind") != "credit":
-                    raise Malformed("something about no queue")
-                self._credit(operation.credit)
+                self._do_without_queue(operation)
             return
         proxy = self.proxies.get(frame.uid)
         if proxy is None:
@@ -78,6 +77,17 @@ class FrontEnd:
         proxy.await_safety()
         if proxy.has_withheld:
             self._withholding[proxy] = None
+
+    def _do_without_queue(self, operation: Operation) -> None:
+        kind = operation.WhichOneof("kind")
+        if kind == "credit":
+            self._credit(operation.credit)
+        elif kind == "reply":
+            self._reply(operation.reply)
+        elif kind == "find_requester":
+            self._find_requester(operation.find_requester)
+        else:
+            raise Malformed("something about no queue")
 
     def _do(self, proxy: Proxy, operation: Operation) -> None:
         kind = operation.WhichOneof("kind")
@@ -114,10 +124,9 @@ class FrontEnd:
             # It never came about, as far as we are concerned. Nobody waits for anything but deletions.
             del self._early[frame.uid]
             self._early_bytes -= sum(known.ByteSize() for known in early)
-            letter = Letter(self._outbox, None)
             for operation in (operation for known in (*early, frame) for operation in known.operations):
                 if operation.HasField("ask") and operation.ask.kind == Ask.DELETE:
-                    letter.operation().answer.request = operation.ask.request
+                    self._letter.operation().answer.request = operation.ask.request
             return
         self._early_bytes += frame.ByteSize()
         if self._early_bytes > EARLY_MAX_BYTES:
@@ -181,6 +190,24 @@ class FrontEnd:
         for outlet in self._outlets.values():
             outlet.unblock()
 
+    # --- direct replies ---
+
+    def _reply(self, reply: Reply) -> None:
+        """A reply for a channel of ours, which may be gone (§4.12). Raises Malformed."""
+        requester = self._broker.reply_consumers.find(reply.name.decode("utf-8", "surrogateescape"))
+        if requester is None:
+            return
+        entry = decode_run(reply.run)
+        if entry.count != 1:
+            raise Malformed("more than one reply")
+        requester.channel.deliver_reply(requester, entry.envelope, entry.contents[0])
+
+    def _find_requester(self, find: FindRequester) -> None:
+        name = find.name.decode("utf-8", "surrogateescape")
+        answer = self._letter.operation().answer
+        answer.request = find.request
+        answer.consumers = int(self._broker.reply_consumers.find(name) is not None)
+
     # --- the turn, the end ---
 
     def turn(self) -> None:
@@ -202,15 +229,23 @@ class FrontEnd:
         if self._early:
             self._take_early()
 
-    def lose(self) -> None:
-        """The node is gone: its consumers leave, then what it held goes back (§9.1)."""
+    def lose(self, *, is_stopping: bool = False) -> None:
+        """The node is gone: its consumers leave, then what it held goes back (§9.1).
+
+        is_stopping: it is we who go. Its consumers stay where they are, without room for anything, or auto-delete
+            queues would go with the last of them.
+        """
         proxies = list(self.proxies.values())
         self.proxies.clear()
         self._withholding.clear()
         self._early.clear()
+        if is_stopping:
+            for outlet in self._outlets.values():
+                outlet.shut()
         for proxy in proxies:
             proxy.letter.is_closed = True
-            proxy.leave()
+            if not is_stopping:
+                proxy.leave()
         for proxy in proxies:
             proxy.requeue_all()
         self._outlets.clear()

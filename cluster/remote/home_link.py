@@ -6,31 +6,39 @@
 A channel-wide prefetch limit (§4.9) is kept here, where the channel is. A home that has messages for a limited
 consumer says WANT and is granted what is left; it uses that in the same turn or gives it back, so that nobody sits
 on what others wait for. Local and remote consumers get freed room in turns.
+
+Direct replies (§4.12) for channels of that node go this way too: it is the home of their names.
 """
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cluster.remote.frames import Malformed, decode_run, delivered_run
+from cluster.remote.frames import Malformed, decode_run, delivered_run, encode_run
 from cluster.remote.letter import Letter, Outbox
 from cluster.remote.remote_pb2 import Answer, Deliver, Frame, Settle, Share
 from cluster.remote.remote_queue import RemoteQueue, Request
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
+from node.amqp.reader import MIXED_SIZES
 from node.broker.channel import Channel
 from node.broker.consumer import Consumer
+from node.broker.live_queue import Asked
 from node.broker.names import home_is_down
 from node.broker.policy import QueueSettings
 from node.broker.records import Member, QueueRecord
-from node.broker.run import Run
+from node.broker.run import Envelope, Run
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 CREDIT_BYTES: Final = 256 * 1024
 """So much a channel must have taken before its home is told."""
+
+REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Direct replies that one turn may gather; more are dropped, as they are when the way is congested."""
 
 _COUNT_MAX: Final = (1 << 32) - 1
 """What the protocol's methods can say."""
@@ -107,6 +115,7 @@ class HomeLink:
         self._subscriptions: dict[int, Subscription] = {}
         self._channels: dict[Channel, NearChannel] = {}
         self._wanting: dict[Subscription, None] = {}
+        self._reply_bytes = 0  # gathered in this turn
 
     def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
         """The near end of a queue there."""
@@ -163,10 +172,10 @@ class HomeLink:
         """The node is gone."""
         for queue in list(self.queues.values()):
             queue.lose()
-        for number in list(self._requests):  # of deletions whose queue is closed already
+        for number in list(self._requests):  # for requesters, or deletions whose queue is closed already
             request = self._requests.pop(number, None)
             if request is not None:
-                request.fail(home_is_down(request.queue.record))
+                request.fail(None if request.queue is None else home_is_down(request.queue.record))
 
     # --- requests ---
 
@@ -204,6 +213,30 @@ class HomeLink:
             is_meant = request.queue is queue and (with_deletes or not request.is_delete)
             if is_meant and self._requests.pop(number, None) is not None:
                 request.fail(error)
+
+    # --- direct replies ---
+
+    def reply(self, name: str, envelope: Envelope, content: bytes) -> None:
+        """Send a direct reply to a channel there (§4.12); without room for it, it is dropped."""
+        if self._reply_bytes > REPLIES_MAX_BYTES or self._way_is_congested():
+            return
+        raw = encode_run(envelope, 1, [content], MIXED_SIZES)
+        self._reply_bytes += len(raw)
+        reply = self._letter.operation(len(raw)).reply
+        reply.name = name.encode("utf-8", "surrogateescape")
+        reply.run = raw
+
+    def has_requester(self, name: str) -> Asked[bool]:
+        """Ask whether a channel there waits for direct replies under this name; if the node is lost, none does."""
+        request = Request(None)
+        yield partial(self._find_requester, name, request)
+        return request.answer is not None and request.answer.consumers > 0
+
+    def _find_requester(self, name: str, request: Request, on_done: Callable[[Any], None]) -> None:
+        request.on_done = on_done
+        find = self._letter.operation().find_requester
+        find.request = self.expect(request)
+        find.name = name.encode("utf-8", "surrogateescape")
 
     # --- consumers ---
 
@@ -351,6 +384,9 @@ class HomeLink:
 
     def turn(self) -> None:
         """The end of a turn, in which local consumers have had theirs: grant what is left."""
+        self._reply_bytes = 0
+        if not self._wanting:
+            return
         wanting, self._wanting = self._wanting, {}
         for subscription in wanting:
             left = subscription.near.channel.limit_left()

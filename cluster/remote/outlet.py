@@ -185,6 +185,10 @@ class RemoteOutlet:
                 del self._blocked[consumer]
                 consumer.local.resume(consumer)
 
+    def shut(self) -> None:
+        """Nothing goes here any more."""
+        self._turn_bytes = TURN_BYTES
+
     def end_turn(self) -> None:
         """A new turn has room again."""
         self._turn_bytes = 0

@@ -21,8 +21,10 @@ from cluster.remote.home_link import HomeLink
 from cluster.remote.letter import Outbox
 from cluster.remote.remote_pb2 import Frame
 from cluster.remote.remote_queue import RemoteQueue
+from node.broker.live_queue import Asked, at_once
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
+from node.broker.run import Envelope
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
@@ -54,8 +56,10 @@ class Peers:
 
     @property
     def is_congested(self) -> bool:
-        """See `live_queue.Peers.is_congested`."""
-        return any(node.link.congested or node.link.is_congested for node in self._nodes.values())
+        """See `live_queue.Peers.is_congested`. After the end dead letters stay in the queues where they died."""
+        return self._is_closed or any(
+            node.link.congested or node.link.is_congested for node in self._nodes.values()
+        )
 
     @property
     def has_work(self) -> bool:
@@ -69,7 +73,10 @@ class Peers:
 
     def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
         """See `live_queue.Peers.open`."""
-        return self._node(record.home).link.open(record, settings)
+        queue = self._node(record.home).link.open(record, settings)
+        if self._is_closed:
+            queue.lose()
+        return queue
 
     def node_up(self, name: str) -> None:
         """See `live_queue.Peers.node_up`."""
@@ -81,6 +88,15 @@ class Peers:
         if node is not None:
             node.link.lose()
             node.front_end.lose()
+
+    def reply(self, node: str, name: str, envelope: Envelope, content: bytes) -> None:
+        """See `live_queue.Peers.reply`. It is dropped where the way there is congested."""
+        if not self._is_closed:
+            self._node(node).link.reply(name, envelope, content)
+
+    def has_requester(self, node: str, name: str) -> Asked[bool]:
+        """See `live_queue.Peers.has_requester`. If the node goes down meanwhile there is none."""
+        return at_once(False) if self._is_closed else self._node(node).link.has_requester(name)
 
     def relieved(self, name: str) -> None:
         """The data stream to a node isn't congested any more."""
@@ -115,8 +131,10 @@ class Peers:
     def close(self) -> None:
         """See `live_queue.Peers.close`."""
         self._is_closed = True
-        for name in list(self._nodes):
-            self.node_down(name)
+        nodes, self._nodes = self._nodes, {}
+        for node in nodes.values():
+            node.link.lose()
+            node.front_end.lose(is_stopping=True)
 
     def _fault(self, name: str, node: "_Node", text: str) -> None:
         node.is_faulty = True
@@ -155,7 +173,6 @@ class _Node:
             self.front_end.receive(frame)
 
     def turn(self) -> None:
-        if self.link.has_work:
-            self.link.turn()
+        self.link.turn()
         self.front_end.turn()
         self.outbox.flush()

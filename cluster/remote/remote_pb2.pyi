@@ -20,7 +20,7 @@ class Frame(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., vhost: _Optional[bytes] = ..., name: _Optional[bytes] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("publish", "settle", "subscribe", "unsubscribe", "ask", "credit", "grant", "limit", "close", "deliver", "accepted", "answer", "want", "give_back")
+    __slots__ = ("publish", "settle", "subscribe", "unsubscribe", "ask", "credit", "grant", "limit", "close", "reply", "find_requester", "deliver", "accepted", "answer", "want", "give_back")
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,8 @@ class Operation(_message.Message):
     GRANT_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    FIND_REQUESTER_FIELD_NUMBER: _ClassVar[int]
     DELIVER_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
@@ -44,12 +46,14 @@ class Operation(_message.Message):
     grant: Share
     limit: Limit
     close: bool
+    reply: Reply
+    find_requester: FindRequester
     deliver: Deliver
     accepted: Accepted
     answer: Answer
     want: Share
     give_back: Share
-    def __init__(self, publish: _Optional[_Union[Publish, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., unsubscribe: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., credit: _Optional[_Union[Share, _Mapping]] = ..., grant: _Optional[_Union[Share, _Mapping]] = ..., limit: _Optional[_Union[Limit, _Mapping]] = ..., close: _Optional[bool] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., want: _Optional[_Union[Share, _Mapping]] = ..., give_back: _Optional[_Union[Share, _Mapping]] = ...) -> None: ...
+    def __init__(self, publish: _Optional[_Union[Publish, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., unsubscribe: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., credit: _Optional[_Union[Share, _Mapping]] = ..., grant: _Optional[_Union[Share, _Mapping]] = ..., limit: _Optional[_Union[Limit, _Mapping]] = ..., close: _Optional[bool] = ..., reply: _Optional[_Union[Reply, _Mapping]] = ..., find_requester: _Optional[_Union[FindRequester, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., want: _Optional[_Union[Share, _Mapping]] = ..., give_back: _Optional[_Union[Share, _Mapping]] = ...) -> None: ...
 
 class Publish(_message.Message):
     __slots__ = ("run", "is_confirmed")
@@ -122,6 +126,22 @@ class Ask(_message.Message):
     if_unused: bool
     if_empty: bool
     def __init__(self, request: _Optional[int] = ..., kind: _Optional[_Union[Ask.Kind, str]] = ..., if_unused: _Optional[bool] = ..., if_empty: _Optional[bool] = ...) -> None: ...
+
+class Reply(_message.Message):
+    __slots__ = ("name", "run")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    name: bytes
+    run: bytes
+    def __init__(self, name: _Optional[bytes] = ..., run: _Optional[bytes] = ...) -> None: ...
+
+class FindRequester(_message.Message):
+    __slots__ = ("request", "name")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    name: bytes
+    def __init__(self, request: _Optional[int] = ..., name: _Optional[bytes] = ...) -> None: ...
 
 class Share(_message.Message):
     __slots__ = ("id", "amount")

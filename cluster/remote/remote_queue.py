@@ -41,12 +41,13 @@ class _Party(Protocol):
 class Request:
     """A question to the home, which ends with `answer` or with an error.
 
-    queue: asked about.   answer: the home's; None: there is none, and `error` says why.   run: fetched.
+    queue: asked about; None: a requester.   answer: the home's; None: there is none, and `error` says why, if
+        that is anything to say.   run: fetched.
     """
 
     __slots__ = ("answer", "error", "is_delete", "on_done", "queue", "run")
 
-    def __init__(self, queue: "RemoteQueue", *, is_delete: bool = False) -> None:
+    def __init__(self, queue: "RemoteQueue | None", *, is_delete: bool = False) -> None:
         self.queue = queue
         self.is_delete = is_delete
         self.answer: Answer | None = None
@@ -54,7 +55,7 @@ class Request:
         self.run: Run | None = None
         self.on_done: Callable[[Any], None] = lambda request: None
 
-    def fail(self, error: ProtocolError) -> None:
+    def fail(self, error: ProtocolError | None) -> None:
         """There will be no answer."""
         self.error = error
         self.on_done(self)
@@ -350,8 +351,10 @@ class RemoteQueue:
                 party.fail()
             else:
                 party.accept()
-        while self._subscriptions:
-            consumer, subscription = self._subscriptions.popitem()
+        for consumer in list(self._subscriptions):
+            subscription = self._subscriptions.pop(consumer, None)
+            if subscription is None:
+                continue
             self._link.leave(subscription)
             if subscription.is_joined:
                 consumer.channel.cancelled_by_server(consumer)

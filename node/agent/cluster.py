@@ -12,7 +12,6 @@ and waits for its lease. Source: reliability §4.0, §4.2, §4.10; contract of i
 import asyncio
 import logging
 import os
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +33,7 @@ from node.agent.requests import Applicant
 from node.agent.submission import submit
 from node.agent.supervisor import GivenUp
 from node.agent.voting import Voting
+from node.agent.waiting import Waiting, boottime, tell
 from node.amqp.constants import ReplyCode
 from node.app import ClusterLog, Node
 from node.broker.broker import Broker
@@ -53,19 +53,10 @@ if TYPE_CHECKING:
 RAFT_DIRECTORY: Final = "raft"
 PUBLISH_S: Final = 0.05
 """How often the others are told what is new of this node."""
-WAITING_TOLD_S: Final = 10.0
-"""How often the log says what a start waits for."""
-RETRY_S: Final = 0.5
 NODE_DOWN_S: Final = 5.0
 """How long a stop waits for the cluster to take note of it."""
 DISK_CLOSE_S: Final = 30.0
 """How long the metadata's disk may take at the end."""
-
-
-def boottime() -> float:
-    """Seconds, on a clock that also counts while the machine sleeps (reliability §4.2)."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
 
 
 class Cluster:
@@ -221,8 +212,8 @@ class Cluster:
 
     async def become(self, identity: NodeIdentity) -> None:
         """Be another member, or none, from now on. Raises: OSError."""
+        self.identity = identity  # first, as other changes of it may be written meanwhile
         await write_identity(self.disk, identity)
-        self.identity = identity
         self.transport.identity = self._introduction()
 
     async def quiet_disk(self) -> None:
@@ -291,7 +282,7 @@ class Cluster:
             if await self._try_to_come_up(waiting):
                 return
 
-    async def _try_to_come_up(self, waiting: "Waiting") -> bool:
+    async def _try_to_come_up(self, waiting: Waiting) -> bool:
         assert self.metadata is not None
         if self.membership.state is not State.OFF:
             self.membership.stopped(boottime())
@@ -488,22 +479,7 @@ class Cluster:
             case outputs.StatusChanged(name, status):
                 self._peers.status_changed(name, status)
             case _:
-                self._tell(output)
-
-    def _tell(self, output: outputs.Output) -> None:
-        match output:
-            case outputs.PartitionSeen(name):
-                self.logger.error("node '%s' is up, but there is no way to it from here: a partition", name)
-            case outputs.PartitionHealed(name, is_down):
-                self.logger.info(
-                    "the partition from node '%s' is over%s", name, ": it is down" if is_down else ""
-                )
-            case outputs.Hung(name):
-                self.logger.warning("node '%s' is connected, but does not say anything: it hangs", name)
-            case outputs.Recovered(name):
-                self.logger.info("node '%s' hangs no more", name)
-            case outputs.Refused(name, text):
-                self.logger.error("node '%s': %s", name, text)
+                tell(output, self.logger)
 
     def _publish(self) -> None:
         """Tell the others what is new of this node, now and from now on."""
@@ -596,19 +572,3 @@ class Cluster:
         result = await submit(self.log, SetDraining(self.name, is_draining))
         if isinstance(result, Refused):
             raise errors.unavailable(result.text)
-
-
-class Waiting:
-    """A start that waits: says so now and then."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._told_at = boottime() - WAITING_TOLD_S + RETRY_S
-
-    async def tell(self, what: str) -> None:
-        """Wait a little; the log hears what for, at most every ten seconds. Raises: GivenUp."""
-        now = boottime()
-        if now - self._told_at >= WAITING_TOLD_S:
-            self._told_at = now
-            self._cluster.logger.info("waiting %s", what)
-        await self._cluster.or_given_up(asyncio.sleep(RETRY_S))

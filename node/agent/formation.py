@@ -19,6 +19,7 @@ from node import log_phrases
 from node.agent import errors, metadata, requests
 from node.agent.identity import NodeIdentity
 from node.agent.requests import Applicant
+from node.agent.waiting import Waiting
 from node.app import first_commands, log_first_commands
 from node.broker.catalogue import Catalogue
 from node.broker.commands import Command, PutMember, SetGlobalParameter
@@ -65,8 +66,6 @@ class _Search(NamedTuple):
 
 async def form(cluster: "Cluster") -> None:
     """Make this node a member of a cluster. Raises: OSError, GivenUp."""
-    from node.agent.cluster import Waiting
-
     options = cluster.config.cluster
     if not options.formation_nodes and options.formation_dns_hostname is None:
         if cluster.identity.type == "ram":

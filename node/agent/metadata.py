@@ -15,6 +15,7 @@ from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog, import_catalogue
 from cluster.metadata.replica import Replica
 from cluster.transport.interface import Topic
+from node.agent.waiting import boottime
 from node.broker.commands import Command
 from node.io.data_directory import DataDirectoryError
 from node.store.records import NewerFormat
@@ -29,16 +30,14 @@ def create(cluster: "Cluster", commands: Iterable[Command[Any]]) -> None:
 
 
 def join(cluster: "Cluster", voters: Iterable[str]) -> None:
-    """Write the journal of a member that is to follow these. Raises: OSError."""
-    raft.join(cluster.disk, voters)
+    """Write the journal of a member that is to follow these, and does not vote yet. Raises: OSError."""
+    raft.join(cluster.disk, set(voters) - {cluster.name})
 
 
 class Metadata:
     """Of a node that belongs to a cluster. Raises: DataDirectoryError if the journal cannot be used."""
 
     def __init__(self, cluster: "Cluster") -> None:
-        from node.agent.cluster import boottime
-
         self._cluster = cluster
         self._leader: str | None = None
         self._has_majority = False
@@ -61,8 +60,9 @@ class Metadata:
 
     def _image(self, *, is_kept: bool) -> Image:
         if not is_kept:
-            members = self._cluster.identity.members
-            return raft.join(None, [each.name for each in members if each.type != "ram"])
+            known = self._cluster.identity.members
+            voters = {each.name for each in known if each.type != "ram"} - {self._cluster.name}
+            return raft.join(None, voters)
         try:
             return raft.load(self._cluster.disk)
         except (JournalUnreadable, NewerFormat, OSError) as error:

@@ -41,7 +41,7 @@ class Voting:
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
-        self._is_asking = False
+        self._is_watching = False
         self._answers: dict[str, Callable[[str, Body], Any]] = {
             "describe": self._describe,
             "join": self._join,
@@ -83,30 +83,29 @@ class Voting:
 
     async def ensure(self) -> None:
         """A node that should vote does, or the others are asked to let it, before its broker starts and after."""
+        cluster = self._cluster
+        if not self._is_watching:
+            self._is_watching = True
+            cluster.spawn(self._stay_voter())
         if not self._should_be_voter:
             return
-        cluster = self._cluster
         try:
             await cluster.or_given_up(self._ask_for_promotion())
         except ControlError as error:
             cluster.logger.info("this node does not vote on metadata yet: %s", error.text)
-            if not self._is_asking:
-                self._is_asking = True
-                cluster.spawn(self._become_voter())
 
     @property
     def _should_be_voter(self) -> bool:
         metadata = self._cluster.metadata
         return metadata is not None and self._cluster.identity.type != "ram" and not metadata.replica.is_voter
 
-    async def _become_voter(self) -> None:
-        try:
-            while self._should_be_voter:
-                await asyncio.sleep(PROMOTION_S)
+    async def _stay_voter(self) -> None:
+        """What this node believes at its start may be old: whether it votes shows when it has followed the others."""
+        while True:
+            await asyncio.sleep(PROMOTION_S)
+            if self._should_be_voter and self._cluster.is_current:
                 with contextlib.suppress(ControlError):
                     await self._ask_for_promotion()
-        finally:
-            self._is_asking = False
 
     async def _ask_for_promotion(self) -> None:
         body = {"do": "promote", "node_id": self._cluster.identity.node_id}

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial, singledispatchmethod
 from itertools import count, groupby, islice
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from node.amqp.field_table import Field, Table, boolean, longstr, table
 from node.amqp.reader import MIXED_SIZES
@@ -114,6 +114,8 @@ class Broker:
         self._dead: deque[tuple[Death, Run, Queue]] = deque()
         self._connection_numbers = count(1)
         self._exclusive: dict[str, dict[str, QueueRecord]] = {}  # by owner and uid
+        self._deletions = self._deletions_done = 0
+        self._awaiting_deletions: deque[tuple[int, Callable[[Any], None]]] = deque()
 
     # --- the turn ---
 
@@ -240,21 +242,10 @@ class Broker:
             connection.throttle.alarm_ended()
         self.relieved()
 
-    def delete_exclusive_queues(self, connection: "Connection", on_done: Callable[[], None]) -> None:
-        """Delete the queues that belonged to a connection which ends (§3.13).   on_done: called once they are gone."""
-        records = list(self._exclusive.get(connection.id, {}).values())
-        left = len(records)
-
-        def deleted(_: object) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                on_done()
-
-        for record in records:
-            self.log.submit(DeleteQueue(record.vhost, record.name, uid=record.uid), deleted)
-        if not records:
-            on_done()
+    def delete_exclusive_queues(self, connection: "Connection") -> None:
+        """Delete the queues that belonged to a connection which ends (§3.13)."""
+        for record in list(self._exclusive.get(connection.id, {}).values()):
+            self._delete(record)
 
     def server_properties(self) -> Table:
         """What connection.start says of us (§1.2)."""
@@ -449,7 +440,23 @@ class Broker:
         self._delete(queue.record)
 
     def _delete(self, record: QueueRecord) -> None:
-        self.log.submit(DeleteQueue(record.vhost, record.name, uid=record.uid))
+        self._deletions += 1
+        self.log.submit(DeleteQueue(record.vhost, record.name, uid=record.uid), self._deleted)
+
+    def _deleted(self, _: object) -> None:
+        self._deletions_done += 1
+        while self._awaiting_deletions and self._awaiting_deletions[0][0] <= self._deletions_done:
+            self._awaiting_deletions.popleft()[1](None)
+
+    def await_deletions(self, on_done: Callable[[Any], None]) -> None:
+        """Call back when all queues are gone that this broker has set out to delete by itself.
+
+        Who cancels the last consumer of an auto-delete queue, or closes, is answered after that (§3.12, §3.13).
+        """
+        if self._deletions_done == self._deletions:
+            on_done(None)
+        else:
+            self._awaiting_deletions.append((self._deletions, on_done))
 
     # --- what follows from the catalogue ---
 

@@ -407,7 +407,7 @@ class Connection:
             case Step.CLOSE:
                 assert channel is not None
                 self._drop_channel(channel)
-                self.send(method_frame(number, ChannelCloseOk()))
+                self._send_after_deletions(method_frame(number, ChannelCloseOk()))
             case Step.ANSWER_CLOSE:
                 self.send(method_frame(number, ChannelCloseOk()))
             case Step.FORGET:
@@ -519,9 +519,19 @@ class Connection:
         if self.state is not ConnectionState.OPEN:
             self.send_method(ConnectionCloseOk())
             return
-        self._release(lambda: self.send_method(ConnectionCloseOk()))
+        self._release()
         self.state = ConnectionState.CLOSED_BY_PEER
         self._finish_after(self._closing_s())
+        self._send_after_deletions(method_frame(0, ConnectionCloseOk()))
+
+    def _send_after_deletions(self, data: bytes) -> None:
+        """Say that something is closed when the queues are gone that go with it."""
+
+        def send(_: object) -> None:
+            if self.state is not ConnectionState.CLOSED:
+                self.send(data)
+
+        self.broker.await_deletions(send)
 
     def force_close(self, reason: str) -> None:
         """Close with 320, for a reason of ours (§1.8). Before the connection is open: just end it."""
@@ -596,8 +606,8 @@ class Connection:
         channel.close()
         del self.channels[channel.number]
 
-    def _release(self, on_done: Callable[[], None] = lambda: None) -> None:
-        """Close the channels, then delete the queues that were ours alone (§1.8).   on_done: called after that."""
+    def _release(self) -> None:
+        """Close the channels, then delete the queues that were ours alone (§1.8)."""
         for channel in list(self.channels.values()):
             if channel.state is ChannelState.OPEN:
                 channel.close()
@@ -607,7 +617,7 @@ class Connection:
         self.stalled.clear()
         self.confirming.clear()
         self.throttle.release()
-        self.broker.delete_exclusive_queues(self, on_done)
+        self.broker.delete_exclusive_queues(self)
 
 
 _LISTENING: Final = frozenset(

@@ -5,11 +5,11 @@ call has a limit, so that what hangs is seen.
 import asyncio
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from node.amqp import methods
 from node.amqp.field_table import boolean, table
-from tests.durability.client import Channel, Client, Lost
+from tests.durability.client import Channel, Client, Delivery, Lost
 
 CALL_S: Final = 15.0
 """How long a declare or anything else that is answered may take (issue 4)."""
@@ -41,6 +41,15 @@ class ClusterChannel(Channel):
         except TimeoutError:
             name = type(method).__name__
             raise Stuck(f"{name} had no answer within {limit_s:.0f} s: {method}") from None
+
+    def _deliver_if_whole(self) -> None:
+        if isinstance(self._method, methods.BasicGetOk) and self._missing_bytes == 0:
+            # It is the answer to a call.
+            answer = self._answers.popleft()
+            if not answer.done():
+                answer.set_result(cast(Any, Delivery(self._method, self._header, b"".join(self._parts))))
+        else:
+            super()._deliver_if_whole()
 
     def _method_received(self, method: methods.Method) -> None:
         if isinstance(method, methods.BasicCancel):

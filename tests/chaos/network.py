@@ -25,8 +25,9 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Place(NamedTuple):
-    """Where a node listens; `advertised` is what the others are told."""
+    """Where a node listens; `advertised` is what the others are told.   node: its name."""
 
+    node: str
     host: str
     port: int
     peer: str
@@ -93,7 +94,9 @@ class ProxyNetwork:
             port, peer_port = free_ports(2)
             self._ask(do="target", name=name, port=peer_port)
             proxy = self._ask(do="open", name=name)
-            self._places[name] = Place(HOST, port, f"{HOST}:{peer_port}", f"{HOST}:{proxy}")
+            self._places[name] = Place(
+                f"{name}@localhost", HOST, port, f"{HOST}:{peer_port}", f"{HOST}:{proxy}"
+            )
 
     def place(self, name: str) -> Place:
         return self._places[name]
@@ -165,10 +168,13 @@ class NamespaceNetwork:
         self._in(name, "ip", "link", "set", "lo", "up")
         self._in(name, "ip", "addr", "add", f"{self._addresses[name]}/24", "dev", "eth0")
         self._in(name, "ip", "link", "set", "eth0", "up")
+        # The rules of a cut are to come before the one by which packets for ourselves are taken.
+        self._in(name, "ip", "rule", "add", "pref", "100", "lookup", "local")
+        self._in(name, "ip", "rule", "del", "pref", "0")
 
     def place(self, name: str) -> Place:
         host = self._addresses[name]
-        return Place(host, AMQP_PORT, f"{host}:{PEER_PORT}", f"{host}:{PEER_PORT}")
+        return Place(f"{name}@{host}", host, AMQP_PORT, f"{host}:{PEER_PORT}", f"{host}:{PEER_PORT}")
 
     def command(self, name: str, command: list[str]) -> list[str]:
         return ["nsenter", f"--net=/proc/{self._holders[name].pid}/ns/net", *command]
@@ -183,12 +189,13 @@ class NamespaceNetwork:
         pass
 
     def cut(self, pairs: Pairs, how: str) -> None:
-        for one, other in pairs:
-            for here, there in ((one, other), (other, one)):
-                address = self._addresses[there]
-                if how == "reset":
-                    self._in(here, "ss", "-K", "dst", address)
-                self._in(here, "ip", "rule", "add", "pref", "7", "from", address, "iif", "eth0", "blackhole")
+        both = [*pairs, *((other, one) for one, other in pairs)]
+        for here, there in both:
+            rule = ("from", self._addresses[there], "iif", "eth0", "blackhole")
+            self._in(here, "ip", "rule", "add", "pref", "7", *rule)
+        if how == "reset":
+            for here, there in both:
+                self._in(here, "ss", "-K", "dst", self._addresses[there])
 
     def heal(self) -> None:
         for name in NAMES:

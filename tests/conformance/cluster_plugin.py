@@ -56,8 +56,12 @@ def _declare_elsewhere(self: amqp_client.Channel, queue: str = "", **fields: Any
             home, self.connection.user, self.connection.password, self.connection.vhost
         )
         _makers[key] = connection.channel(1)
-    made: str = _makers[key].call(methods.QueueDeclare, queue=queue, **fields).queue
-    return _declare(self, made, **fields)
+    try:
+        made: str = _makers[key].call(methods.QueueDeclare, queue=queue, **fields).queue
+    except AssertionError:
+        del _makers[key]
+        raise
+    return _declare(self, made, passive=True)
 
 
 # At once: conftest.py takes the names from there when it is imported, which is before any hook.

@@ -1,6 +1,6 @@
 """One seed of the metadata simulator: a group, clients, and whatever can go wrong.
 
-    form ─► clients submit while nodes crash, lose power, links break, block and crawl, voters come and go ─► heal ─► checks
+    form ─► clients submit; nodes crash, lose power, links break, block, crawl; voters change ─► heal ─► checks
 
 `run_seed` gives the world as it was at the end; a broken invariant is a `Violation` that names the seed.
 Source: reliability §5.2.

@@ -52,6 +52,7 @@ class Process:
     is_disk_busy: bool = False
     incarnation: int = 0
     is_joining: bool = False
+    is_asking: bool = False
     broken: str | None = None
     reactions: list[Event] = field(default_factory=list)
 
@@ -300,8 +301,8 @@ class World:
                 process.log.submit(PutMember(name, f"{name}:1", f"id-{name}"))
             if name in process.replica.voters:
                 process.is_joining = False
-            if process.is_joining and member is not None:
-                process.is_joining = False
+            if process.is_joining and member is not None and not process.is_asking:
+                process.is_asking = True
                 process.replica.add_voter(name, lambda why, p=process: self._voter_added(p, why))  # type: ignore[misc]
             if not process.replica.is_leader:
                 continue
@@ -311,7 +312,7 @@ class World:
                     process.log.submit(NodeDown(other.name, other.incarnation))
 
     def _voter_added(self, process: Process, why: str | None) -> None:
-        process.is_joining = why is not None
+        process.is_asking = False
 
     def _come_up(self, process: Process) -> None:
         def answered(result: Any) -> None:

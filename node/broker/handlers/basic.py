@@ -91,17 +91,18 @@ def _consume_replies(channel: Channel, method: BasicConsume, tag: str) -> None:
         channel.send(BasicConsumeOk(tag))
 
 
-def cancel(channel: Channel, method: BasicCancel) -> None:
+def cancel(channel: Channel, method: BasicCancel) -> Steps:
     """basic.cancel; of an unknown tag it succeeds (§4.6)."""
     tag = method.consumer_tag
     consumer = channel.consumers.get(tag)
-    if not method.nowait:
-        channel.send(BasicCancelOk(tag))
     if consumer is not None:
         channel.remove_consumer(consumer)
+        yield channel.broker.await_deletions
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
         channel.broker.reply_consumers.remove(channel.reply_consumer)
         channel.reply_consumer = None
+    if not method.nowait:
+        channel.send(BasicCancelOk(tag))
 
 
 def get(channel: Channel, method: BasicGet) -> Steps:

@@ -1,6 +1,18 @@
 """Members of a Raft group, in memory and in virtual time."""
 
+from cluster.metadata.raft_pb2 import (
+    AnswerVote,
+    Append,
+    Batch,
+    GrantVote,
+    NextIndex,
+    Piece,
+    RaftMessage,
+    RequestVote,
+    Resign,
+)
 from node.broker.commands import Refused
+from node.broker.replicated_log import NOT_WRITTEN
 from tests.sim.raft_world import World, parameter
 
 
@@ -47,3 +59,192 @@ def test_without_a_majority_commands_are_refused_at_once() -> None:
     (refused,) = answers
     assert isinstance(refused, Refused)
     assert refused.text == "the cluster has no majority of its disk nodes: metadata cannot be changed"
+
+
+def test_a_leader_that_dies_is_followed_by_another() -> None:
+    world = _group("a", "b", "c")
+    leader = next(name for name, process in world.up.items() if process.replica.is_leader)
+    world.stop(leader)
+    begun = world.now
+    other = next(iter(world.up))
+    answers = world.submit(other, parameter(1))
+    # Waits while an election is on; the answer waits until the dead one is declared down.
+    assert world.run(5, lambda: bool(answers))
+    assert answers == [True]
+    assert world.now - begun < 4
+
+
+def test_an_observer_submits_and_follows() -> None:
+    world = _group("a", "b", observers=("ram",))
+    answers = world.submit("ram", parameter(1))
+    assert world.run(1, lambda: bool(answers))
+    assert answers == [True]
+    assert not world.up["ram"].replica.is_voter
+    assert world.up["a"].replica.voters == {"a", "b"}
+    world.run(1)
+    world.checks.at_rest()
+
+
+def test_a_restarted_member_knows_what_it_knew() -> None:
+    world = _group("a", "b", "c")
+    for number in range(5):
+        world.submit("a", parameter(number))
+    world.run(2)
+    for name in "abc":
+        world.stop(name, power_loss=True)
+    for name in "abc":
+        world.start(name)
+    assert world.run(20, world.is_settled)
+    world.checks.at_rest()
+    assert world.up["b"].log.catalogue.global_parameter("p4") == ""
+
+
+def test_a_member_far_behind_gets_a_snapshot() -> None:
+    world = _group("a", "b", "c")
+    world.stop("c")
+    world.run(3)
+    for number in range(300):
+        world.submit("a", parameter(number, 200))
+        world.run(0.02)
+    world.run(1)
+    assert world.up["a"].replica._journal.base_index > 100
+    reacted: list[object] = []
+    process = world.start("c")
+    process.log.attach(reacted.append)
+    process.log.on_replaced = lambda: reacted.append("replaced")
+    assert world.run(20, world.is_settled)
+    assert reacted.index("replaced") == len(reacted) - 1, "the broker knows the old catalogue"
+    world.checks.at_rest()
+
+
+def test_voters_come_and_go() -> None:
+    world = _group("a", "b", "c")
+    for name in ("a", "b", "c"):
+        told: list[str | None] = []
+        by = next(other for other in "abc" if other != name)
+        world.up[by].replica.remove_voter(name, told.append)
+        assert world.run(15, lambda: bool(told)), name  # noqa: B023
+        assert told == [None]
+        assert name not in world.up[by].replica.voters
+        told.clear()
+        world.up[name].replica.add_voter(name, told.append)
+        assert world.run(15, lambda: bool(told)), name  # noqa: B023
+        assert told == [None]
+    world.run(2)
+    assert world.up["a"].replica.voters == {"a", "b", "c"}
+
+
+def test_the_only_voter_stays() -> None:
+    world = _group("a")
+    told: list[str | None] = []
+    world.up["a"].replica.remove_voter("a", told.append)
+    assert world.run(20, lambda: bool(told))
+    assert told == ["the cluster did not remove 'a' as a voter within 15 s"]
+
+
+def test_a_member_with_one_broken_link_deposes_nobody() -> None:
+    """PySyncObj has no PreVote: a node that hears no leader deposes a healthy one (reliability §3.2)."""
+    world = _group("a", "b", "c")
+    leader = next(name for name, process in world.up.items() if process.replica.is_leader)
+    follower = next(name for name in "abc" if name != leader)
+    term = world.up[leader].replica.term
+    world.block(leader, follower)
+    world.run(10)
+    world.heal()
+    world.run(2)
+    assert world.up[leader].replica.is_leader
+    assert world.up[leader].replica.term == term
+
+
+def _from(world: World, peer: str, to: str, data: bytes) -> None:
+    world.up[to].replica.receive(peer, data)
+
+
+def test_an_observer_cannot_lead_or_vote() -> None:
+    """An append of term 999 from an observer was obeyed by all voters (reliability §3.5)."""
+    world = _group("a", "b", "c", observers=("ram",))
+    term = world.up["a"].replica.term
+    append = RaftMessage(term=999, append=Append(previous_index=11, previous_term=1, commit_index=99))
+    for message in (
+        append,
+        RaftMessage(term=999, request_vote=RequestVote(last_index=999, last_term=999)),
+        RaftMessage(term=999, answer_vote=AnswerVote(term=1)),
+        RaftMessage(term=term, grant_vote=GrantVote()),
+        RaftMessage(term=term, resign=Resign()),
+        RaftMessage(term=999, piece=Piece(data=b"", is_last=True)),
+    ):
+        for name in "abc":
+            _from(world, "ram", name, message.SerializeToString())
+    world.run(1)
+    assert {world.up[name].replica.term for name in "abc"} == {term}
+    assert any("append of a member that does not vote" in line for line in world.reports)
+    world.checks.at_rest()
+
+
+def test_a_late_answer_of_another_term_does_not_count() -> None:
+    """`next_node_idx` carries no term in PySyncObj (reliability §3.3)."""
+    world = _group("a", "b", "c")
+    leader = next(process for process in world.up.values() if process.replica.is_leader)
+    followers = [name for name in "abc" if name != leader.name]
+    for name in followers:
+        world.stop(name)
+    leader.log.submit(parameter(1))
+    world.run(0.02)
+    last = leader.replica._journal.last[1]
+    before = leader.replica._core.position().committed
+    late = RaftMessage(term=leader.replica.term - 1, next_index=NextIndex(next_index=last + 1, success=True))
+    for name in followers:
+        _from(world, name, leader.name, late.SerializeToString())
+    world.run(0.02)
+    assert leader.replica._core.position().committed == before
+
+
+def test_a_disk_that_fails_ends_the_member() -> None:
+    world = _group("a", "b", "c")
+    process = world.up["a"]
+    assert process.disk is not None
+    process.disk.fail_sync()
+    answers = world.submit("a", parameter(1))
+    world.run(1)
+    assert process.broken is not None
+    assert "the Raft journal could not be written" in process.broken
+    assert answers == [NOT_WRITTEN]
+    assert "a" not in world.up
+
+
+def test_a_command_that_is_too_large_is_refused() -> None:
+    world = _group("a")
+    (refused,) = world.submit("a", parameter(1, 2_000_000))
+    assert isinstance(refused, Refused)
+    assert "larger than the 1048576 bytes" in refused.text
+
+
+def test_a_large_command_passes() -> None:
+    """A command near a multiple of 64 KiB broke PySyncObj's receiver (reliability §3.3)."""
+    world = _group("a", "b", "c")
+    for number, size in enumerate((131_012, 65_500, 1_000_000)):
+        answers = world.submit("b", parameter(number, size))
+        assert world.run(2, lambda: bool(answers))  # noqa: B023
+        assert answers == [True]
+    world.run(1)
+    world.checks.at_rest()
+
+
+def test_garbage_is_dropped_and_reported() -> None:
+    world = _group("a", "b")
+    for data in (b"\xff", b"", b"\x80\x04cos\nsystem\n."):
+        _from(world, "b", "a", data)
+    world.run(1)
+    assert len(world.reports) == 3
+    assert world.up["a"].replica.leader is not None
+
+
+def test_a_snapshot_of_a_newer_version_ends_the_member() -> None:
+    world = _group("a")
+    batch = Batch(node="z", session="s", number=1, commands=[b'{"command":"FromTheFuture"}'])
+    world.up["a"].replica.propose(batch.SerializeToString())
+    process = world.up["a"]
+    world.up["a"].replica.tick(world.now)
+    world.run(1)
+    assert process.broken is not None
+    assert "was it written by a later version?" in process.broken

@@ -1,0 +1,54 @@
+"""Small things that a node of a cluster needs while it waits: the clock, and lines for the log."""
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from cluster.membership import outputs
+
+if TYPE_CHECKING:
+    from node.agent.cluster import Cluster
+
+Logger: TypeAlias = "logging.Logger | logging.LoggerAdapter[logging.Logger]"
+
+WAITING_TOLD_S: Final = 10.0
+"""How often the log says what a start waits for."""
+RETRY_S: Final = 0.5
+
+
+def boottime() -> float:
+    """Seconds, on a clock that also counts while the machine sleeps (reliability §4.2)."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+class Waiting:
+    """A start that waits: says so now and then."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._told_at = boottime() - WAITING_TOLD_S + RETRY_S
+
+    async def tell(self, what: str) -> None:
+        """Wait a little; the log hears what for, at most every ten seconds. Raises: GivenUp."""
+        now = boottime()
+        if now - self._told_at >= WAITING_TOLD_S:
+            self._told_at = now
+            self._cluster.logger.info("waiting %s", what)
+        await self._cluster.or_given_up(asyncio.sleep(RETRY_S))
+
+
+def tell(output: outputs.Output, logger: Logger) -> None:
+    """Log what the membership has seen, where nothing is to be done about it."""
+    match output:
+        case outputs.PartitionSeen(name):
+            logger.error("node '%s' is up, but there is no way to it from here: a partition", name)
+        case outputs.PartitionHealed(name, is_down):
+            logger.info("the partition from node '%s' is over%s", name, ": it is down" if is_down else "")
+        case outputs.Hung(name):
+            logger.warning("node '%s' is connected, but does not say anything: it hangs", name)
+        case outputs.Recovered(name):
+            logger.info("node '%s' hangs no more", name)
+        case outputs.Refused(name, text):
+            logger.error("node '%s': %s", name, text)

@@ -1,0 +1,254 @@
+"""Three nodes as `fluffle start` runs them: killed, frozen, stopped, cut off, started again on the same data."""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from node.io.control import ControlError, request
+from tests.adversity.node_process import ROOT
+from tests.chaos.client import ClusterClient, patience
+from tests.chaos.network import NAMES, Network
+
+START_S: Final = 60.0
+"""How long a start may take; only a failing test waits so long."""
+STOP_S: Final = 40.0
+SERVES_S: Final = 30.0
+"""How long after a fault has ended each node must serve again (issue 4)."""
+TRACEBACK: Final = re.compile(r"\[critical\]|Traceback \(most recent call last\)")
+FAULT: Final = re.compile(r"\[(error|critical)\]|Traceback \(most recent call last\)")
+ASKED_FOR: Final = re.compile(
+    # What clients do, and what happens to them.
+    r"Channel error on connection|channel exception not_found|channel exception precondition_failed"
+    r"|Error on AMQP connection|connection exception connection_forced|closing AMQP connection"
+    # What the faults are seen as.
+    r"|there is no way to it from here: a partition|the file ends inside a record"
+    r"|the cluster was not told within"
+)
+
+
+class NodeFailed(AssertionError):
+    """A node does not do what it must: start, stop, serve."""
+
+
+class ChaosNode:
+    """One node: its process comes and goes, name, addresses and data stay.
+
+    index: among the nodes.   code: where the packages are that it runs.
+    """
+
+    def __init__(self, index: int, directory: Path, network: Network, code: Path) -> None:
+        self.index = index
+        self.short_name = NAMES[index]
+        self.place = network.place(self.short_name)
+        self.name = self.place.node
+        self.data = directory / self.short_name
+        self.starts = 0
+        self._directory = directory
+        self._network = network
+        self._code = code
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Write its fluffle.conf."""
+        path = self._directory / f"{self.short_name}.conf"
+        path.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log_path(self) -> Path:
+        """The log of the last start."""
+        return self._directory / f"{self.short_name}.{self.starts}.log"
+
+    def log_text(self) -> str:
+        """What the last start has logged so far."""
+        return self.log_path.read_text(errors="replace") if self.starts else ""
+
+    def launch(self) -> None:
+        """Start the process, and don't wait."""
+        assert not self.is_running, "one at a time"
+        self.starts += 1
+        command = [sys.executable, "-m", "node", "start", "--name", self.name, "--data", str(self.data)]
+        command += ["--listen", f"{self.place.host}:{self.place.port}", "--peer", self.place.peer]
+        command += ["--config", str(self._directory / f"{self.short_name}.conf")]
+        environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self._directory)}
+        self._network.starts(self.short_name)
+        with self.log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._network.command(self.short_name, command),
+                cwd=self._code,
+                env=environ,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._network.started(self.short_name, self._process.pid)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            if self.is_running:
+                self._network.ends(self.short_name)
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        if self.is_running:
+            os.kill(self.pid, signal.SIGCONT)
+
+    async def stop(self) -> int:
+        """SIGTERM, and wait. Returns: the exit code. Raises: NodeFailed if it has to be killed."""
+        process = self._process
+        assert process is not None
+        process.terminate()
+        deadline = time.monotonic() + STOP_S * patience()
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                os.kill(process.pid, signal.SIGABRT)  # faulthandler says where it is, if it is on
+                await asyncio.sleep(1)
+                self.kill()
+                raise NodeFailed(f"{self.name} does not end after SIGTERM: {self.log_text()[-3000:]}")
+            await asyncio.sleep(0.02)
+        self._process = None
+        return process.returncode
+
+    async def ask(self, operation: str, timeout_s: float = 60.0, **arguments: object) -> Any:
+        """What `fluffle ctl` asks, over the same socket. Raises: ControlError."""
+        return await asyncio.to_thread(request, str(self.data), operation, arguments, timeout_s=timeout_s)
+
+    def ctl(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command line itself."""
+        command = [sys.executable, "-m", "node", "ctl", "--data", str(self.data), *arguments]
+        return subprocess.run(command, cwd=self._code, capture_output=True, text=True, check=False)
+
+    async def connect(self) -> ClusterClient:
+        """A client of this node. Raises: Lost."""
+        client = await ClusterClient.connect(self.place.host, self.place.port)
+        client.node = self.index
+        return client
+
+    async def is_up(self) -> bool:
+        """Whether it runs and sees all others running."""
+        try:
+            status = await self.ask("cluster_status", timeout_s=5)
+        except (ControlError, OSError):
+            return False
+        return len(status["running_nodes"]) == len(NAMES) and self.name == status["running_nodes"][0]
+
+    def usage(self) -> tuple[int, int]:
+        """Resident memory in bytes, and open file descriptors."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        rss = int(status.partition("VmRSS:")[2].split()[0]) * 1024
+        return rss, len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def faults_in_log(self) -> str:
+        """What the log of the last start has that must not be in it, with what stands around; empty: nothing."""
+        lines = [line for line in self.log_text().splitlines() if not ASKED_FOR.search(line)]
+        signs = [at for at, line in enumerate(lines) if FAULT.search(line)]
+        if not signs:
+            return ""
+        return f"{self.log_path}:\n" + "\n".join(lines[max(0, signs[0] - 3) : signs[0] + 30])
+
+
+class ChaosCluster:
+    """The three of them.   directory: for data, configuration and logs; made and removed by who calls."""
+
+    def __init__(self, directory: Path, network: Network, *, code: Path = ROOT) -> None:
+        self.network = network
+        self.nodes = [ChaosNode(index, directory, network, code) for index in range(len(NAMES))]
+        settings = {
+            "cluster_partition_handling": "pause_minority",
+            "cluster_formation.peer_discovery_backend": "classic_config",
+            "loopback_users.guest": "false",
+        }
+        if network.is_beyond_loopback:
+            secret = directory / "secret"
+            secret.write_text(secrets.token_hex(16))
+            secret.chmod(0o600)
+            settings["cluster.secret_file"] = str(secret)
+        for number, node in enumerate(self.nodes, 1):
+            port = node.place.advertised.rpartition(":")[2]
+            settings[f"cluster_formation.classic_config.nodes.{number}"] = f"{node.name}:{port}"
+        for node in self.nodes:
+            own = {**settings, "cluster.advertised_address": node.place.advertised}
+            node.configure(own)
+
+    async def start(self) -> None:
+        """Start all, and wait until each sees each. Raises: NodeFailed."""
+        for node in self.nodes:
+            node.launch()
+        await self.await_up(START_S)
+
+    async def await_up(self, limit_s: float = SERVES_S) -> float:
+        """Wait until each node runs and sees each. Returns: how long it took. Raises: NodeFailed."""
+        since = time.monotonic()
+        limit_s *= patience()
+        while True:
+            found = [await node.is_up() for node in self.nodes]
+            if all(found):
+                return time.monotonic() - since
+            missing = [node for node, is_up in zip(self.nodes, found, strict=True) if not is_up]
+            dead = [node for node in missing if not node.is_running]
+            if dead or time.monotonic() > since + limit_s:
+                which = dead[0] if dead else missing[0]
+                what = "ended by itself" if dead else f"is not up within {limit_s:.0f} s"
+                raise NodeFailed(
+                    f"{which.name} {what}; {await self._seen()}; {which.log_path}: {which.log_text()[-4000:]}"
+                )
+            await asyncio.sleep(0.1)
+
+    async def leader(self) -> ChaosNode | None:
+        """The leader of the metadata, as a node that knows it says."""
+        for node in self.nodes:
+            try:
+                name = (await node.ask("cluster_status", timeout_s=5))["leader"]
+            except (ControlError, OSError):
+                continue
+            for each in self.nodes:
+                if each.name == name:
+                    return each
+        return None
+
+    async def clients(self) -> list[ClusterClient]:
+        """A client of each node. Raises: Lost."""
+        return [await node.connect() for node in self.nodes]
+
+    def close(self) -> None:
+        """End all processes."""
+        for node in self.nodes:
+            node.kill()
+
+    async def _seen(self) -> str:
+        seen = {}
+        for node in self.nodes:
+            try:
+                status = await node.ask("cluster_status", timeout_s=5)
+                names = ("running_nodes", "leader", "has_majority", "paused", "partitions")
+                seen[node.short_name] = {name: status[name] for name in names}
+            except (ControlError, OSError) as error:
+                seen[node.short_name] = {"error": str(error)}
+        return json.dumps(seen)

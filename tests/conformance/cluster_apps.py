@@ -1,0 +1,44 @@
+"""What the applications of test_cluster_apps.py have in common: the restarts that they are to survive.
+
+Each application's queues are durable and unmirrored, one on each node. While a queue's home is away its consumers are
+cancelled, it cannot be declared (404) and what is published to it is unroutable (§9.1): the applications try again, as
+they have to with RabbitMQ. What was confirmed must be done in the end, at least once.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tests.conformance.cluster_api import Cluster, ClusterNode
+
+RESTARTS: Final = (("terminate", 0), ("terminate", 1), ("terminate", 2), ("kill", 0))
+"""A rolling restart, and a node that dies: how each ends, and which."""
+
+AWAY_S: Final = 1.0
+"""How long a node stays away at least: the applications are to notice."""
+
+PROGRESS_S: Final = 60.0
+"""After a restart everything goes on within this time: clients wait some seconds, then workers come back."""
+
+
+def restart(cluster: Cluster, end: str, which: int) -> None:
+    """End a node, start it again; returns when all nodes see all."""
+    node: ClusterNode = cluster[which]
+    {"terminate": node.terminate, "kill": node.kill}[end]()
+    time.sleep(AWAY_S)
+    cluster.heal()
+
+
+def missing(confirmed: set[int], done: set[int]) -> str:
+    """What was confirmed and is not done, for a message."""
+    lost = sorted(confirmed - done)
+    return f"{len(lost)} of {len(confirmed)} confirmed are not done, first {lost[:10]}"
+
+
+def await_progress(counts: Callable[[], tuple[int, ...]], what: str, within_s: float = PROGRESS_S) -> None:
+    """Wait until each of the counts has grown."""
+    begin, deadline = counts(), time.monotonic() + within_s
+    while not all(now > before for now, before in zip(counts(), begin, strict=True)):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"no progress within {within_s} s after {what}: {begin} -> {counts()}")
+        time.sleep(0.05)
