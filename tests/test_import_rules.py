@@ -80,6 +80,7 @@ PURE_MODULES: Final = frozenset(
         "binascii",
         "bisect",
         "collections",
+        "contextlib",
         "dataclasses",
         "decimal",
         "difflib",

@@ -132,7 +132,7 @@ class Membership:
         self._settle(now)
 
     def set_status(self, status: JsonObject, now: float) -> None:
-        """What the others shall know of this node. It goes out with the next heartbeats, if it is new."""
+        """What the others shall know of this node. It goes out at once, if it is new."""
         self._enter(now)
         raw = encode_status(status)
         is_too_large = len(raw) > STATUS_MAX_BYTES
@@ -143,6 +143,7 @@ class Membership:
         if not is_too_large and raw != self._status_raw:
             self._status_raw = raw
             self._status_version += 1
+            self._beat_s = now
         self._settle(now)
 
     # --- the replicated log ---

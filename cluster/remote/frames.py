@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Final
 
 from node.amqp.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_OVERHEAD_BYTES
-from node.amqp.frames import body_size
+from node.amqp.frames import FRAME_HEADER_STRUCT, body_size
 from node.amqp.reader import MIXED_SIZES
 from node.broker.operations import CorruptRecord, Enqueue, decode, encode
 from node.broker.run import NEVER, Envelope, Run, bytes_of
@@ -21,6 +21,9 @@ FRAME_MAX_BYTES: Final = 1024 * 1024
 _HEADER_MIN_BYTES: Final = 14
 """Of a content header's payload: class, weight, body size, flags."""
 
+_BODY_SIZE_AT: Final = range(11, 19)
+"""Of a content."""
+
 
 class Malformed(Exception):
     """What a peer sent makes no sense."""
@@ -28,6 +31,8 @@ class Malformed(Exception):
 
 def cut(contents: list[bytes]) -> list[list[bytes]]:
     """Contents in lists that fit a frame each, in order."""
+    if len(contents) == 1:
+        return [contents]
     ends = list(accumulate(map(len, contents)))
     if ends[-1] <= FRAME_MAX_BYTES:
         return [contents]
@@ -72,7 +77,8 @@ def ranges(bounds: Sequence[int]) -> Iterator[tuple[int, int]]:
     """First and last number of each range. Raises Malformed."""
     if len(bounds) % 2:
         raise Malformed("a range without an end")
-    for first, last in zip(bounds[::2], bounds[1::2], strict=True):
+    numbers = iter(bounds)
+    for first, last in zip(numbers, numbers, strict=True):
         if first > last:
             raise Malformed("a range that ends before it begins")
         yield first, last
@@ -85,42 +91,51 @@ def _check_contents(raw: bytes, contents: list[bytes], size: int) -> None:
     the bytes of its frames are compared with those of all others, a column at a time.
     """
     first = contents[0]
-    rigid = _framing(first, size)
+    frames = _frames(first, size)
     count = len(contents)
     if count == 1:
         return
     stride = len(first)
     start = len(raw) - count * stride
     if start > 0 and all(len(content) == stride for content in contents):
-        for at in rigid:
+        for at in _rigid(frames):
             column = raw[start + at :: stride]
             if column.count(column[:1]) != count:
                 break
         else:
             return
     for content in contents:
-        _framing(content, size)
+        _frames(content, size)
 
 
-def _framing(content: bytes, size: int) -> list[int]:
-    """Where the bytes stand that make a content's frames: all of headers but the channel, and the ends.
+def _frames(content: bytes, size: int) -> list[tuple[int, int]]:
+    """Where the frames of a content begin, and where their last bytes are.
 
     size: of the body, or `MIXED_SIZES`.   Raises: Malformed.
     """
-    rigid: list[int] = []
-    at, kind, body_bytes = 0, FRAME_HEADER, 0
-    while at < len(content):
-        end = at + FRAME_OVERHEAD_BYTES - 1 + int.from_bytes(content[at + 3 : at + 7])
-        if content[at] != kind or end >= len(content) or content[end] != FRAME_END:
+    frames: list[tuple[int, int]] = []
+    at, kind, body_bytes, whole = 0, FRAME_HEADER, 0, len(content)
+    while at < whole:
+        if content[at] != kind or at + FRAME_OVERHEAD_BYTES > whole:
             raise Malformed("a content is no content")
-        rigid += (at, at + 3, at + 4, at + 5, at + 6, end)
-        body_bytes += end - at - FRAME_OVERHEAD_BYTES + 1
-        if kind == FRAME_HEADER:
-            if body_bytes < _HEADER_MIN_BYTES:
-                raise Malformed("a content has no header")
-            rigid += range(11, 19)
-            body_bytes, kind = 0, FRAME_BODY
+        payload_bytes = FRAME_HEADER_STRUCT.unpack_from(content, at)[2]
+        end = at + FRAME_OVERHEAD_BYTES - 1 + payload_bytes
+        if end >= whole or content[end] != FRAME_END:
+            raise Malformed("a content is no content")
+        frames.append((at, end))
+        if kind == FRAME_BODY:
+            body_bytes += payload_bytes
+        elif payload_bytes < _HEADER_MIN_BYTES:
+            raise Malformed("a content has no header")
+        kind = FRAME_BODY
         at = end + 1
-    if kind == FRAME_HEADER or body_bytes != body_size(content) or size not in (body_bytes, MIXED_SIZES):
+    if not frames or body_bytes != body_size(content) or size not in (body_bytes, MIXED_SIZES):
         raise Malformed("a content is not as long as it says")
-    return rigid
+    return frames
+
+
+def _rigid(frames: list[tuple[int, int]]) -> list[int]:
+    """Where the bytes stand that make these frames: all of their headers but the channel, the size of the body
+    in the first one's, and the ends.
+    """
+    return [*_BODY_SIZE_AT, *(spot for at, end in frames for spot in (at, *range(at + 3, at + 7), end))]

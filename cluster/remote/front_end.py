@@ -36,7 +36,7 @@ class FrontEnd:
         self._withholding: dict[Proxy, None] = {}
         self._early: dict[str, list[Frame]] = {}
         self._early_bytes = 0
-        self._letter = Letter(outbox, None)
+        self._letter = Letter(outbox, None, is_for_front_end=True)
 
     @property
     def has_work(self) -> bool:
@@ -70,7 +70,8 @@ class FrontEnd:
                 self._put_by(frame)
                 return
             record = queue.record
-            proxy = Proxy(queue, self, self._broker, Letter(self._outbox, record))
+            letter = Letter(self._outbox, record, is_for_front_end=True)
+            proxy = Proxy(queue, self, self._broker, letter)
             self.proxies[record.uid] = proxy
         for operation in frame.operations:
             self._do(proxy, operation)
@@ -212,16 +213,18 @@ class FrontEnd:
 
     def turn(self) -> None:
         """The end of a turn: what was granted for it is used now or goes back. Raises Malformed."""
-        granted, self._granted = self._granted, {}
-        for consumer in granted:
-            if consumer.granted > 0 and consumer.is_limited and consumer.id in consumer.proxy.consumers:
-                give_back = consumer.proxy.letter.operation().give_back
-                give_back.id, give_back.amount = consumer.id, consumer.granted
-                consumer.granted = 0
-        busy = list(self._busy)
-        self._busy.clear()
-        for outlet in busy:
-            outlet.end_turn()
+        if self._granted:
+            granted, self._granted = self._granted, {}
+            for consumer in granted:
+                if consumer.granted > 0 and consumer.is_limited and consumer.id in consumer.proxy.consumers:
+                    give_back = consumer.proxy.letter.operation().give_back
+                    give_back.id, give_back.amount = consumer.id, consumer.granted
+                    consumer.granted = 0
+        if self._busy:
+            busy = list(self._busy)
+            self._busy.clear()
+            for outlet in busy:
+                outlet.end_turn()
         if self._withholding and not self._broker.storage.is_congested:
             withholding, self._withholding = self._withholding, {}
             for proxy in withholding:

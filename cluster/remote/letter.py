@@ -41,12 +41,13 @@ class Outbox:
         letters, self._letters = self._letters, {}
         for letter in letters:
             for frame in letter.take():
-                self._send(frame.SerializeToString())
+                self._send(frame)
 
 
 class Letter:
     """What is said about one queue; without a record: about channels. It keeps its order.
 
+    is_for_front_end: it goes to who has the clients, who knows the queue by its uid.
     What it holds is as much as one turn makes of it: runs that windows bound, and a few bytes for each range.
     """
 
@@ -62,11 +63,15 @@ class Letter:
         "is_used",
     )
 
-    def __init__(self, outbox: Outbox, record: QueueRecord | None) -> None:
+    def __init__(self, outbox: Outbox, record: QueueRecord | None, *, is_for_front_end: bool = False) -> None:
         self._outbox = outbox
-        self._address = (
-            ("", b"", b"") if record is None else (record.uid, _raw(record.vhost), _raw(record.name))
-        )
+        address = Frame(is_for_front_end=is_for_front_end)
+        if record is not None:
+            address.uid = record.uid
+            if not is_for_front_end:
+                address.vhost, address.name = _raw(record.vhost), _raw(record.name)
+        self._address = address.SerializeToString()
+        """The beginning of every frame: of messages one behind the other protobuf makes one."""
         self._frames: list[Frame] = []
         self._bytes = 0  # of the last frame, about
         self._settle: Settle | None = None
@@ -90,8 +95,7 @@ class Letter:
         self.is_used = True
         if not self._frames and not self.is_closed:
             self._outbox.add(self)
-        uid, vhost, name = self._address
-        self._frames.append(Frame(uid=uid, vhost=vhost, name=name))
+        self._frames.append(Frame())
 
     def settle(self, kind: Settle.Kind, first: int, last: int) -> None:
         """Settle delivery tags, in one operation with those that were settled the same way just before."""
@@ -121,12 +125,12 @@ class Letter:
             self._bytes += _RANGE_BYTES
         return accepted
 
-    def take(self) -> list[Frame]:
+    def take(self) -> list[bytes]:
         """The frames, which then are no longer here."""
         frames, self._frames = self._frames, []
         self._settle = self._accepted = None
         self._bytes = 0
-        return [] if self.is_closed else frames
+        return [] if self.is_closed else [self._address + frame.SerializeToString() for frame in frames]
 
 
 def _raw(name: str) -> bytes:

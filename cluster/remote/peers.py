@@ -29,8 +29,6 @@ from node.broker.run import Envelope
 if TYPE_CHECKING:
     from node.broker.broker import Broker
 
-_TO_FRONT_END = frozenset({"deliver", "accepted", "answer", "want", "give_back"})
-
 
 class Peers:
     """All other nodes.
@@ -164,10 +162,10 @@ class _Node:
 
     @property
     def has_work(self) -> bool:
-        return bool(len(self.outbox) or self.link.has_work or self.front_end.has_work)
+        return bool(self.outbox or self.link.has_work or self.front_end.has_work)
 
     def receive(self, frame: Frame) -> None:
-        if frame.operations and frame.operations[0].WhichOneof("kind") in _TO_FRONT_END:
+        if frame.is_for_front_end:
             self.link.receive(frame)
         else:
             self.front_end.receive(frame)
@@ -175,4 +173,5 @@ class _Node:
     def turn(self) -> None:
         self.link.turn()
         self.front_end.turn()
-        self.outbox.flush()
+        if self.outbox:
+            self.outbox.flush()

@@ -8,16 +8,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("uid", "vhost", "name", "operations")
+    __slots__ = ("uid", "vhost", "name", "operations", "is_for_front_end")
     UID_FIELD_NUMBER: _ClassVar[int]
     VHOST_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    IS_FOR_FRONT_END_FIELD_NUMBER: _ClassVar[int]
     uid: str
     vhost: bytes
     name: bytes
     operations: _containers.RepeatedCompositeFieldContainer[Operation]
-    def __init__(self, uid: _Optional[str] = ..., vhost: _Optional[bytes] = ..., name: _Optional[bytes] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ...) -> None: ...
+    is_for_front_end: bool
+    def __init__(self, uid: _Optional[str] = ..., vhost: _Optional[bytes] = ..., name: _Optional[bytes] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., is_for_front_end: _Optional[bool] = ...) -> None: ...
 
 class Operation(_message.Message):
     __slots__ = ("publish", "settle", "subscribe", "unsubscribe", "ask", "credit", "grant", "limit", "close", "reply", "find_requester", "deliver", "accepted", "answer", "want", "give_back")

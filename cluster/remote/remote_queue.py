@@ -6,6 +6,7 @@ Source: amqp-behaviour §9.1; architecture §3.
 """
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -132,7 +133,7 @@ class RemoteQueue:
 
     def accepted(self, answer: Accepted) -> None:
         """The home has answered publishes. Raises Malformed."""
-        refused = {refusal.number: refusal.indexes for refusal in answer.refusals}
+        refused = {refusal.number: refusal.indexes for refusal in answer.refusals} if answer.refusals else {}
         for first, last in ranges(answer.bounds):
             if last >= self._next_number or last - first >= len(self._outstanding):
                 raise Malformed("an answer to what was not published")
@@ -267,6 +268,11 @@ class RemoteQueue:
             limit.is_limited = subscription.is_limited
 
     # --- asking ---
+
+    def heard(self) -> Asked[None]:
+        """See `LiveQueue.heard`: what comes after all that, any question, is answered."""
+        with suppress(ProtocolError):  # gone, deleted or lost
+            yield from self._ask(Ask.COUNTS, Request(self))
 
     def counts(self) -> Asked[Counts]:
         """See `LiveQueue.counts`."""

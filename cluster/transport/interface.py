@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, Protocol
 CONTROL_BYTES_MAX: Final = 8 * 1024 * 1024
 """The biggest message on a control stream."""
 
-FRAME_BYTES_MAX: Final = 160 * 1024 * 1024
-"""The biggest frame on a data stream: the biggest message that a node may be configured to take, and more."""
+FRAME_BYTES_MAX: Final = 640 * 1024 * 1024
+"""The biggest frame on a data stream: the biggest message that a node may be configured to take (512 MiB), and more."""
 
 CALL_BYTES_MAX: Final = 1024 * 1024
 """The biggest body of a call or of its answer."""

@@ -55,12 +55,17 @@ class Agent:
         self.environ = environ
         self.is_witness = config.cluster.node_type == "witness"
         """Whether it only votes on metadata, and has no broker."""
-        self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop)
+        self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop, self._tell_others)
         self._control = ControlServer(config.data_dir, Operations(self).handle)
 
     def ask_to_stop(self) -> None:
         """The process must end: something has failed that it cannot go on without."""
         self.stopping.set()
+
+    def _tell_others(self) -> None:
+        """There is something new to say of this node."""
+        if self.cluster is not None:
+            self.cluster.publisher.soon()
 
     @property
     def node(self) -> Node | None:

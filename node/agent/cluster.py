@@ -29,6 +29,7 @@ from node.agent.admission import Admission, KnownNode
 from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
 from node.agent.metadata import Metadata
 from node.agent.peer_state import PeerState
+from node.agent.publisher import Publisher
 from node.agent.requests import Applicant
 from node.agent.submission import submit
 from node.agent.supervisor import GivenUp
@@ -39,7 +40,7 @@ from node.app import ClusterLog, Node
 from node.broker.broker import Broker
 from node.broker.catalogue import Catalogue
 from node.broker.commands import NodeDown, NodeUp, Refused, SetDraining
-from node.broker.events import Event, MemberDown, MemberPut, MemberRemoved, MemberUp
+from node.broker.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.broker.live_queue import Peers
 from node.broker.records import Member
 from node.config_file import ConfigError
@@ -51,12 +52,13 @@ if TYPE_CHECKING:
     from node.agent.agent import Agent
 
 RAFT_DIRECTORY: Final = "raft"
-PUBLISH_S: Final = 0.05
-"""How often the others are told what is new of this node."""
 NODE_DOWN_S: Final = 5.0
 """How long a stop waits for the cluster to take note of it."""
 DISK_CLOSE_S: Final = 30.0
 """How long the metadata's disk may take at the end."""
+
+_OF_MEMBERSHIP: Final = (LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp)
+"""What of the metadata the membership looks at."""
 
 
 class Cluster:
@@ -94,9 +96,13 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._may_serve = asyncio.Event()
         self._must_rejoin = asyncio.Event()
+        self.publisher = Publisher(self)
+        self._has_control = self._has_data = False
+        """What one read of a link has brought."""
         self._is_turn_coming = False
+        self._is_membership_due = True
+        self._membership_due_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._publisher: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._writes: set[asyncio.Task[Any]] = set()
         """Of the identity, that are under way."""
@@ -117,14 +123,14 @@ class Cluster:
         except BaseException:
             await self.close()
             raise
-        self._publish()
+        self.publisher.publish()
 
     async def close(self) -> None:
         """Close the links and the files."""
         self._is_closed = True
-        for timer in (self._timer, self._publisher):
-            if timer is not None:
-                timer.cancel()
+        self.publisher.close()
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
         if self.listener is not None:
@@ -246,7 +252,6 @@ class Cluster:
             self._peers.close()
             await self._go_down()
             raise
-        self._publish()
         await self._end_maintenance()
         return node
 
@@ -290,6 +295,7 @@ class Cluster:
         self._must_rejoin.clear()
         self._be_incarnation(0)
         self.membership.starting(boottime())
+        self.membership_changed()
         command = NodeUp(self.name, self.identity.node_id, self.address)
         result = await self.or_given_up(submit(self.metadata.log, command))
         if isinstance(result, Refused):
@@ -302,7 +308,7 @@ class Cluster:
         self._be_incarnation(result)
         self._members_changed()
         self.membership.up(result, boottime())
-        self.wake()
+        self.membership_changed()
         await self.or_given_up(self._await_lease())
         return self._may_serve.is_set()
 
@@ -320,7 +326,7 @@ class Cluster:
 
     async def _go_down(self) -> None:
         self.membership.stopped(boottime())
-        self.wake()
+        self.membership_changed()
         assert self.metadata is not None
         if self.incarnation:
             try:
@@ -375,7 +381,7 @@ class Cluster:
         if self.metadata is not None:
             self.metadata.link_up(name)
         self.membership.link_up(name, incarnation, boottime())
-        self.wake()
+        self.membership_changed()
 
     def forget_link(self, name: str) -> None:
         """There is no link to a node any more, as it is no member."""
@@ -383,6 +389,7 @@ class Cluster:
         if self.metadata is not None:
             self.metadata.link_down(name)
         self.membership.link_down(name, is_gone=False, now=boottime())
+        self.membership_changed()
 
     def link_down(self, name: str, *, is_gone: bool, reason: str) -> None:
         """See `Listener.link_down`."""
@@ -391,26 +398,32 @@ class Cluster:
         if self.metadata is not None:
             self.metadata.link_down(name)
         self.membership.link_down(name, is_gone=is_gone, now=boottime())
-        self.wake()
+        self.membership_changed()
 
     def control(self, name: str, topic: Topic, messages: list[bytes]) -> None:
         """See `Listener.control`."""
+        self._has_control = True
         if topic is Topic.RAFT and self.metadata is not None:
             for message in messages:
                 self.metadata.replica.receive(name, message)
         elif topic is Topic.MEMBERSHIP:
+            self._is_membership_due = True
             now = boottime()
             for message in messages:
                 self.membership.received(name, message, now)
 
     def data(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
         """See `Listener.data`."""
+        self._has_data = True
         self._peers.receive(name, frames)
 
     def received(self) -> None:
         """See `Listener.received`."""
-        self._peers.wake()
-        self.wake()
+        if self._has_data:
+            self._peers.wake()
+        if self._has_control:
+            self.wake()
+        self._has_control = self._has_data = False
 
     def relieved(self, name: str) -> None:
         """See `Listener.relieved`."""
@@ -436,19 +449,33 @@ class Cluster:
         deadline = now + 1.0
         if self.metadata is not None:
             deadline = min(deadline, self.metadata.tick(now))
-        deadline = min(deadline, self.membership.tick(max(now, boottime())))
-        self._act()
+        if self._is_membership_due or now >= self._membership_due_s:
+            self._tick_membership()
+        deadline = min(deadline, self._membership_due_s)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(max(0.001, deadline - boottime()), self.wake)
 
+    def _tick_membership(self) -> None:
+        self.publisher.check()
+        self._is_membership_due = False
+        self._membership_due_s = self.membership.tick(boottime())
+        self._act()
+
+    def membership_changed(self) -> None:
+        """The membership got something to do, or to say."""
+        self._is_membership_due = True
+        self.wake()
+
     def leader_is(self, leader: str | None) -> None:
         """The metadata have another leader. Comes before what that one committed is applied."""
         self.membership.leader_changed(leader, boottime())
+        self.membership_changed()
 
     def majority_is(self, has_majority: bool) -> None:
         """A majority of the voters is linked, or is not any more."""
         self.membership.majority_changed(has_majority, boottime())
+        self.membership_changed()
 
     def _act(self) -> None:
         """Do what the membership says."""
@@ -481,19 +508,15 @@ class Cluster:
             case _:
                 tell(output, self.logger)
 
-    def _publish(self) -> None:
-        """Tell the others what is new of this node, now and from now on."""
-        from node.agent.status import own_status
-
-        if self._publisher is not None:
-            self._publisher.cancel()
-        self.membership.set_status(own_status(self.agent), boottime())
-        self._publisher = self._loop.call_later(PUBLISH_S, self._publish)
-
     # --- metadata that were applied ---
 
     def _observe(self, events: Sequence[Event]) -> None:
+        if not any(isinstance(event, _OF_MEMBERSHIP) for event in events):
+            return
+        if self.metadata is not None:
+            self.metadata.tell_leader()
         self.membership.applied(events, boottime())
+        self.membership_changed()
         is_about_members = False
         for event in events:
             match event:
@@ -511,7 +534,6 @@ class Cluster:
                     is_about_members = True
         if is_about_members:
             self._members_changed()
-        self.wake()
 
     def _replaced(self) -> None:
         """A snapshot has taken the place of the metadata."""
@@ -524,7 +546,7 @@ class Cluster:
         if self.members:
             self.membership.members_changed(self.members, boottime())
         self._members_changed()
-        self.wake()
+        self.membership_changed()
 
     def _members_changed(self) -> None:
         known = self.known_members()

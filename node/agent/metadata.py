@@ -71,9 +71,8 @@ class Metadata:
 
     def tick(self, now: float) -> float:
         """Do what is due; when to be called again at the latest."""
-        self._tell_leader()
         due = self.replica.tick(now)
-        self._tell_leader()
+        self.tell_leader()
         return due
 
     def submit_as_leader(self, command: Command[Any]) -> None:
@@ -84,15 +83,15 @@ class Metadata:
     def link_up(self, name: str) -> None:
         """A peer can be reached."""
         self.replica.link_up(name)
-        self._tell_leader()
+        self.tell_leader()
 
     def link_down(self, name: str) -> None:
         """A peer cannot be reached any more."""
         self.replica.link_down(name)
-        self._tell_leader()
+        self.tell_leader()
 
-    def _tell_leader(self) -> None:
-        """Comes before the tick too: who leads must be known when what it committed is applied."""
+    def tell_leader(self) -> None:
+        """Say who leads, if it is somebody else now: before what that one committed is applied."""
         leader, has_majority = self.replica.leader, self.replica.has_majority
         if has_majority != self._has_majority:
             self._has_majority = has_majority

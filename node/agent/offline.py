@@ -24,9 +24,11 @@ from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.state_machine import SnapshotUnreadable
 from node.agent import errors
 from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, writing
+from node.broker.catalogue import Catalogue
 from node.broker.commands import NodeDown, RemoveMember
 from node.io.control import EX_SOFTWARE
-from node.io.disk import FileDisk
+from node.io.disk import FileDisk, ReadOnlyDisk
+from node.store.inspection import TrialDisk
 from node.store.records import NewerFormat
 
 RAFT_DIRECTORY: Final = "raft"
@@ -68,6 +70,22 @@ def force_new_quorum(data_dir: str, own_name: str) -> None:
     Raises: OfflineError; DataDirectoryError when a node runs on the directory.
     """
     _rewrite(data_dir, own_name, lambda copy: frozenset({own_name}))
+
+
+def read_catalogue(data_dir: str) -> Catalogue | None:
+    """The metadata as far as a node knows them; None for a node that keeps none on disk.
+
+    Raises: OfflineError; DataDirectoryError when a node runs on the directory.
+    """
+    path = os.path.join(data_dir, RAFT_DIRECTORY)
+    disk = TrialDisk(ReadOnlyDisk(path))
+    try:
+        identity = read_identity(disk)
+        if identity is None or identity.type == "ram":
+            return None
+        return _Copy(read_image(disk)).log.catalogue
+    except (JournalUnreadable, NewerFormat, SnapshotUnreadable, IdentityUnreadable, OSError) as error:
+        raise OfflineError(EX_DATAERR, f"the metadata in {path} cannot be read: {error}") from error
 
 
 class _Copy:

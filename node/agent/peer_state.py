@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from cluster.remote.peers import Peers as RemotePeers
 from cluster.transport.interface import Topic
+from node.agent.publisher import WatchedCounts
 from node.broker.alarms import Resource
 from node.broker.broker import Broker
 from node.broker.live_queue import Peers
@@ -44,6 +45,7 @@ class PeerState:
         """A broker starts: open the ways to the others'."""
         transport = self._cluster.transport
         self._broker = broker
+        broker.connection_counts = WatchedCounts(self._cluster.publisher.soon)
         self._remote = RemotePeers(broker, self._send, transport.is_congested, on_fault=self._fault)
         self._alarms.clear()
         self._sync_streams()

@@ -31,6 +31,7 @@ class Supervisor:
         Raises OSError, ConfigError.
     end: stops it. Returns: whether all that it had is on disk.
     on_fault: told when a start or stop that nobody waits for has failed by a fault of ours.
+    on_changed: told when it runs, or runs no more, or is held, or is let go.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class Supervisor:
         end: Callable[[Node], Awaitable[bool]],
         logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]",
         on_fault: Callable[[], None] = lambda: None,
+        on_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._begin = begin
         self._end = end
         self._logger = logger
         self._on_fault = on_fault
+        self._on_changed = on_changed
         self.node: Node | None = None
         """The broker that runs."""
         self.is_wanted = False
@@ -85,11 +88,13 @@ class Supervisor:
     def hold(self) -> None:
         """The cluster wants it stopped for now."""
         self.is_held = True
+        self._on_changed()
         self._soon()
 
     def release(self) -> None:
         """The cluster lets it run again."""
         self.is_held = False
+        self._on_changed()
         self._soon()
 
     def restart(self) -> None:
@@ -137,6 +142,7 @@ class Supervisor:
             if self.node is not None and (self._is_stale or not self._should_run):
                 node, self.node = self.node, None
                 self._started.clear()
+                self._on_changed()
                 self.is_written = await self._end(node)
             if self.node is None and self._should_run:
                 self._is_stale = False
@@ -146,5 +152,6 @@ class Supervisor:
                 finally:
                     self.is_booting = False
                 self._started.set()
+                self._on_changed()
         if not self._is_settled:
             self._soon()

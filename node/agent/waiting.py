@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cluster.membership import outputs
@@ -17,10 +19,10 @@ WAITING_TOLD_S: Final = 10.0
 RETRY_S: Final = 0.5
 
 
-def boottime() -> float:
-    """Seconds, on a clock that also counts while the machine sleeps (reliability §4.2)."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
+boottime: Final[Callable[[], float]] = partial(
+    time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+)
+"""Seconds, on a clock that also counts while the machine sleeps (reliability §4.2)."""
 
 
 class Waiting:

@@ -93,6 +93,9 @@ class LiveQueue(Protocol):
 
     # --- asking ---
 
+    def heard(self) -> Asked[None]:
+        """All that was said has been heard; or the queue is gone, and nobody will."""
+
     def counts(self) -> Asked[Counts]:
         """What is in it; asking is a use (§5.3)."""
 
@@ -146,7 +149,7 @@ class Peers(Protocol):
         """A node has started. Its queues are opened after this."""
 
     def node_down(self, name: str) -> None:
-        """A node is gone. Its queues are closed before this."""
+        """A node is gone. Its queues are closed after this."""
 
     def reply(self, node: str, name: str, envelope: Envelope, content: bytes) -> None:
         """Send a direct reply to a requester on another node (§4.12). It may be dropped."""

@@ -422,6 +422,10 @@ class Queue:
         if self.record.auto_delete and self._had_consumer:
             self._host.queue_unused(self, now)
 
+    def heard(self) -> Asked[None]:
+        """See `LiveQueue.heard`."""
+        return at_once(None)
+
     def counts(self) -> Asked[Counts]:
         """See `LiveQueue.counts`."""
         self.used(self._host.now)

@@ -6,6 +6,7 @@ is no other code path (architecture §1).
 
     LocalLog     applied, reacted to, answered                     a broker without a disk
     DurableLog   applied, written, reacted to … synced … answered  a node without peers
+    RaftLog      sent … synced … committed, applied, reacted to … applied everywhere, answered   see `cluster.metadata`
 """
 
 from collections import deque

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from node.broker.records import QueueRecord
     from node.io.disk import ReadOnlyDisk
     from node.store.directory import Identity
-    from node.store.inspection import Inspection, Listed
+    from node.store.inspection import Inspection, Listed, Metadata
 
 Found = TypeVar("Found")
 
@@ -51,7 +51,8 @@ def run_check(arguments: argparse.Namespace) -> int:
 
     try:
         disk, identity = _open(arguments.directory)
-        inspection = _guarded(lambda: inspect(disk, identity))
+        metadata = _metadata(arguments.directory, disk, identity)
+        inspection = _guarded(lambda: inspect(disk, identity, metadata))
         if _is_running(arguments.directory):
             raise _Nothing(f"a node was started on {arguments.directory} meanwhile: stop it first")
     except _Nothing as error:
@@ -65,7 +66,8 @@ def run_dump(arguments: argparse.Namespace) -> int:
     """Print the messages. Returns: the exit code."""
     try:
         disk, identity = _open(arguments.directory)
-        return _guarded(lambda: _dump(disk, identity, arguments))
+        metadata = _metadata(arguments.directory, disk, identity)
+        return _guarded(lambda: _dump(disk, identity, metadata, arguments))
     except _Nothing as error:
         return _fail(str(error))
     except BrokenPipeError:
@@ -94,6 +96,24 @@ def _open(path: str) -> "tuple[ReadOnlyDisk, Identity]":
     if identity is None:
         raise _Nothing(f"{path} holds no store")
     return disk, identity
+
+
+def _metadata(path: str, disk: "ReadOnlyDisk", identity: "Identity") -> "Metadata":
+    """Which queues there are: from the node's own file, or as far as it knows what its cluster decided."""
+    from node.store.inspection import cluster_metadata, read_metadata, unknown_metadata
+
+    if not os.path.isdir(os.path.join(path, "raft")):
+        return _guarded(lambda: read_metadata(disk))
+    from node.agent.offline import OfflineError, read_catalogue
+
+    try:
+        catalogue = read_catalogue(path)
+    except OfflineError as error:
+        print(f"fluffle: {error.text}", file=sys.stderr)
+        return unknown_metadata(disk, [])
+    if catalogue is None:  # a RAM node has its metadata from the others
+        return unknown_metadata(disk, [])
+    return cluster_metadata(catalogue, identity.node)
 
 
 def _is_running(path: str) -> bool:
@@ -185,10 +205,11 @@ def _shown(name: str) -> str:
 # --- dump ---
 
 
-def _dump(disk: "ReadOnlyDisk", identity: "Identity", arguments: argparse.Namespace) -> int:
-    from node.store.inspection import Listing, read_metadata
+def _dump(
+    disk: "ReadOnlyDisk", identity: "Identity", metadata: "Metadata", arguments: argparse.Namespace
+) -> int:
+    from node.store.inspection import Listing
 
-    metadata = read_metadata(disk)
     queues = {uid: record for uid, record in metadata.queues.items() if _is_wanted(record, arguments)}
     if not queues and (arguments.queue is not None or arguments.vhost is not None):
         raise _Nothing("there is no such durable queue")

@@ -157,16 +157,26 @@ def read_metadata(disk: Disk) -> Metadata:
         log.load(submit, report)
     except MetadataUnreadable as error:
         findings.append(Finding(Damage.CORRUPT, METADATA_PATH, 0, 0, str(error)))
-        named = {uid: QueueRecord("", uid, uid, durable=True) for uid in disk.names(QUEUES)}
-        return Metadata(named, findings, is_readable=False, is_whole=False)
+        return unknown_metadata(disk, findings)
     kept = [queue for vhost in catalogue.vhosts() for queue in catalogue.queues(vhost.name) if is_kept(queue)]
     return Metadata({queue.uid: queue for queue in kept}, findings, is_whole=log.is_whole)
 
 
-def inspect(disk: Disk, identity: Identity) -> Inspection:
+def cluster_metadata(catalogue: Catalogue, node: str) -> Metadata:
+    """What a cluster's catalogue says of the queues that live on a node."""
+    queues = (queue for vhost in catalogue.vhosts() for queue in catalogue.queues(vhost.name))
+    return Metadata({queue.uid: queue for queue in queues if is_kept(queue) and queue.home == node}, [])
+
+
+def unknown_metadata(disk: Disk, findings: list[Finding]) -> Metadata:
+    """The queues that have a directory, by uid: their names stand elsewhere, or nowhere any more."""
+    named = {uid: QueueRecord("", uid, uid, durable=True) for uid in disk.names(QUEUES)}
+    return Metadata(named, findings, is_readable=False, is_whole=False)
+
+
+def inspect(disk: Disk, identity: Identity, metadata: Metadata) -> Inspection:
     """Look at everything. Raises NewerFormat, OSError."""
     trial = TrialDisk(disk)
-    metadata = read_metadata(disk)
     contents = MessageStore(MESSAGES, trial)
     recovered = recover(
         trial,

@@ -33,6 +33,8 @@ class End(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        if self is self.link.near:
+            self.link.begin()
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.transport is not None:
@@ -67,12 +69,12 @@ class End(asyncio.Protocol):
 
 
 class Link:
-    """A connection that one node opened to another.   pair: their names."""
+    """A connection that one node opened to another."""
 
     def __init__(self, proxies: "Proxies", target: str) -> None:
         self.proxies = proxies
         self.target = target
-        self.pair: frozenset[str] = frozenset()
+        self._pair: frozenset[str] | None = None
         self.is_silent = False
         self.near = End(self)
         self.far = End(self)
@@ -81,22 +83,30 @@ class Link:
     def accepted(self) -> End:
         """For a connection that was just accepted."""
         self.proxies.links.add(self)
-        asyncio.get_running_loop().call_soon(self._begin)
         return self.near
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """It is there: may it be?"""
         assert self.near.transport is not None
         self.near.transport.pause_reading()
-        port = self.near.transport.get_extra_info("peername")[1]
-        own = self.proxies.ports[self.target]
-        self.pair = frozenset((self.proxies.node_of(port, own), self.target))
-        how = self.proxies.cuts.get(self.pair)
+        # Who it is from costs milliseconds to find out, so it is asked only when it matters.
+        how = self.proxies.cuts.get(self.pair) if self.proxies.cuts else None
         if how == "reset":
             self.reset()
         elif how == "silent":
             self.is_silent = True
         else:
             self.go_on()
+
+    @property
+    def pair(self) -> frozenset[str]:
+        """The names of the nodes at its ends; only one if the other is not known any more."""
+        if self._pair is None:
+            assert self.near.transport is not None
+            port = self.near.transport.get_extra_info("peername")[1]
+            own = self.proxies.ports[self.target]
+            self._pair = frozenset((self.proxies.node_of(port, own), self.target))
+        return self._pair
 
     def go_on(self) -> None:
         """Pass on what comes."""

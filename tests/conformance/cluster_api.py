@@ -100,7 +100,7 @@ class Cluster:
         """Wait until these nodes (all) see exactly these members running (all)."""
         expected = set(names) or {node.name for node in self.nodes}
         for node in self.nodes if seen_by is None else seen_by:
-            await_true(lambda node=node: node.running() == expected, f"{node.name} sees {expected} running")
+            _await_running(node, expected)
 
     def heal(self) -> None:
         """Bring back every node that a test stopped; return when all see all."""
@@ -130,6 +130,10 @@ def await_true(condition: Callable[[], bool], what: str, within: float = DEADLIN
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {within} s: {what}")
         time.sleep(POLL_S)
+
+
+def _await_running(node: ClusterNode, expected: set[str]) -> None:
+    await_true(lambda: node.running() == expected, f"{node.name} sees {expected} running")
 
 
 def start_cluster(settings: Mapping[str, str] | None = None, names: Sequence[str] = NAMES) -> Cluster:

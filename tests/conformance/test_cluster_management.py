@@ -98,8 +98,11 @@ def members(node: ClusterNode) -> tuple[list[str], list[str], list[str]]:
 def expect_members(disk: str, ram: str, running: str, *seen_by: ClusterNode) -> None:
     """These nodes see it so, soon."""
     expected = list(disk), list(ram), list(running)
-    for node in seen_by:
-        await_true(lambda node=node: members(node) == expected, f"{node.name} sees {expected}", 10)
+
+    def is_so() -> bool:
+        return all(members(node) == expected for node in seen_by)
+
+    await_true(is_so, f"{[node.name for node in seen_by]} see {expected}", 10)
 
 
 def test_join_and_part_cluster(nodes: list[ClusterNode]) -> None:

@@ -34,6 +34,8 @@ On = Callable[..., Channel]
 Name = Callable[[str], str]
 
 WANTS_TO_KNOW: Final[Table] = {"capabilities": table({"connection.blocked": boolean(True)})}
+WANTS_THE_REASON: Final[Table] = {"capabilities": table({"authentication_failure_close": boolean(True)})}
+"""So that a refusal comes at once, not in 3 s."""
 SILENCE_S: Final = 0.3
 KNOWN_S: Final = 0.6
 """Until all nodes know that one has an alarm."""
@@ -148,7 +150,7 @@ def test_users_are_everywhere_at_once(cluster: Cluster, on: On, name: Name) -> N
     admins[1].delete_user(user)
     for node in cluster.nodes:
         with pytest.raises((ConnectionEnded, AssertionError)):
-            on(node, user, "other")
+            on(node, user, "other", client_properties=WANTS_THE_REASON)
 
 
 def test_a_deleted_users_connections_end_everywhere(cluster: Cluster, on: On, name: Name) -> None:

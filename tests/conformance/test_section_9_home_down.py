@@ -3,20 +3,16 @@
 The home node is the second of three; it ends by `stop_app`, by SIGTERM and by kill -9.
 """
 
-import itertools
-import secrets
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from node.amqp import methods
-from node.amqp.field_table import Table, boolean, long, longstr, table
+from node.amqp.field_table import Table, boolean, longstr, table
 from node.amqp.methods import (
     BasicAck,
     BasicCancel,
-    BasicConsume,
-    BasicGet,
     BasicNack,
     BasicQos,
     BasicReturn,
@@ -28,17 +24,12 @@ from node.amqp.methods import (
     ExchangeDelete,
     QueueBind,
     QueueDeclare,
-    QueueDelete,
-    QueuePurge,
-    QueueUnbind,
-    TxCommit,
-    TxSelect,
 )
 from tests.conformance.amqp_client import Connection
+from tests.conformance.cluster_home_rows import ROWS, durable, names, row
 from tests.conformance.cluster_story import (
     PERSISTENT,
     TRANSIENT,
-    Row,
     Rows,
     Story,
     drain,
@@ -52,16 +43,6 @@ pytestmark = pytest.mark.slow
 
 TAKES_CANCEL: Final[Table] = {"capabilities": table({"consumer_cancel_notify": boolean(True)})}
 
-ROWS: Final[dict[str, Row]] = {}
-
-_names = (f"home-{secrets.token_hex(2)}-{number}" for number in itertools.count(1))
-
-
-def row(function: Row) -> Row:
-    """Make a generator one of the rows."""
-    ROWS[function.__name__] = function
-    return function
-
 
 @pytest.fixture(scope="module", params=["stop_app", "sigterm", "kill"])
 def played(request: pytest.FixtureRequest, shared_cluster: _SharedCluster) -> Iterator[Rows]:
@@ -73,204 +54,10 @@ def played(request: pytest.FixtureRequest, shared_cluster: _SharedCluster) -> It
     story.close()
 
 
-def durable(story: Story, **fields: Any) -> str:
-    """A durable queue whose home is the node that will end."""
-    queue = next(_names)
-    story.channel(story.home).declare(queue, durable=True, **fields)
-    return queue
-
-
-def _refused(story: Story, method: type[methods.Method], **fields: Any) -> Iterator[None]:
-    """The method on a durable queue is 404 on both nodes that are left, and works again at the end."""
-    queue = durable(story)
-    story.channel().call(QueueBind, queue=queue, exchange="amq.direct", routing_key="bound")
-    yield
-    for node in (story.near, story.far):
-        channel = story.channel(node)
-        channel.send(method, queue=queue, **fields)
-        channel.expect_close(404, home_is_down(story, queue), method)
-    yield
-    story.channel().send(method, queue=queue, **fields)
-    assert queue_exists(story.channel(), queue)
-
-
-@row
-def declare_is_404(story: Story) -> Iterator[None]:
-    """§9.1 row 1."""
-    return _refused(story, QueueDeclare, durable=True)
-
-
-@row
-def passive_is_404(story: Story) -> Iterator[None]:
-    """§9.1 row 1."""
-    return _refused(story, QueueDeclare, passive=True)
-
-
-@row
-def get_is_404(story: Story) -> Iterator[None]:
-    """§9.1 row 1."""
-    return _refused(story, BasicGet)
-
-
-@row
-def consume_is_404(story: Story) -> Iterator[None]:
-    """§9.1 row 1."""
-    return _refused(story, BasicConsume)
-
-
-@row
-def purge_is_404(story: Story) -> Iterator[None]:
-    """§9.1 row 1."""
-    return _refused(story, QueuePurge)
-
-
-@row
-def bind_is_404(story: Story) -> Iterator[None]:
-    """§9.1 row 1."""
-    return _refused(story, QueueBind, exchange="amq.direct", routing_key="new")
-
-
-@row
-def unbind_is_404(story: Story) -> Iterator[None]:
-    """§9.1 row 1."""
-    return _refused(story, QueueUnbind, exchange="amq.direct", routing_key="bound")
-
-
-@row
-def delete_is_404(story: Story) -> Iterator[None]:
-    """§9.1 row 1; whatever its conditions."""
-    queue = durable(story)
-    yield
-    for conditions in ({}, {"if_unused": True}, {"if_empty": True}):
-        channel = story.channel()
-        channel.send(QueueDelete, queue=queue, **conditions)
-        channel.expect_close(404, home_is_down(story, queue), QueueDelete)
-    yield
-    assert story.channel().call(QueueDelete, queue=queue).message_count == 0
-
-
-@row
-def declare_with_other_fields_is_404_too(story: Story) -> Iterator[None]:
-    """§9.1 row 1: whether the declaration is equal cannot matter."""
-    queue = durable(story)
-    yield
-    channel = story.channel()
-    channel.send(QueueDeclare, queue=queue, durable=True, arguments={"x-expires": long(60000)})
-    channel.expect_close(404, home_is_down(story, queue), QueueDeclare)
-    yield
-    channel = story.channel()
-    channel.send(QueueDeclare, queue=queue, durable=True, arguments={"x-expires": long(60000)})
-    close = channel.expect(methods.ChannelClose)
-    assert close.reply_code == 406
-
-
-@row
-def publish_is_unroutable(story: Story) -> Iterator[None]:
-    """§9.1 row 2: returned if mandatory, and acked; by the default exchange and by a binding."""
-    queue = durable(story)
-    story.channel().call(QueueBind, queue=queue, exchange="amq.direct", routing_key=queue)
-    yield
-    for node in (story.near, story.far):
-        channel = story.channel(node)
-        channel.call(ConfirmSelect)
-        tag = 0
-        for exchange in ("", "amq.direct"):
-            channel.publish(exchange, queue, b"lost", PERSISTENT, mandatory=True)
-            returned = channel.expect_content(BasicReturn)
-            assert (returned.method.reply_code, returned.method.reply_text) == (312, "NO_ROUTE")
-            assert (returned.method.exchange, returned.method.routing_key) == (exchange, queue)
-            tag += 1
-            assert channel.expect(BasicAck).delivery_tag == tag
-            channel.publish(exchange, queue, b"lost", PERSISTENT)
-            tag += 1
-            assert channel.expect(BasicAck).delivery_tag == tag
-    yield
-    assert drain(story.channel(), queue) == []
-
-
-@row
-def publish_to_one_down_and_one_up_is_routed(story: Story) -> Iterator[None]:
-    """§9.1 row 2: nothing is returned, the queue that is there has it."""
-    down, up, key = durable(story), next(_names), next(_names)
-    channel = story.channel()
-    channel.declare(up, durable=True)
-    for queue in (down, up):
-        channel.call(QueueBind, queue=queue, exchange="amq.topic", routing_key=key)
-    yield
-    channel = story.channel(story.far)
-    channel.call(ConfirmSelect)
-    channel.publish("amq.topic", key, b"to one", PERSISTENT, mandatory=True)
-    channel.expect(BasicAck)
-    assert [content.body for content in drain(channel, up)] == [b"to one"]
-    yield
-    channel = story.channel()
-    publish(channel, key, b"to both", exchange="amq.topic")
-    assert [content.body for content in drain(channel, up)] == [b"to both"]
-    assert [content.body for content in drain(channel, down)] == [b"to both"]
-
-
-@row
-def publish_goes_to_the_alternate_exchange(story: Story) -> Iterator[None]:
-    """§9.1 row 2 with §3.18: unroutable, so the alternate exchange has it."""
-    queue, exchange, alternate, caught = (durable(story), *itertools.islice(_names, 3))
-    channel = story.channel()
-    channel.call(ExchangeDeclare, exchange=alternate, type="fanout", durable=True)
-    arguments = {"alternate-exchange": longstr(alternate)}
-    channel.call(ExchangeDeclare, exchange=exchange, type="direct", durable=True, arguments=arguments)
-    channel.declare(caught, durable=True)
-    channel.call(QueueBind, queue=caught, exchange=alternate)
-    channel.call(QueueBind, queue=queue, exchange=exchange, routing_key="key")
-    yield
-    channel = story.channel()
-    publish(channel, "key", b"caught", exchange=exchange)
-    assert [content.body for content in drain(channel, caught)] == [b"caught"]
-    yield
-    channel = story.channel()
-    publish(channel, "key", b"home again", exchange=exchange)
-    assert drain(channel, caught) == []
-    assert [content.body for content in drain(channel, queue)] == [b"home again"]
-
-
-@row
-def publish_in_a_transaction_is_unroutable(story: Story) -> Iterator[None]:
-    """§9.1 row 2 with §4.4: committed, returned if mandatory."""
-    queue = durable(story)
-    yield
-    channel = story.channel()
-    channel.call(TxSelect)
-    channel.publish("", queue, b"lost", PERSISTENT, mandatory=True)
-    channel.send(TxCommit)
-    frames = [channel.connection.next_frame(1) for _ in range(4)]
-    names = {str(frame).split(": ")[1].split("(")[0] for frame in frames if frame.type == 1}
-    assert names == {"BasicReturn", "TxCommitOk"}
-    yield
-    assert drain(story.channel(), queue) == []
-
-
-@row
-def dead_letters_to_it_are_dropped(story: Story) -> Iterator[None]:
-    """§9.1 row 2 with §5.5: as to any target that is not there."""
-    target, source = durable(story), next(_names)
-    arguments = {
-        "x-dead-letter-exchange": longstr(""),
-        "x-dead-letter-routing-key": longstr(target),
-    }
-    story.channel().declare(source, durable=True, arguments=arguments)
-    yield
-    channel = story.channel(story.far)
-    publish(channel, source, b"rejected")
-    tag = channel.get(source, no_ack=False).method.delivery_tag  # type: ignore[union-attr]
-    channel.send(BasicNack, delivery_tag=tag, requeue=False)
-    channel.sync()
-    assert channel.call(QueueDeclare, queue=source, passive=True).message_count == 0
-    yield
-    assert drain(story.channel(), target) == []
-
-
 @row
 def transient_queue_is_gone(story: Story) -> Iterator[None]:
     """§9.1 row 3: with its bindings and messages; a redeclare makes a new one, where the client is."""
-    queue, key = next(_names), next(_names)
+    queue, key = next(names), next(names)
     channel = story.channel(story.home)
     channel.declare(queue)
     channel.call(QueueBind, queue=queue, exchange="amq.direct", routing_key=key)
@@ -295,7 +82,7 @@ def transient_queue_is_gone(story: Story) -> Iterator[None]:
 @row
 def transient_queue_of_a_survivor_stays(story: Story) -> Iterator[None]:
     """§9.1 row 3: only those of that node go; declared by a client of the node that ends."""
-    queue = next(_names)
+    queue = next(names)
     locator = {"x-queue-master-locator": longstr("client-local")}
     story.channel(story.far).declare(queue, arguments=locator)
     publish(story.channel(story.home), queue, b"stays")
@@ -320,7 +107,7 @@ def durable_auto_delete_queue(story: Story) -> Iterator[None]:
 @row
 def auto_delete_queue_is_gone(story: Story) -> Iterator[None]:
     """§9.1 row 3: one that has had a consumer, too."""
-    queue = next(_names)
+    queue = next(names)
     story.channel(story.home).declare(queue, auto_delete=True)
     story.channel().consume(queue)
     yield
@@ -332,7 +119,7 @@ def auto_delete_queue_is_gone(story: Story) -> Iterator[None]:
 @row
 def exclusive_queue_is_gone(story: Story) -> Iterator[None]:
     """§9.1 row 4, reliability §2.2 clean_up_exclusive_queues; on all nodes, also once its node is back."""
-    queue = next(_names)
+    queue = next(names)
     story.channel(story.home).declare(queue, exclusive=True)
     yield
     assert not queue_exists(story.channel(), queue)
@@ -347,7 +134,7 @@ def exclusive_queue_is_gone(story: Story) -> Iterator[None]:
 @row
 def durable_exclusive_queue_is_gone(story: Story) -> Iterator[None]:
     """§9.1 row 4: its owner is gone for good."""
-    queue = next(_names)
+    queue = next(names)
     story.channel(story.home).declare(queue, durable=True, exclusive=True)
     yield
     assert not queue_exists(story.channel(), queue)
@@ -359,7 +146,7 @@ def durable_exclusive_queue_is_gone(story: Story) -> Iterator[None]:
 @row
 def consumers_are_cancelled(story: Story) -> Iterator[None]:
     """§9.1 row 5 and traps: each on its channel, of durable and transient queues; the channel stays open."""
-    kept, transient, local = durable(story), next(_names), next(_names)
+    kept, transient, local = durable(story), next(names), next(names)
     story.channel(story.home).declare(transient)
     channel = story.channel(client_properties=TAKES_CANCEL)
     channel.declare(local)
@@ -396,7 +183,7 @@ def consumers_without_the_capability_hear_nothing(story: Story) -> Iterator[None
 def cancel_of_a_lost_consumer_is_answered(story: Story) -> Iterator[None]:
     """§9.1 row 5: the tag may be used again."""
     channel = story.channel(client_properties=TAKES_CANCEL)
-    local = channel.declare(next(_names))
+    local = channel.declare(next(names))
     channel.consume(durable(story), consumer_tag="c")
     yield
     channel.expect(BasicCancel)
@@ -407,7 +194,7 @@ def cancel_of_a_lost_consumer_is_answered(story: Story) -> Iterator[None]:
 @row
 def settlements_of_lost_tags_are_accepted(story: Story) -> Iterator[None]:
     """§9.1 row 6: ack, nack, reject, one by one and several at once with those of a queue that lives."""
-    lost, local = durable(story), next(_names)
+    lost, local = durable(story), next(names)
     channel = story.channel()
     channel.declare(local)
     publish(channel, lost, b"1", b"2", b"3", b"4")
@@ -447,7 +234,7 @@ def a_lost_tag_is_settled_once(story: Story) -> Iterator[None]:
 @row
 def prefetch_of_the_channel_is_freed_by_the_ack(story: Story) -> Iterator[None]:
     """§9.1 row 6 with §4.9: what is lost counts in the channel's limit until the client settles it."""
-    lost, local = durable(story), next(_names)
+    lost, local = durable(story), next(names)
     channel = story.channel()
     channel.declare(local)
     channel.call(BasicQos, prefetch_count=1, global_=True)
@@ -464,7 +251,7 @@ def prefetch_of_the_channel_is_freed_by_the_ack(story: Story) -> Iterator[None]:
 @row
 def prefetch_of_a_consumer_elsewhere_is_its_own(story: Story) -> Iterator[None]:
     """§9.1: a consumer of a queue that lives goes on at its pace."""
-    lost, local = durable(story), next(_names)
+    lost, local = durable(story), next(names)
     channel = story.channel()
     channel.declare(local)
     channel.call(BasicQos, prefetch_count=1)
@@ -483,7 +270,7 @@ def prefetch_of_a_consumer_elsewhere_is_its_own(story: Story) -> Iterator[None]:
 @row
 def messages_and_bindings_return(story: Story) -> Iterator[None]:
     """§9.1 row 8: persistent messages in order and the bindings, also one to an exchange of the others."""
-    queue, exchange, key = durable(story), next(_names), next(_names)
+    queue, exchange, key = durable(story), next(names), next(names)
     channel = story.channel()
     channel.call(ExchangeDeclare, exchange=exchange, type="topic", durable=True)
     channel.call(QueueBind, queue=queue, exchange=exchange, routing_key="a.#")
@@ -541,7 +328,7 @@ def acked_before_stay_away(story: Story) -> Iterator[None]:
 @row
 def bindings_removed_meanwhile_stay_away(story: Story) -> Iterator[None]:
     """§9.1 row 8: those to an exchange that was deleted while the node was away."""
-    queue, exchange = durable(story), next(_names)
+    queue, exchange = durable(story), next(names)
     channel = story.channel()
     channel.call(ExchangeDeclare, exchange=exchange, type="direct", durable=True)
     channel.call(QueueBind, queue=queue, exchange=exchange, routing_key="key")
@@ -557,7 +344,7 @@ def bindings_removed_meanwhile_stay_away(story: Story) -> Iterator[None]:
 @row
 def changes_of_the_others_reach_it(story: Story) -> Iterator[None]:
     """§9.7 row 1: what was declared and bound while it was away is there when it returns."""
-    queue, exchange, inner = next(_names), next(_names), next(_names)
+    queue, exchange, inner = next(names), next(names), next(names)
     yield
     channel = story.channel(story.far)
     channel.declare(queue, durable=True)
@@ -574,7 +361,7 @@ def changes_of_the_others_reach_it(story: Story) -> Iterator[None]:
 @row
 def transient_exchange_stays(story: Story) -> Iterator[None]:
     """§9.7 row 1: an exchange lives nowhere, so it stays when the node of its client ends."""
-    exchange, queue = next(_names), next(_names)
+    exchange, queue = next(names), next(names)
     story.channel(story.home).call(ExchangeDeclare, exchange=exchange, type="direct")
     yield
     channel = story.channel()
@@ -604,7 +391,7 @@ def its_own_clients_are_closed(story: Story) -> Iterator[None]:
 @row
 def channels_of_the_others_work(story: Story) -> Iterator[None]:
     """§9.1: a channel that has used the lost queue goes on with others."""
-    lost, local = durable(story), next(_names)
+    lost, local = durable(story), next(names)
     channel = story.channel()
     channel.call(ConfirmSelect)
     channel.publish("", lost, b"1")

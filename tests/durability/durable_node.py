@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,11 @@ STOP_S: Final = 60.0
 
 class StartFailed(AssertionError):
     """The node ended before it was ready, or did not get ready in time."""
+
+
+def copy_data(source: Path, target: Path) -> None:
+    """Copy a data directory, of a node that runs or was killed too. Its control socket cannot be copied."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("control.sock"))
 
 
 class DurableNode:

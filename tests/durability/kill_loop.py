@@ -27,7 +27,7 @@ from typing import Final
 from node.amqp import methods
 from tests.durability.check import Check, note_that_acks_were_heard
 from tests.durability.client import Client, Lost
-from tests.durability.durable_node import DurableNode, StartFailed
+from tests.durability.durable_node import DurableNode, StartFailed, copy_data
 from tests.durability.faulty_disk import FaultyDisk
 from tests.durability.ledger import DEAD_LETTERS, Count, Ledger, QueueLedger
 from tests.durability.load import FAN, FANNED, QUEUES, Churn, Load
@@ -252,7 +252,7 @@ class Episode:
         copy = self._directory / f"copy.{self._copies}"
         copy.mkdir()
         if self._node.data.exists():
-            shutil.copytree(self._node.data, copy / "data")
+            copy_data(self._node.data, copy / "data")
         (copy / "lost").write_text("".join(f"{line}\n" for line in done))
         self._copies += 1
 

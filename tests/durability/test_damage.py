@@ -7,7 +7,6 @@ import asyncio
 import copy
 import os
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from node.broker.operations import Enqueue, decode
 from node.store.records import read_records
-from tests.durability.durable_node import DurableNode
+from tests.durability.durable_node import DurableNode, copy_data
 from tests.durability.ledger import SETTLED, Kind, Ledger, Value
 from tests.durability.load import LARGE, SMALL
 from tests.durability.scene import Scene, until
@@ -84,7 +83,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
 def node(base: Base, make_node: Callable[..., DurableNode]) -> DurableNode:
     """A node on a copy of the data."""
     made = make_node()
-    shutil.copytree(base.data, made.data)
+    copy_data(base.data, made.data)
     return made
 
 

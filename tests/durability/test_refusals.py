@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Final
 import pytest
 
 from node.store.records import JOURNAL_HEADER, MESSAGES_HEADER, METADATA_HEADER, SEGMENT_HEADER
-from tests.durability.durable_node import DurableNode, StartFailed
+from tests.durability.durable_node import DurableNode, StartFailed, copy_data
 from tests.durability.ledger import Kind
 from tests.durability.scene import Scene
 
@@ -73,14 +72,14 @@ def refused(node: DurableNode) -> str:
 def node(base: Path, make_node: MakeNode) -> DurableNode:
     """A node on a copy of the data."""
     made = make_node()
-    shutil.copytree(base, made.data)
+    copy_data(base, made.data)
     return made
 
 
 def test_another_nodes_directory(base: Path, make_node: MakeNode) -> None:
     """Of a node of another name."""
     node = make_node(name="other")
-    shutil.copytree(base, node.data)
+    copy_data(base, node.data)
     line = refused(node)
     assert "belongs to node t1@" in line
     assert "this is other@" in line
@@ -173,7 +172,7 @@ def test_metadata_without_anything_good(node: DurableNode) -> None:
 def test_read_only(node: DurableNode, small_disk: Path) -> None:
     """A file system that takes no writes; also where nothing is there yet."""
     data = small_disk / "data"
-    shutil.copytree(node.data, data)
+    copy_data(node.data, data)
     node.data = data
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     line = refused(node)

@@ -13,6 +13,7 @@ from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.raft_pb2 import Batch
 from cluster.metadata.wire import decode
+from node.broker.command_codec import decode_command
 from node.broker.commands import Command, Refused, SetGlobalParameter
 
 if TYPE_CHECKING:
@@ -59,6 +60,12 @@ class Checks:
         """Commands that may be there once, with the entry that brought them."""
         self.answered_names: dict[str, str] = {}
         self.refused_at_once: set[str] = set()
+        self.submitters: dict[str, int] = {}
+        """By parameter: the process that set it."""
+        self.last_of: dict[int, tuple[int, int]] = {}
+        """By process: the number of the last of its parameters that was applied, and the entry."""
+        self.open: list[tuple[Process, str, list[Any]]] = []
+        """Commands with where their answers will be."""
         self.positions: dict[int, int] = {}
         self.answer_count = 0
         self.applied_count = 0
@@ -124,10 +131,16 @@ class Checks:
             if term > in_term or body.next_index - 1 > index:
                 self.acknowledged[name] = (body.next_index - 1, term)
 
+    def submitted(self, process: "Process", command: Command[Any], answers: list[Any]) -> None:
+        """A node got a command."""
+        assert isinstance(command, SetGlobalParameter)
+        self.submitters[command.name] = process.number
+        self.open.append((process, command.name, answers))
+
     def answered(
         self, process: "Process", command: Command[Any], result: object, *, at_once: bool = False
     ) -> None:
-        """A command got its answer: is it visible wherever a client may go?"""
+        """A command got its answer: is it visible wherever a client may go, and the only one?"""
         self.answer_count += 1
         assert isinstance(command, SetGlobalParameter)
         if isinstance(result, Refused):
@@ -151,9 +164,19 @@ class Checks:
             self.fail(f"{name} applies another entry {index}")
 
     def _executed(self, name: str, number: int, index: int, text: bytes) -> None:
-        """Each of our parameters is set by one entry."""
-        if b'"SetGlobalParameter"' in text and self.executed.setdefault(text, index) != index:
+        """Each of our parameters is set by one entry, those of one process in the order in which it got them."""
+        if b'"SetGlobalParameter"' not in text:
+            return
+        if self.executed.setdefault(text, index) != index:
             self.fail(f"{name} applies {text[:60]!r} of entry {self.executed[text]} again with entry {index}")
+        command = decode_command(text)
+        assert isinstance(command, SetGlobalParameter)
+        turn, submitter = int(command.name[1:]), self.submitters[command.name]
+        before, entry = self.last_of.get(submitter, (0, 0))
+        if turn < before and index > entry:
+            self.fail(f"{name} applies p{turn} after p{before}, which was submitted after it")
+        if turn > before:
+            self.last_of[submitter] = (turn, index)
 
     # --- after each step ---
 
@@ -203,6 +226,9 @@ class Checks:
 
     def at_rest(self) -> None:
         """All is healed and quiet: everything that was answered is everywhere."""
+        for process, parameter, answers in self.open:
+            if len(answers) != 1 and self._world.up.get(process.name) is process:
+                self.fail(f"{process.name} gave {len(answers)} answers for {parameter}")
         names = list(self._world.up)
         prints = {name: self._world.fingerprint(name) for name in names}
         for name in names[1:]:

@@ -332,6 +332,7 @@ class World:
         answers: list[Any] = []
         process = self.up[name]
         is_submitting = True
+        self.checks.submitted(process, command, answers)
 
         def answered(result: Any) -> None:
             answers.append(result)

@@ -97,6 +97,7 @@ def cancel(channel: Channel, method: BasicCancel) -> Steps:
     consumer = channel.consumers.get(tag)
     if consumer is not None:
         channel.remove_consumer(consumer)
+        yield from consumer.queue.heard()
         yield channel.broker.await_deletions
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
         channel.broker.reply_consumers.remove(channel.reply_consumer)

@@ -259,7 +259,7 @@ def test_a_reply_that_makes_no_sense(cluster: Cluster, requester: Client, name: 
 
 
 def test_an_answer_that_nobody_asked_for(cluster: Cluster) -> None:
-    frame = Frame()
+    frame = Frame(is_for_front_end=True)
     frame.operations.add().answer.request = 77
     cluster["n1"].peers.receive("n2", [frame.SerializeToString()])
     assert cluster["n1"].faults == []

@@ -33,10 +33,20 @@ def test_one_turn_of_a_queue_is_one_frame() -> None:
         ("uid", b"/", b"q\xff", 2),
         ("", b"", b"", 1),
     ]
+    assert not any(frame.is_for_front_end for frame in post.frames)
     post.outbox.flush()
     assert len(post.frames) == 2
     letter.operation().unsubscribe = 6
     assert post.wakes == 2
+
+
+def test_front_ends_know_queues_by_their_uids() -> None:
+    post = Post()
+    Letter(post.outbox, RECORD, is_for_front_end=True).accept(1, 1)
+    Letter(post.outbox, None, is_for_front_end=True).operation().answer.request = 1
+    post.outbox.flush()
+    addresses = [(frame.is_for_front_end, frame.uid, frame.vhost, frame.name) for frame in post.frames]
+    assert addresses == [(True, "uid", b"", b""), (True, "", b"", b"")]
 
 
 def test_settles_are_ranges_and_keep_their_order() -> None:

@@ -11,6 +11,7 @@ from node.amqp.field_table import boolean, longstr
 from node.amqp.methods import (
     BasicAck,
     BasicCancel,
+    BasicCancelOk,
     BasicConsume,
     BasicConsumeOk,
     BasicGet,
@@ -108,6 +109,9 @@ class StubQueue:
 
     def limit_changed(self, consumer: Consumer) -> None:
         self.said.append("limit changed")
+
+    def heard(self) -> Asked[None]:
+        return self.ask()
 
     def counts(self) -> Asked[Counts]:
         return self.ask()
@@ -317,6 +321,20 @@ def test_an_answer_after_the_channel_has_gone_is_nobodys() -> None:
     client.lose()
     world.q.answer(None)
     assert world.q.consumers == []
+
+
+def test_cancel_is_answered_when_the_home_knows() -> None:
+    """So that another client may become the exclusive consumer at once, on whichever node."""
+    world = Cluster()
+    client = world.client()
+    client.send(1, BasicConsume(queue="q", consumer_tag="c"))
+    world.q.answer(None)
+    client.received()
+    client.send(1, BasicCancel("c"))
+    assert client.methods() == []
+    assert world.q.consumers == []
+    world.q.answer(None)
+    assert client.methods() == [BasicCancelOk("c")]
 
 
 def test_what_is_unacknowledged_goes_back_when_the_channel_closes() -> None:

@@ -1,0 +1,78 @@
+"""What the other nodes are told of this one, as soon as it is new: with the heartbeats of the membership.
+
+    connections open and close ─► soon ─┐
+    broker starts, stops, drains ───────┼─► own_status ─► Membership.set_status ─► a heartbeat, if it is new
+    each heartbeat ─► check (alarms) ───┘
+
+Limits on connections count those of the whole cluster, so the others hear of each at once (amqp-behaviour §9.7).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from node.agent.status import own_status
+from node.agent.waiting import boottime
+
+if TYPE_CHECKING:
+    from node.agent.cluster import Cluster
+
+PAUSE_S: Final = 0.05
+"""The least time between two changes that are told: many connections may come and go."""
+
+Counted = tuple[str | None, str | None]
+
+
+class Publisher:
+    """Of one node."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.Handle | None = None
+        self._checked_s = 0.0
+        self._is_closed = False
+
+    def soon(self) -> None:
+        """Something has changed: tell it at the end of this turn of the loop, or once the pause is over."""
+        if self._timer is None and not self._is_closed:
+            pause_s = self._checked_s + PAUSE_S - boottime()
+            publish = self.publish
+            self._timer = (
+                self._loop.call_later(pause_s, publish) if pause_s > 0 else self._loop.call_soon(publish)
+            )
+
+    def publish(self) -> None:
+        """Tell it now."""
+        self._forget_timer()
+        self._checked_s = boottime()
+        self._cluster.membership.set_status(own_status(self._cluster.agent), boottime())
+        self._cluster.membership_changed()
+
+    def check(self) -> None:
+        """Tell what nobody has said to be new, as often as heartbeats go out anyway."""
+        if boottime() - self._checked_s >= self._cluster.config.cluster.heartbeat_s:
+            self.publish()
+
+    def close(self) -> None:
+        """Tell nothing any more."""
+        self._is_closed = True
+        self._forget_timer()
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class WatchedCounts(Counter[Counted]):
+    """Counts of connections. on_change: called after each change; it must not look at them at once."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_change = on_change
+
+    def __setitem__(self, key: Counted, count: int) -> None:
+        super().__setitem__(key, count)
+        self._on_change()
