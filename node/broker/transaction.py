@@ -82,8 +82,8 @@ class Transaction:
     def commit(self, channel: "Channel") -> Asked[None]:
         """Do it all, and wait until it is safe.
 
-        Raises: ProtocolError 406 if a queue refused a message, 541 if one could not keep it; everything else is
-            done then.
+        Raises: ProtocolError 406 if a queue refused a message, or was lost with its node before it answered; 541 if
+            this node's disk could not keep one. Everything else is done then.
         """
         publishes, self._publishes = self._publishes, []
         settled, self._settled = self._settled, []
@@ -101,14 +101,11 @@ class Transaction:
                 channel.settle_acked(deliveries)
             else:
                 channel.settle_rejected(deliveries, requeue=requeue)
-        if refused:
-            raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
         if away:
             acceptance = yield partial(self._publish_away, away)
-            if acceptance.refused:
-                raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
-            if acceptance.is_lost:
-                raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are lost")
+            refused = refused or acceptance.is_lost or bool(acceptance.refused)
+        if refused:
+            raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
         if is_kept and not (yield Safety(channel)):
             raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are not on disk")
 

@@ -384,6 +384,27 @@ def test_a_transaction_that_another_node_refuses_in_part() -> None:
     assert closed.reply_text == "PRECONDITION_FAILED - partial tx completion"
 
 
+def test_a_transaction_whose_other_node_is_lost() -> None:
+    """To the client it is as if the queue had refused; what stays here is committed (§4.4)."""
+    world = Cluster()
+    world.submit(
+        DeclareQueue("/", "full", "2", home=HERE, arguments={"x-overflow": longstr("reject-publish")})
+    )
+    world.submit(SetPolicy("/", "full", "^full$", {"max-length": 0}))
+    client = world.client()
+    client.ask(1, TxSelect())
+    client.publish(1, "full", b"1")
+    client.publish(1, "q", b"2")
+    client.send(1, TxCommit())
+    ((_, acceptance),) = world.q.published
+    assert acceptance is not None
+    assert client.methods() == [], "all is published before anything is answered"
+    acceptance.fail()
+    (closed,) = client.methods()
+    assert isinstance(closed, ChannelClose)
+    assert closed.reply_text == "PRECONDITION_FAILED - partial tx completion"
+
+
 def test_a_publisher_waits_while_the_way_is_congested() -> None:
     """Nothing is read from it, which shows as flow; it goes on when the way is free (architecture §2.3)."""
     world = Cluster()
