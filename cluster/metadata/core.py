@@ -83,8 +83,15 @@ if VERSION != PYSYNCOBJ_VERSION:
 class Peer(Node):  # type: ignore[misc]  # PySyncObj has no types
     """A member of the group. Its hash is the same in every run, and with it the order of sets of peers."""
 
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self._hash = crc32(id.encode())
+
     def __hash__(self) -> int:
-        return crc32(self._id.encode())
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Node) and bool(self._id == other._id))
 
 
 class _Ambient:
@@ -234,7 +241,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._announced = (0, 0)
         """The last entry and commit index that went out with the last round of appends."""
         self.enter()
-        voters = journal.voters()
+        voters = journal.current_voters
         super().__init__(
             Peer(name) if name in voters else None,
             [Peer(voter) for voter in sorted(voters) if voter != name],
@@ -265,6 +272,14 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self._SyncObj__raftCurrentTerm,
             self._SyncObj__raftState == _LEADER,
         )
+
+    def is_leader(self) -> bool:
+        """Whether it leads, as far as it knows."""
+        return bool(self._SyncObj__raftState == _LEADER)
+
+    def applied(self) -> int:
+        """The last entry that was applied."""
+        return int(self._SyncObj__raftLastApplied)
 
     def term(self) -> int:
         """Its term."""
@@ -540,7 +555,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         one before never counts as pending), and of members that are there.
         """
         kind, name = request
-        voters = self._journal.voters()
+        voters = self._journal.current_voters
         is_settled: bool = (
             self._SyncObj__raftLastApplied >= self._SyncObj__noopIDx
             and self._journal.last_change_index <= self._SyncObj__raftCommitIndex
@@ -556,7 +571,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def _reconfigure(self) -> None:
         """Who votes is what the log says now."""
-        voters = self._journal.voters()
+        voters = self._journal.current_voters
         others = {Peer(name) for name in sorted(voters) if name != self._name}
         for node in others - self._SyncObj__otherNodes:
             self._SyncObj__raftNextIndex[node] = self._journal.last[1] + 1

@@ -69,6 +69,8 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         """Changes of who votes, by index: those behind the snapshot."""
         for command, index, _ in self._entries[2:]:
             self._note_change(command, index)
+        self.current_voters = self.voters()
+        """Who votes, by the whole log: a change counts once it is in it."""
 
     # --- what PySyncObj calls ---
 
@@ -79,7 +81,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._entries.append(entry)
         self._promise(entry_payload(entry))
         if self._note_change(command, idx):
-            self.on_voters()
+            self._revote()
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
         """Cut off the entries from this position on."""
@@ -93,7 +95,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._promise(truncation_payload(index))
         if self._changes and self._changes[-1][0] >= index:
             self._changes = [change for change in self._changes if change[0] < index]
-            self.on_voters()
+            self._revote()
 
     def deleteEntriesTo(self, entryTo: int) -> None:
         """Forget the entries before this position: a snapshot stands for them, and the file begins with it."""
@@ -161,11 +163,15 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         return self._changes[-1][0] if self._changes else 0
 
     def voters(self, up_to: int | None = None) -> frozenset[str]:
-        """Who votes: by the whole log, as a change counts once it is in it; or by the log up to an entry."""
+        """Who votes by the log up to an entry; None: by all of it."""
         return changed(
             frozenset(self.head.voters),
             (change for index, change in self._changes if up_to is None or index <= up_to),
         )
+
+    def _revote(self) -> None:
+        self.current_voters = self.voters()
+        self.on_voters()
 
     def _note_change(self, command: bytes, index: int) -> bool:
         change = decode_change(command)
@@ -208,7 +214,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         if self._disk is not None:
             self.written += 1
             self._submit([Remove(NEW_PATH), *replace_steps(parts)])
-        self.on_voters()
+        self._revote()
 
     def rebase(self, head: SnapshotHead) -> None:
         """The state that is there stands for the log up to here: of a member without a disk."""

@@ -142,7 +142,7 @@ class Replica:
     @property
     def voters(self) -> frozenset[str]:
         """Who votes."""
-        return self._journal.voters()
+        return self._journal.current_voters
 
     @property
     def is_voter(self) -> bool:
@@ -152,7 +152,7 @@ class Replica:
     @property
     def is_leader(self) -> bool:
         """Whether it leads, as far as it knows: there may be a newer leader."""
-        return self._core.position().is_leader and not self.is_broken
+        return self._core.is_leader() and not self.is_broken
 
     @property
     def leader(self) -> str | None:
@@ -174,7 +174,7 @@ class Replica:
     @property
     def applied_index(self) -> int:
         """The last entry that was applied here."""
-        return self._core.position().applied
+        return self._core.applied()
 
     @property
     def links(self) -> frozenset[str]:
@@ -393,7 +393,7 @@ class Replica:
             # PySyncObj says nothing, and the old leader would go on for ever.
             self._push(peer, encode_own(self._core.term(), AnswerVote(term=term, is_granted=False)))
             return
-        if self._core.position().is_leader and term == self._core.term():
+        if self._core.is_leader() and term == self._core.term():
             raise BadMessage(f"{peer} claims to lead in term {term}, in which this node does")
         self._elections.heard_leader(now)
         self._core.deliver(peer, to_core(received))
@@ -401,7 +401,7 @@ class Replica:
     def _hear_follower(self, peer: str, term: int, received: Received) -> None:
         count, sent_at = self._in_flight.get(peer, (0, 0.0))
         self._in_flight[peer] = (max(count - 1, 0), sent_at)
-        if term == self._core.term() and self._core.position().is_leader:
+        if term == self._core.term() and self._core.is_leader():
             self._core.deliver(peer, to_core(received))
 
     def _hear_resignation(self, peer: str, term: int, now: float) -> None:
@@ -415,7 +415,7 @@ class Replica:
     def _answer(self, peer: str, question: AskVote, now: float) -> None:
         """Whether we would vote for a peer."""
         is_granted = not (
-            self._core.position().is_leader
+            self._core.is_leader()
             or self._elections.hears_leader(now)
             or self._core.lags(question.last_term, question.last_index)
             or question.term <= self._core.term()
@@ -508,8 +508,7 @@ class Replica:
             due = min(due, *(each.retry_at for each in self._pending))
         if self._applied_told != self.applied_index:
             due = min(due, self._tells_applied_at)
-        position = self._core.position()
-        if position.is_leader:
+        if self._core.is_leader():
             due = min(due, self._core.next_heartbeat())
         elif self.is_voter and self.has_majority:
             due = min(due, max(self._core.election_deadline(), self._elections.asks_again_at))

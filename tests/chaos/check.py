@@ -91,7 +91,9 @@ class FinalCheck:
                 if not known & SENT:
                     self._count.problem("unexpected", f"{where} was never published to it")
                 if known & DELIVERED and not delivery.method.redelivered:
-                    self._count.problem("unmarked", f"{where} does not say redelivered")
+                    self._count.problem(
+                        "unmarked", f"{where} does not say redelivered: {queue.holders[value]}"
+                    )
                 found.append(value)
             channel.send(methods.BasicAck(delivery_tag=delivery.method.delivery_tag))
 

@@ -33,6 +33,7 @@ ASKED_FOR: Final = re.compile(
     r"|there is no way to it from here: a partition|the file ends inside a record"
     r"|the cluster was not told within"
 )
+BORING: Final = re.compile(f"{ASKED_FOR.pattern}|accepting AMQP|user 'guest' authenticated")
 
 
 class NodeFailed(AssertionError):
@@ -81,6 +82,11 @@ class ChaosNode:
     def log_text(self) -> str:
         """What the last start has logged so far."""
         return self.log_path.read_text(errors="replace") if self.starts else ""
+
+    def log_end(self) -> str:
+        """The last lines of it that say something."""
+        lines = [line for line in self.log_text().splitlines() if not BORING.search(line)]
+        return "\n".join(lines[-30:])
 
     def launch(self) -> None:
         """Start the process, and don't wait."""
@@ -131,7 +137,7 @@ class ChaosNode:
                 os.kill(process.pid, signal.SIGABRT)  # faulthandler says where it is, if it is on
                 await asyncio.sleep(1)
                 self.kill()
-                raise NodeFailed(f"{self.name} does not end after SIGTERM: {self.log_text()[-3000:]}")
+                raise NodeFailed(f"{self.name} does not end after SIGTERM: {self.log_end()}")
             await asyncio.sleep(0.02)
         self._process = None
         return process.returncode
@@ -167,11 +173,11 @@ class ChaosNode:
 
     def faults_in_log(self) -> str:
         """What the log of the last start has that must not be in it, with what stands around; empty: nothing."""
-        lines = [line for line in self.log_text().splitlines() if not ASKED_FOR.search(line)]
+        lines = [line for line in self.log_text().splitlines() if not BORING.search(line)]
         signs = [at for at, line in enumerate(lines) if FAULT.search(line)]
         if not signs:
             return ""
-        return f"{self.log_path}:\n" + "\n".join(lines[max(0, signs[0] - 3) : signs[0] + 30])
+        return f"{self.log_path}:\n" + "\n".join(lines[max(0, signs[0] - 4) : signs[0] + 12])
 
 
 class ChaosCluster:
@@ -217,7 +223,7 @@ class ChaosCluster:
                 which = dead[0] if dead else missing[0]
                 what = "ended by itself" if dead else f"is not up within {limit_s:.0f} s"
                 raise NodeFailed(
-                    f"{which.name} {what}; {await self._seen()}; {which.log_path}: {which.log_text()[-4000:]}"
+                    f"{which.name} {what}; {await self._seen()}; {which.log_path}: {which.log_end()}"
                 )
             await asyncio.sleep(0.1)
 

@@ -50,12 +50,14 @@ class Row:
         fault = self.fault
         lasted_s = fault.ended - fault.began
         return (
-            f"{self.number:5} {fault.kind:14}{fault.text:24}{lasted_s:8.1f}{fault.up_s:8.1f}"
+            f"{self.number:5} {fault.began_at} {fault.kind:14}{fault.text:24}{lasted_s:8.1f}{fault.up_s:8.1f}"
             f"{self.quiet_s:9.1f}{self.declare_s:11.1f}"
         )
 
 
-HEAD: Final = f"{'round':>5} {'fault':14}{'':24}{'lasts s':>8}{'up s':>8}{'quiet s':>9}{'declare s':>11}"
+HEAD: Final = (
+    f"{'round':>5} {'at':12} {'fault':14}{'':24}{'lasts s':>8}{'up s':>8}{'quiet s':>9}{'declare s':>11}"
+)
 
 
 @dataclass(slots=True)

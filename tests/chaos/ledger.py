@@ -26,6 +26,12 @@ PROBLEMS_MAX: Final = 60
 SHOWN_MAX: Final = 8
 
 
+def clock() -> str:
+    """The time of day, as in the nodes' logs."""
+    now = time.time()
+    return time.strftime("%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03}"
+
+
 @dataclass(slots=True)
 class Count:
     """What happened. From `lost` on all must be 0, and `problems` says what was wrong, in words.
@@ -65,8 +71,7 @@ class Count:
         """Count something that must not be."""
         setattr(self, what, getattr(self, what) + number)
         if len(self.problems) < PROBLEMS_MAX:
-            clock = time.strftime("%H:%M:%S") + f".{int(time.time() * 1000) % 1000:03}"
-            self.problems.append(f"{clock} {what.upper()}: {text}")
+            self.problems.append(f"{clock()} {what.upper()}: {text}")
 
 
 NUMBERS: Final = tuple(each.name for each in fields(Count) if each.name != "problems")
@@ -77,13 +82,14 @@ MUST_BE_0: Final = NUMBERS[NUMBERS.index("lost") :]
 class QueueStory:
     """One queue.   home: index of its node.   is_durable: what is confirmed must stay.
 
-    last_delivery_s: when somebody was last given something.
+    last_delivery_s: when somebody was last given something.   holders: who was given each last, and when.
     """
 
     name: str
     home: int
     is_durable: bool = True
     marks: dict[Value, int] = field(default_factory=dict)
+    holders: dict[Value, str] = field(default_factory=dict)
     last_delivery_s: float = 0.0
 
     def mark(self, value: Value, mark: int) -> None:
@@ -122,7 +128,9 @@ class Session:
         elif value in self._seen:
             count.problem("duplicates", f"{where} came twice, without redelivered")
         elif known & DELIVERED:
-            count.problem("unmarked", f"{where} was delivered before, and does not say redelivered")
+            count.problem(
+                "unmarked", f"{where} does not say redelivered, but had been: {queue.holders[value]}"
+            )
         if not is_redelivered:
             last = self._last.get(value.publisher, 0)
             if last >= value.number:
@@ -130,6 +138,7 @@ class Session:
             self._last[value.publisher] = value.number
         self._seen[value] = False
         queue.mark(value, DELIVERED)
+        queue.holders[value] = f"{self.name}, {clock()}" + ", marked" * is_redelivered
         return value
 
     def settled(self, value: Value) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from node.io.control import ControlError
 from tests.chaos.client import patience
 from tests.chaos.cluster import SERVES_S, START_S, ChaosCluster, ChaosNode, NodeFailed
-from tests.chaos.ledger import Count
+from tests.chaos.ledger import Count, clock
 
 STOP_CODES: Final = (0,)
 
@@ -26,6 +26,7 @@ class Fault:
     text: str = ""
     victims: set[int] = field(default_factory=set)
     began: float = 0.0
+    began_at: str = field(default_factory=clock)
     ended: float = 0.0
     up_s: float = 0.0
 
@@ -199,6 +200,4 @@ class Nemesis:
                 await node.ask("cluster_status", timeout_s=5)
             await node.ask("start_app", timeout_s=40 * patience())
         except ControlError as error:
-            raise NodeFailed(
-                f"stop_app or start_app of {node.name}: {error}: {node.log_text()[-3000:]}"
-            ) from error
+            raise NodeFailed(f"stop_app or start_app of {node.name}: {error}: {node.log_end()}") from error

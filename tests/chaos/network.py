@@ -209,6 +209,9 @@ class NamespaceNetwork:
         for holder in self._holders.values():
             holder.kill()
             holder.wait()
+        for link in (*(f"v-{name}" for name in self._holders), "br0"):
+            # The kernel takes those of an ended namespace away by itself, some time later.
+            subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
 
     def _in(self, name: str, *command: str) -> None:
         _run(*self.command(name, list(command)))
