@@ -11,24 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
-import pysyncobj.journal  # type: ignore[import-untyped]
-import pysyncobj.serializer  # type: ignore[import-untyped]
-from pysyncobj import SyncObjConf, syncobj
-from pysyncobj.journal import Journal
+from pysyncobj import SyncObjConf, syncobj  # type: ignore[import-untyped]
 from pysyncobj.node import Node  # type: ignore[import-untyped]
 from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped]
 from pysyncobj.transport import Transport  # type: ignore[import-untyped]
-from pysyncobj.version import VERSION  # type: ignore[import-untyped]
 
+from cluster.metadata.ambient import AMBIENT
 from cluster.metadata.entries import BATCH_BYTES, REGULAR, Change, LogEntry, decode_change
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.options import Options
-from cluster.metadata.safe_pickle import SafePickle
 from cluster.metadata.snapshots import Snapshots
 from cluster.metadata.wire import BadMessage, CoreMessage
-
-PYSYNCOBJ_VERSION: Final = "0.3.17"
-"""The only one whose private parts are known to be as they are used here."""
 
 PRIVATE_METHODS: Final = (
     "__connectedToAnyone",
@@ -76,9 +69,6 @@ _PIECES_AT_ONCE: Final = 8
 CATCH_UP_ENTRIES: Final = 64
 """How far behind a member may be that is to vote: until it has caught up it would count and not help."""
 
-if VERSION != PYSYNCOBJ_VERSION:
-    raise ImportError(f"PySyncObj {PYSYNCOBJ_VERSION} is needed, {VERSION} is installed")
-
 
 class Peer(Node):  # type: ignore[misc]  # PySyncObj has no types
     """A member of the group. Its hash is the same in every run, and with it the order of sets of peers."""
@@ -92,49 +82,6 @@ class Peer(Node):  # type: ignore[misc]  # PySyncObj has no types
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Node) and bool(self._id == other._id))
-
-
-class _Ambient:
-    """What PySyncObj's module asks for time and randomness: the core that is at work."""
-
-    def __init__(self) -> None:
-        self.now: Callable[[], float] = float
-        self.random: Callable[[], float] = float
-
-    def monotonic(self) -> float:
-        """In the place of `monotonicTime`."""
-        return self.now()
-
-
-_AMBIENT: Final = _Ambient()
-_create_journal = pysyncobj.journal.createJournal
-
-
-def _journal(journal: Any = None) -> Any:
-    """In the place of `createJournal`, which takes the name of a file."""
-    return journal if isinstance(journal, Journal) else _create_journal(journal)
-
-
-def _replace_ambient() -> None:
-    """Have PySyncObj ask us for what it takes from the machine."""
-    for module, name in (
-        (syncobj, "monotonicTime"),
-        (syncobj, "random"),
-        (syncobj, "createJournal"),
-        (syncobj, "pickle"),
-        (pysyncobj.serializer, "pickle"),
-        (pysyncobj.journal, "loads"),
-    ):
-        assert hasattr(module, name), f"{module.__name__} has no {name}"
-    syncobj.monotonicTime = _AMBIENT.monotonic
-    syncobj.random = _AMBIENT
-    syncobj.createJournal = _journal
-    syncobj.pickle = SafePickle
-    pysyncobj.serializer.pickle = SafePickle
-    pysyncobj.journal.loads = SafePickle.loads
-
-
-_replace_ambient()
 
 
 class Host(Protocol):
@@ -259,7 +206,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def enter(self) -> None:
         """From now on PySyncObj's clock and dice are this member's."""
-        _AMBIENT.now, _AMBIENT.random = self._now, self._dice
+        AMBIENT.now, AMBIENT.random = self._now, self._dice
 
     # --- what it is ---
 

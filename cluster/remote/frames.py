@@ -31,11 +31,9 @@ class Malformed(Exception):
 
 def cut(contents: list[bytes]) -> list[list[bytes]]:
     """Contents in lists that fit a frame each, in order."""
-    if len(contents) == 1:
+    if len(contents) == 1 or sum(map(len, contents)) <= FRAME_MAX_BYTES:
         return [contents]
     ends = list(accumulate(map(len, contents)))
-    if ends[-1] <= FRAME_MAX_BYTES:
-        return [contents]
     pieces, start, base = [], 0, 0
     for index, end in enumerate(ends):
         if end - base > FRAME_MAX_BYTES and index > start:

@@ -45,7 +45,7 @@ class FrontEnd:
             self._busy
             or self._granted
             or (self._withholding and not self._broker.storage.is_congested)
-            or any(self._find(frames[0]) is not None for frames in self._early.values())
+            or (self._early and any(self._find(frames[0]) is not None for frames in self._early.values()))
         )
 
     @property

@@ -8,7 +8,7 @@ Source: amqp-behaviour §4.8, §4.9; architecture §3.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from cluster.remote.frames import cut, encode_run
+from cluster.remote.frames import FRAME_MAX_BYTES, cut, encode_run
 from node.amqp.field_table import Table
 from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.run import Run
@@ -132,7 +132,7 @@ class RemoteOutlet:
             consumer.local.delivered(run)
         proxy = consumer.proxy
         tag = proxy.keep(run, consumer, now)
-        for piece in cut(contents):
+        for piece in cut(contents) if size > FRAME_MAX_BYTES else (contents,):
             raw = encode_run(run.envelope, tag, piece, run.size, run.deliveries)
             deliver = proxy.letter.operation(len(raw)).deliver
             deliver.consumer = consumer.id

@@ -97,11 +97,12 @@ class Cluster:
         self._may_serve = asyncio.Event()
         self._must_rejoin = asyncio.Event()
         self.publisher = Publisher(self)
-        self._has_control = self._has_data = False
-        """What one read of a link has brought."""
+        self._has_data = False
+        """Whether a read of a link has brought something for the broker."""
         self._is_turn_coming = False
-        self._is_membership_due = True
-        self._membership_due_s = 0.0
+        self._is_metadata_due = self._is_membership_due = True
+        """Whether there is something new for it."""
+        self._metadata_due_s = self._membership_due_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._writes: set[asyncio.Task[Any]] = set()
@@ -402,12 +403,11 @@ class Cluster:
 
     def control(self, name: str, topic: Topic, messages: list[bytes]) -> None:
         """See `Listener.control`."""
-        self._has_control = True
         if topic is Topic.RAFT and self.metadata is not None:
             for message in messages:
                 self.metadata.replica.receive(name, message)
         elif topic is Topic.MEMBERSHIP:
-            self._is_membership_due = True
+            self.membership_changed()
             now = boottime()
             for message in messages:
                 self.membership.received(name, message, now)
@@ -421,9 +421,7 @@ class Cluster:
         """See `Listener.received`."""
         if self._has_data:
             self._peers.wake()
-        if self._has_control:
-            self.wake()
-        self._has_control = self._has_data = False
+        self._has_data = False
 
     def relieved(self, name: str) -> None:
         """See `Listener.relieved`."""
@@ -446,21 +444,31 @@ class Cluster:
         if self._is_closed:
             return
         now = boottime()
-        deadline = now + 1.0
-        if self.metadata is not None:
-            deadline = min(deadline, self.metadata.tick(now))
+        if self.metadata is None:
+            self._metadata_due_s = now + 1.0
+        elif self._is_metadata_due or now >= self._metadata_due_s:
+            self._is_metadata_due = False
+            self._metadata_due_s = self.metadata.tick(now)
         if self._is_membership_due or now >= self._membership_due_s:
             self._tick_membership()
-        deadline = min(deadline, self._membership_due_s)
+        self._set_timer(min(self._metadata_due_s, self._membership_due_s))
+
+    def _set_timer(self, due_s: float) -> None:
+        """Have a turn then."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(max(0.001, deadline - boottime()), self.wake)
+        self._timer = self._loop.call_later(max(0.001, due_s - boottime()), self.wake)
 
     def _tick_membership(self) -> None:
         self.publisher.check()
         self._is_membership_due = False
         self._membership_due_s = self.membership.tick(boottime())
         self._act()
+
+    def metadata_changed(self) -> None:
+        """The metadata have something to do."""
+        self._is_metadata_due = True
+        self.wake()
 
     def membership_changed(self) -> None:
         """The membership got something to do, or to say."""

@@ -7,7 +7,7 @@ or that it is told of, from nothing at each start. Source: reliability §3.5, §
 import random
 import uuid
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.metadata import replica as raft
 from cluster.metadata.journal_file import Image, JournalUnreadable
@@ -22,6 +22,9 @@ from node.store.records import NewerFormat
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster
+
+OPTIONS: Final = Options(heartbeat_s=0.16)
+"""As seldom as the least time of an election allows: at rest, these are most of what a cluster does."""
 
 
 def create(cluster: "Cluster", commands: Iterable[Command[Any]]) -> None:
@@ -51,12 +54,12 @@ class Metadata:
             self._send,
             now=boottime,
             random=random.SystemRandom().random,
-            wake=cluster.wake,
-            options=Options(),
+            wake=cluster.metadata_changed,
+            options=OPTIONS,
             report=self._report,
             on_broken=self._broken,
         )
-        self.log.bind(self.replica, cluster.wake)
+        self.log.bind(self.replica, cluster.metadata_changed)
 
     def _image(self, *, is_kept: bool) -> Image:
         if not is_kept:

@@ -51,15 +51,17 @@ class FinalCheck:
         self._ledger: Ledger = workload.ledger
         self._count = workload.ledger.count
         self._random = random
+        self._clients: list[ClusterClient] = []
+        self._channels = 0
 
     async def run(self, base: list[tuple[int, int]]) -> None:
         """All of it.   base: what `settle` said before the first client. Raises: Lost."""
-        for queue in self._ledger.queues.values():
-            if queue.is_durable:
-                await self._check_queue(queue)
-        for churn in self._workload.churns:
-            await self._check_names(churn)
-            await self._check_bindings(churn)
+        durable = [queue for queue in self._ledger.queues.values() if queue.is_durable]
+        await asyncio.gather(*map(self._check_queue, durable))
+        self._clients = await self._cluster.clients()
+        await asyncio.gather(*map(self._check_churn, self._workload.churns))
+        for client in self._clients:
+            await client.leave()
         await self._check_lists()
         await self._check_base(base)
         for node in self._cluster.nodes:
@@ -150,6 +152,14 @@ class FinalCheck:
 
     # --- metadata ---
 
+    async def _check_churn(self, churn: Churn) -> None:
+        await self._check_names(churn)
+        await self._check_bindings(churn)
+
+    async def _channel(self, node: ChaosNode) -> ClusterChannel:
+        self._channels += 1
+        return await self._clients[node.index].channel(self._channels)
+
     async def _check_names(self, churn: Churn) -> None:
         """Each queue exists on all nodes or on none, as its last answer said."""
         for name, state in churn.queues.items():
@@ -165,17 +175,15 @@ class FinalCheck:
             churn.queues[name] = THERE if found[0] else GONE
 
     async def _exists(self, node: ChaosNode, name: str) -> bool:
-        client = await node.connect()
+        channel = await self._channel(node)
         try:
-            channel = await client.channel()
             await channel.ask(methods.QueueDeclare(queue=name, passive=True))
-            return True
         except Lost as lost:
             if code_of(lost) != 404 or "no queue" not in str(lost):
                 self._count.problem("other", f"{name} on {node.short_name}: {lost}")
             return False
-        finally:
-            await client.leave()
+        await channel.ask(methods.ChannelClose(reply_code=200, reply_text="bye"))
+        return True
 
     async def _check_bindings(self, churn: Churn) -> None:
         """Publish by each key through each node: the same queues get it, as the last answers said."""
@@ -192,19 +200,17 @@ class FinalCheck:
     async def _routes(self, node: ChaosNode, churn: Churn, key: str) -> frozenset[str]:
         """Which queues a publish reaches."""
         there = [name for name, state in churn.queues.items() if state == THERE]
-        client = await node.connect()
-        try:
-            channel = await client.channel()
-            for name in there:
-                await channel.ask(methods.QueuePurge(queue=name))
-            await channel.ask(methods.TxSelect())
-            kind = Kind()
-            value = Value("route", number_of(key))
-            publish(channel, churn.exchange, key, kind.properties(value), kind.body(value))
-            await channel.ask(methods.TxCommit())
-            return frozenset([name for name in there if await self._messages(channel, name)])
-        finally:
-            await client.leave()
+        channel = await self._channel(node)
+        for name in there:
+            await channel.ask(methods.QueuePurge(queue=name))
+        await channel.ask(methods.TxSelect())
+        kind = Kind()
+        value = Value("route", number_of(key))
+        publish(channel, churn.exchange, key, kind.properties(value), kind.body(value))
+        await channel.ask(methods.TxCommit())
+        found = frozenset([name for name in there if await self._messages(channel, name)])
+        await channel.ask(methods.ChannelClose(reply_code=200, reply_text="bye"))
+        return found
 
     async def _messages(self, channel: ClusterChannel, name: str) -> int:
         found = await channel.ask(methods.QueueDeclare(queue=name, passive=True))

@@ -28,7 +28,7 @@ from tests.chaos.check import FinalCheck, settle
 from tests.chaos.cluster import ChaosCluster, NodeFailed
 from tests.chaos.ledger import MUST_BE_0, NUMBERS, Count, Ledger
 from tests.chaos.nemesis import Fault, Nemesis
-from tests.chaos.network import NamespaceNetwork, Network, ProxyNetwork, has_namespaces, in_namespace
+from tests.chaos.network import NAMES, NamespaceNetwork, Network, ProxyNetwork, has_namespaces, in_namespace
 from tests.chaos.workload import Workload
 from tests.durability.client import Lost
 
@@ -49,9 +49,10 @@ class Row:
         """A line of the table."""
         fault = self.fault
         lasted_s = fault.ended - fault.began
+        quiet = f"{self.quiet_s:9.1f}" if len(fault.victims) < len(NAMES) else f"{'-':>9}"
         return (
             f"{self.number:5} {fault.began_at} {fault.kind:14}{fault.text:24}{lasted_s:8.1f}{fault.up_s:8.1f}"
-            f"{self.quiet_s:9.1f}{self.declare_s:11.1f}"
+            f"{quiet}{self.declare_s:11.1f}"
         )
 
 
@@ -142,11 +143,25 @@ def run(
 ) -> list[Outcome]:
     """Run rounds and print them.   in_copy: run a copy of the packages as they are now."""
     print(HEAD, flush=True)
-    outcomes = []
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="fluffle-chaos-code-") as copied:
+        code = _copy(Path(copied)) if in_copy else ROOT
+        _run_episodes(rounds, seed, network, kinds, code, outcomes)
+    _print_sum(outcomes)
+    return outcomes
+
+
+def _run_episodes(
+    rounds: int,
+    seed: int,
+    network: type[Network],
+    kinds: Sequence[str],
+    code: Path,
+    outcomes: list[Outcome],
+) -> None:
     dealt = deck(str(seed), rounds, kinds)
     for first in range(0, rounds, FAULTS_OF_EPISODE):
         directory = Path(tempfile.mkdtemp(prefix="fluffle-chaos-"))
-        code = _copy(directory / "code") if in_copy else ROOT
         between = network()
         episode = Episode(
             directory, between, f"{seed}/{first}", dealt[first : first + FAULTS_OF_EPISODE], code=code
@@ -160,8 +175,6 @@ def run(
         _print_episode(outcome, seed, first, directory)
         if not outcome.count.problems:
             shutil.rmtree(directory)
-    _print_sum(outcomes)
-    return outcomes
 
 
 def _copy(target: Path) -> Path:

@@ -514,7 +514,7 @@ def _launch_with(node: Process, environ: dict[str, str]) -> None:
 
 
 def _expire(nodes: list[Process]) -> None:
-    """A message by a node whose clock is ahead, on a queue of one whose clock is behind: it lives as long as it says."""
+    """A message by a node whose clock is ahead on a queue of one whose clock is behind lives as long as it says."""
     with _connection(nodes[2]) as home, _connection(nodes[1]) as ahead:
         queue = home.channel().queue_declare("", exclusive=True).method.queue
         channel = ahead.channel()

@@ -8,7 +8,8 @@ from pysyncobj import syncobj
 from pysyncobj.syncobj import SyncObj
 from pysyncobj.version import VERSION
 
-from cluster.metadata.core import PRIVATE_FIELDS, PRIVATE_METHODS, PYSYNCOBJ_VERSION, Core
+from cluster.metadata.ambient import PYSYNCOBJ_VERSION
+from cluster.metadata.core import PRIVATE_FIELDS, PRIVATE_METHODS, Core
 
 SOURCE = inspect.getsource(SyncObj)
 
