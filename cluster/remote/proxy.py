@@ -145,7 +145,8 @@ class Proxy:
             elif kind == Settle.REJECT:
                 queue.reject(run, now)
             else:
-                run.deliveries -= kind == Settle.RETURN  # it was none
+                # What never reached a client comes as redelivered too, as from RabbitMQ: a later message may have
+                # been delivered meanwhile, and first deliveries keep the order.
                 returned.append(run)
         if returned:
             returned.reverse()

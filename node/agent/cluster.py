@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.membership import outputs
-from cluster.membership.membership import Membership, State
+from cluster.membership.membership import Membership
 from cluster.membership.options import MembershipOptions
 from cluster.transport.interface import Hello, Identity, InsecureListener, Topic
 from cluster.transport.security import Security, SecurityError
@@ -27,19 +27,18 @@ from node import log_phrases
 from node.agent import errors, formation
 from node.agent.admission import Admission, KnownNode
 from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
+from node.agent.life import Life
 from node.agent.metadata import Metadata
 from node.agent.peer_state import PeerState
 from node.agent.publisher import Publisher
 from node.agent.requests import Applicant
 from node.agent.submission import submit
-from node.agent.supervisor import GivenUp
 from node.agent.voting import Voting
-from node.agent.waiting import Waiting, boottime, tell
-from node.amqp.constants import ReplyCode
+from node.agent.waiting import boottime, tell
 from node.app import ClusterLog, Node
 from node.broker.broker import Broker
 from node.broker.catalogue import Catalogue
-from node.broker.commands import NodeDown, NodeUp, Refused, SetDraining
+from node.broker.commands import Refused, SetDraining
 from node.broker.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.broker.live_queue import Peers
 from node.broker.records import Member
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     from node.agent.agent import Agent
 
 RAFT_DIRECTORY: Final = "raft"
-NODE_DOWN_S: Final = 5.0
-"""How long a stop waits for the cluster to take note of it."""
 DISK_CLOSE_S: Final = 30.0
 """How long the metadata's disk may take at the end."""
 
@@ -80,7 +77,6 @@ class Cluster:
         self._joining_id = ""
         """Of the cluster that this node is about to join."""
         self._links: set[str] = set()
-        self.incarnation = 0
         self.metadata: Metadata | None = None
         self.log: ClusterLog
         """Of the metadata, once there are any."""
@@ -94,8 +90,7 @@ class Cluster:
         self._voting = Voting(self)
         self._peers = PeerState(self)
         self._loop = asyncio.get_running_loop()
-        self._may_serve = asyncio.Event()
-        self._must_rejoin = asyncio.Event()
+        self.life = Life(self)
         self.publisher = Publisher(self)
         self._has_data = False
         """Whether a read of a link has brought something for the broker."""
@@ -163,6 +158,9 @@ class Cluster:
             port = await self.transport.listen(place.host, place.port)
         except InsecureListener as error:
             raise ConfigError([str(error)]) from error
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(f"other nodes cannot be accepted on {place}: {why}") from error
         self.listener = (place.host, port)
         host, _, advertised_port = options.advertised.rpartition(":")
         self.address = f"{host}:{port}" if advertised_port == "0" else options.advertised
@@ -186,6 +184,10 @@ class Cluster:
     def joining(self, cluster_id: str) -> None:
         """Let the members of this cluster in, which is about to let us in; empty: it does not."""
         self._joining_id = cluster_id
+        self.introduce()
+
+    def introduce(self) -> None:
+        """Something about this node is new: from now on handshakes say so."""
         self.transport.identity = self._introduction()
 
     # --- what this node belongs to ---
@@ -199,6 +201,11 @@ class Cluster:
     def members(self) -> Mapping[str, Member]:
         """The members as the metadata have them."""
         return {} if self.catalogue is None else self.catalogue.members
+
+    @property
+    def incarnation(self) -> int:
+        """Of this node; 0: none."""
+        return self.life.incarnation
 
     @property
     def is_current(self) -> bool:
@@ -221,7 +228,7 @@ class Cluster:
         """Be another member, or none, from now on. Raises: OSError."""
         self.identity = identity  # first, as other changes of it may be written meanwhile
         await write_identity(self.disk, identity)
-        self.transport.identity = self._introduction()
+        self.introduce()
 
     async def quiet_disk(self) -> None:
         """Wait until the disk has nothing to do, so that it may be used at once. Of a node without a journal."""
@@ -245,13 +252,13 @@ class Cluster:
         """Start a broker, once the cluster lets us. Raises: OSError, ConfigError, GivenUp."""
         if self.metadata is None:
             await formation.form(self)
-        await self._come_up()
+        await self.life.begin()
         node = Node(self.config, logger=self.logger, cluster=self)
         try:
             await node.start()
         except BaseException:
             self._peers.close()
-            await self._go_down()
+            await self.life.end()
             raise
         await self._end_maintenance()
         return node
@@ -270,7 +277,7 @@ class Cluster:
         finally:
             self._peers.close()
         if not self.agent.app.is_wanted:
-            await self._go_down()
+            await self.life.end()
         return is_written
 
     async def attend(self) -> None:
@@ -280,76 +287,9 @@ class Cluster:
         await self._voting.ensure()
         self._is_attending = True
 
-    async def _come_up(self) -> None:
-        """Have a new incarnation, and a lease for it."""
-        waiting = Waiting(self)
-        while True:
-            await self._voting.ensure()
-            if await self._try_to_come_up(waiting):
-                return
-
-    async def _try_to_come_up(self, waiting: Waiting) -> bool:
-        assert self.metadata is not None
-        if self.membership.state is not State.OFF:
-            self.membership.stopped(boottime())
-        self._may_serve.clear()
-        self._must_rejoin.clear()
-        self._be_incarnation(0)
-        self.membership.starting(boottime())
-        self.membership_changed()
-        command = NodeUp(self.name, self.identity.node_id, self.address)
-        result = await self.or_given_up(submit(self.metadata.log, command))
-        if isinstance(result, Refused):
-            self.membership.stopped(boottime())
-            if result.code is ReplyCode.NOT_FOUND or result.text != errors.NO_MAJORITY:
-                raise OSError(result.text)
-            await self.or_given_up(self._voting.check_membership())
-            await waiting.tell("for a majority of the cluster's disk nodes")
-            return False
-        self._be_incarnation(result)
-        self._members_changed()
-        self.membership.up(result, boottime())
-        self.membership_changed()
-        await self.or_given_up(self._await_lease())
-        return self._may_serve.is_set()
-
-    def _be_incarnation(self, incarnation: int) -> None:
-        self.incarnation = incarnation
-        self.transport.identity = self._introduction()
-
-    async def _await_lease(self) -> None:
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._may_serve, self._must_rejoin)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
-
-    async def _go_down(self) -> None:
-        self.membership.stopped(boottime())
-        self.membership_changed()
-        assert self.metadata is not None
-        if self.incarnation:
-            try:
-                async with asyncio.timeout(NODE_DOWN_S):
-                    await submit(self.metadata.log, NodeDown(self.name, self.incarnation))
-            except TimeoutError:
-                self.logger.warning("the cluster was not told within %g s that this node stops", NODE_DOWN_S)
-
     async def or_given_up(self, waiting: Any) -> Any:
         """What a wait of a start gives. Raises: GivenUp when the node is to stop meanwhile."""
-        task = asyncio.ensure_future(waiting)
-        stopped = asyncio.ensure_future(self.agent.app.is_giving_up.wait())
-        try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                if self.membership.state is not State.OFF:
-                    self.membership.stopped(boottime())
-                raise GivenUp
-            return task.result()
-        finally:
-            task.cancel()
-            stopped.cancel()
+        return await self.life.or_given_up(waiting)
 
     # --- `node.app.ClusterSide` ---
 
@@ -482,6 +422,7 @@ class Cluster:
 
     def majority_is(self, has_majority: bool) -> None:
         """A majority of the voters is linked, or is not any more."""
+        self.life.majority_is(has_majority)
         self.membership.majority_changed(has_majority, boottime())
         self.membership_changed()
 
@@ -501,14 +442,14 @@ class Cluster:
             case outputs.Pause(reason):
                 self.logger.warning("%s", log_phrases.minority())
                 self.logger.warning("this node serves no clients for now: %s", reason)
-                self._may_serve.clear()
+                self.life.may_serve.clear()
                 self.agent.app.hold()
             case outputs.Resume():
-                self._may_serve.set()
+                self.life.may_serve.set()
                 self.agent.app.release()
             case outputs.Rejoin(reason):
                 self.logger.warning("this node starts anew: %s", reason)
-                self._must_rejoin.set()
+                self.life.must_rejoin.set()
                 self.agent.app.restart()
                 self.agent.app.release()
             case outputs.StatusChanged(name, status):
@@ -541,7 +482,7 @@ class Cluster:
                 case MemberRemoved(member):
                     is_about_members = True
         if is_about_members:
-            self._members_changed()
+            self.members_changed()
 
     def _replaced(self) -> None:
         """A snapshot has taken the place of the metadata."""
@@ -553,10 +494,11 @@ class Cluster:
     def _take_over_members(self) -> None:
         if self.members:
             self.membership.members_changed(self.members, boottime())
-        self._members_changed()
+        self.members_changed()
         self.membership_changed()
 
-    def _members_changed(self) -> None:
+    def members_changed(self) -> None:
+        """Keep links to the members, and remember who they are."""
         known = self.known_members()
         self._peers.sync({name: each.address for name, each in known.items() if name != self.name})
         members = tuple(known[name] for name in sorted(known))

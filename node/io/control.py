@@ -1,6 +1,6 @@
 """The control socket from outside: how `fluffle ctl` finds a node on this machine and asks it something.
 
-    registry: name of the node ─► its data directory ─► DATA/control.sock ─► one request, one reply, a line of JSON each
+    registry: names of nodes ─► their data directories ─► DATA/control.sock ─► a request, a reply, each a line of JSON
 
 It works without an AMQP user and while the broker is stopped (management §3.5). Who may open the socket, which is
 for the node's own user, may do everything. Nothing here is costly to import: the command line waits for it.
@@ -12,6 +12,7 @@ import os
 import socket
 import stat
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ EX_TEMPFAIL: Final = 75
 
 _SLACK_S: Final = 2.0
 """How much longer than the node the asker waits: so that it is the node that says what took so long."""
+_CONNECT_S: Final = 1.0
 _READ_BYTES: Final = 1 << 16
 
 
@@ -61,16 +63,21 @@ def request(data_dir: str, operation: str, arguments: Mapping[str, object], *, t
     data = line.encode() + b"\n"
     if len(data) > REQUEST_MAX_BYTES:
         raise ControlError(EX_USAGE, f"the request has {len(data)} bytes; {REQUEST_MAX_BYTES} are allowed")
-    with _connected(data_dir) as sock:
-        sock.settimeout(timeout_s + _SLACK_S)
-        try:
-            sock.sendall(data)
-            reply = _read_line(sock)
-        except TimeoutError:
-            raise ControlTimeout(f"the node did not answer within {timeout_s:g} s") from None
-        except OSError as error:
-            raise ControlUnreachable(f"the node ended while it was asked: {error.strerror}") from None
-    return _result(reply)
+    try:
+        with _connected(data_dir, timeout_s + _SLACK_S) as sock:
+            return _result(_asked(sock, data))
+    except TimeoutError:
+        raise ControlTimeout(f"the node did not answer within {timeout_s:g} s") from None
+
+
+def _asked(sock: socket.socket, data: bytes) -> Any:
+    try:
+        sock.sendall(data)
+        return _read_line(sock)
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise ControlUnreachable(f"the node ended while it was asked: {error.strerror}") from None
 
 
 def _result(reply: bytes) -> Any:
@@ -95,12 +102,15 @@ def _read_line(sock: socket.socket) -> bytes:
 
 
 @contextlib.contextmanager
-def _connected(data_dir: str) -> Iterator[socket.socket]:
-    """A connection to the node. Raises: ControlUnreachable."""
+def _connected(data_dir: str, timeout_s: float) -> Iterator[socket.socket]:
+    """A connection to the node. Raises: ControlUnreachable, TimeoutError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(timeout_s)
         try:
             with short_path(data_dir) as path:
                 sock.connect(path)
+        except (TimeoutError, BlockingIOError):  # the latter: its queue of connections is full
+            raise TimeoutError(f"the node on {data_dir} does not take a connection") from None
         except OSError as error:
             raise ControlUnreachable(f"no node runs on {data_dir} ({error.strerror or error})") from None
         yield sock
@@ -122,10 +132,12 @@ def short_path(data_dir: str) -> Iterator[str]:
 
 
 def is_answering(data_dir: str) -> bool:
-    """Whether somebody listens on the control socket."""
+    """Whether somebody listens on the control socket. A process that hangs does."""
     try:
-        with _connected(data_dir):
+        with _connected(data_dir, timeout_s=_CONNECT_S):
             return True
+    except TimeoutError:
+        return True
     except ControlUnreachable:
         return False
 
@@ -148,7 +160,8 @@ def register(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
         os.mkdir(directory, 0o700)
     if not _is_ours(directory, stat.S_ISDIR):
         raise PermissionError(f"{directory} belongs to another user, or others may write to it")
-    path = _entry(directory, name)
+    path = _entry(directory, name, data_dir)
+    _remove_stale(directory)
     fd, new = tempfile.mkstemp(dir=directory, prefix=".")
     with open(fd, "w") as file:
         file.write(os.path.abspath(data_dir) + "\n")
@@ -156,47 +169,60 @@ def register(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
 
 
 def unregister(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
-    """Take a node off the list, unless another of that name has taken its place."""
-    directory = registry_directory(environ)
+    """Take a node off the list."""
     with contextlib.suppress(OSError):
-        if _read_entry(directory, name) == os.path.abspath(data_dir):
-            os.unlink(_entry(directory, name))
+        os.unlink(_entry(registry_directory(environ), name, data_dir))
 
 
-def registered_nodes(environ: Mapping[str, str]) -> dict[str, str]:
-    """The data directories of this user's nodes that run on this machine, by their names."""
-    directory = registry_directory(environ)
-    if not _is_ours(directory, stat.S_ISDIR):
-        return {}
-    found = {}
-    for name in sorted(os.listdir(directory)):
-        data_dir = None if name.startswith(".") else _read_entry(directory, name)
-        if data_dir is not None and is_answering(data_dir):
-            found[name] = data_dir
-    return found
+def registered_nodes(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Names and data directories of this user's nodes that run on this machine. Some may have the same name."""
+    return [(name, data_dir) for _, name, data_dir in _entries(environ) if is_answering(data_dir)]
+
+
+def has_entries(environ: Mapping[str, str]) -> bool:
+    """Whether any node is listed, be it one that was killed since."""
+    return any(True for _ in _entries(environ))
 
 
 def find_node(name: str, environ: Mapping[str, str]) -> str | None:
-    """The data directory of a node that runs on this machine; None if none of that name does."""
+    """The data directory of the node of that name that runs on this machine; None if none does, or several do."""
+    found = [data_dir for known, data_dir in registered_nodes(environ) if known == name]
+    return found[0] if len(found) == 1 else None
+
+
+def _entries(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Path, name and data directory of each node in the registry."""
     directory = registry_directory(environ)
-    if not _is_ours(directory, stat.S_ISDIR):
-        return None
-    data_dir = _read_entry(directory, name)
-    return data_dir if data_dir is not None and is_answering(data_dir) else None
+    if _is_ours(directory, stat.S_ISDIR):
+        for file in sorted(os.listdir(directory)):
+            path, name = os.path.join(directory, file), file.rpartition("~")[0]
+            data_dir = _read_entry(path) if name and not name.startswith(".") else None
+            if data_dir is not None:
+                yield path, name, data_dir
 
 
-def _entry(directory: str, name: str) -> str:
+def _entry(directory: str, name: str, data_dir: str) -> str:
     """The file of a node. Raises: OSError for a name that is no file's."""
     if not name or name.startswith(".") or "/" in name or "\0" in name:
         raise OSError(f"{name!r} is not a node's name")
-    return os.path.join(directory, name)
+    place = zlib.crc32(os.path.abspath(data_dir).encode(errors="surrogateescape"))
+    return os.path.join(directory, f"{name}~{place:08x}")
 
 
-def _read_entry(directory: str, name: str) -> str | None:
+def _remove_stale(directory: str) -> None:
+    """Take nodes off the list that were killed. A node listens before it is listed."""
+    for file in os.listdir(directory):
+        path = os.path.join(directory, file)
+        data_dir = None if file.startswith(".") else _read_entry(path)
+        if data_dir is not None and not is_answering(data_dir):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _read_entry(path: str) -> str | None:
+    if not _is_ours(path, stat.S_ISREG):
+        return None
     try:
-        path = _entry(directory, name)
-        if not _is_ours(path, stat.S_ISREG):
-            return None
         with open(path) as file:
             data_dir = file.readline(_READ_BYTES).removesuffix("\n")
     except (OSError, UnicodeDecodeError):

@@ -9,6 +9,10 @@ from typing import Any, Final, NamedTuple
 from node.io import control
 
 DEFAULT_DATA_BASE: Final = "/var/lib/fluffle"
+SETTINGS_FILE: Final = "cluster.json"
+"""In the directory of a cluster that `fluffle cluster` runs."""
+NODE_HOST: Final = "localhost"
+"""In the names of its nodes."""
 
 
 class NoNode(Exception):
@@ -29,25 +33,50 @@ def find(
     """The node that a command line means.
 
     node, data: its name and its data directory, if they were given.
-    Raises: NoNode when neither was given and none runs.
+    Raises: NoNode when neither was given and none runs, or several of that name do.
     """
     running = _running(environ)
-    if data is not None:
-        path = os.path.abspath(data)
-        names = [name for name, place in running.items() if os.path.realpath(place) == os.path.realpath(path)]
-        return Target(
-            names[0] if names else full_name(node or os.path.basename(path), environ, longnames), path
-        )
     node = node or environ.get("RABBITMQ_NODENAME") or None
+    if data is not None:
+        return _on(os.path.abspath(data), node, running, environ, longnames=longnames)
     if node is not None:
-        matching = [name for name in running if name == node or name.partition("@")[0] == node]
-        name = matching[0] if matching else full_name(node, environ, longnames)
-        return Target(name, running.get(name))
-    default = full_name("rabbit", environ, longnames)
-    if not running:
+        matching = [each for each in running if node in (each[0], each[0].partition("@")[0])]
+        if not matching:
+            return Target(full_name(node, environ, longnames), None)
+    elif not running:
         raise NoNode("no node of this user runs on this machine: name one by --data DIR, or start one")
-    name = default if default in running else min(running, key=_natural)
-    return Target(name, running[name])
+    else:
+        default = full_name("rabbit", environ, longnames)
+        names = {name for name, _ in running}
+        chosen = default if default in names else min(names, key=_natural)
+        matching = [each for each in running if each[0] == chosen]
+    if len(matching) > 1:
+        places = "".join(f"\n  {data_dir}" for _, data_dir in matching)
+        raise NoNode(
+            f"several nodes called {matching[0][0]} run here: name one by --data DIR, one of{places}"
+        )
+    return Target(*matching[0])
+
+
+def _on(
+    path: str,
+    node: str | None,
+    running: list[tuple[str, str]],
+    environ: Mapping[str, str],
+    *,
+    longnames: bool,
+) -> Target:
+    """The node whose data directory this is; or, of the cluster that `fluffle cluster` runs here, the one that is
+    named or the first that runs.
+    """
+    if os.path.isfile(os.path.join(path, SETTINGS_FILE)):
+        for name in sorted(os.listdir(path), key=_natural):
+            is_meant = node is None or node in (name, f"{name}@{NODE_HOST}")
+            if is_meant and control.is_answering(os.path.join(path, name)):
+                return Target(f"{name}@{NODE_HOST}", os.path.join(path, name))
+    names = [name for name, place in running if os.path.realpath(place) == os.path.realpath(path)]
+    name = names[0] if names else full_name(node or os.path.basename(path), environ, longnames)
+    return Target(name, path)
 
 
 def data_directory(target: Target, environ: Mapping[str, str]) -> str:
@@ -65,10 +94,13 @@ def full_name(name: str, environ: Mapping[str, str], longnames: bool = False) ->
     return f"{name}@{hostname if longnames else hostname.partition('.')[0]}"
 
 
-def _running(environ: Mapping[str, str]) -> dict[str, str]:
-    """This user's nodes; if the login session has none, those that were started outside of one, by cron for example."""
-    without_session = {name: value for name, value in environ.items() if name != "XDG_RUNTIME_DIR"}
-    return control.registered_nodes(environ) or control.registered_nodes(without_session)
+def _running(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """This user's nodes; if the login session never had one, those that were started outside of one, by cron say."""
+    if control.has_entries(environ):
+        return control.registered_nodes(environ)
+    return control.registered_nodes(
+        {name: value for name, value in environ.items() if name != "XDG_RUNTIME_DIR"}
+    )
 
 
 def _natural(name: str) -> list[Any]:

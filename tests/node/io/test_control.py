@@ -132,16 +132,38 @@ def test_nodes_that_run_are_found_by_their_names(directory: Path) -> None:
         assert control.find_node("n1@host", env) == str(data)
         assert control.find_node("n2@host", env) is None
         assert control.find_node("n3@host", env) is None
-        assert control.registered_nodes(env) == {"n1@host": str(data)}
+        assert control.registered_nodes(env) == [("n1@host", str(data))]
         control.unregister("n1@host", str(data), env)
-        assert control.registered_nodes(env) == {}
+        assert control.registered_nodes(env) == []
+
+
+def test_nodes_of_one_name_do_not_take_each_others_place(directory: Path) -> None:
+    env = environ(directory)
+    one, other, failed = (str(directory / name) for name in ("one", "other", "failed"))
+    with listening(Path(one), lambda line: b"{}\n"), listening(Path(other), lambda line: b"{}\n"):
+        for data in (one, other, failed):
+            control.register("n1@host", data, env)
+        control.unregister("n1@host", failed, env)
+        assert sorted(control.registered_nodes(env)) == [("n1@host", one), ("n1@host", other)]
+        assert control.find_node("n1@host", env) is None
+        control.unregister("n1@host", one, env)
+        assert control.find_node("n1@host", env) == other
+
+
+def test_nodes_that_were_killed_are_taken_off_when_another_comes(directory: Path) -> None:
+    env = environ(directory)
+    control.register("n1@host", str(directory / "killed"), env)
+    assert control.has_entries(env)
+    control.register("n2@host", str(directory), env)
+    assert [name.partition("~")[0] for name in os.listdir(directory / "fluffle")] == ["n2@host"]
 
 
 def test_a_node_does_not_take_another_off_the_list(directory: Path) -> None:
     env = environ(directory)
     control.register("n1@host", str(directory / "new"), env)
     control.unregister("n1@host", str(directory / "old"), env)
-    assert (directory / "fluffle" / "n1@host").read_text() == f"{directory}/new\n"
+    (entry,) = (directory / "fluffle").iterdir()
+    assert entry.read_text() == f"{directory}/new\n"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden", "a\0b"])
@@ -158,21 +180,23 @@ def test_a_registry_that_others_may_write_is_not_believed(directory: Path) -> No
         control.register("n1@host", str(data), env)
         os.chmod(directory / "fluffle", 0o777)
         assert control.find_node("n1@host", env) is None
-        assert control.registered_nodes(env) == {}
+        assert control.registered_nodes(env) == []
         with pytest.raises(PermissionError):
             control.register("n1@host", str(data), env)
         os.chmod(directory / "fluffle", 0o700)
-        os.chmod(directory / "fluffle" / "n1@host", 0o666)
+        (entry,) = (directory / "fluffle").iterdir()
+        entry.chmod(0o666)
         assert control.find_node("n1@host", env) is None
 
 
 def test_an_entry_that_is_a_link_or_names_no_directory_is_passed_over(directory: Path) -> None:
     env = environ(directory)
     control.register("n1@host", str(directory), env)
-    (directory / "fluffle" / "n2@host").symlink_to(directory / "fluffle" / "n1@host")
-    (directory / "fluffle" / "n3@host").write_text("relative\n")
-    (directory / "fluffle" / "n4@host").write_bytes(b"\xff\n")
-    assert control.registered_nodes(env) == {}
+    (entry,) = (directory / "fluffle").iterdir()
+    (directory / "fluffle" / "n2@host~0").symlink_to(entry)
+    (directory / "fluffle" / "n3@host~0").write_text("relative\n")
+    (directory / "fluffle" / "n4@host~0").write_bytes(b"\xff\n")
+    assert control.registered_nodes(env) == []
 
 
 def test_without_a_runtime_directory_there_is_one_for_each_user() -> None:

@@ -422,7 +422,7 @@ def test_help(name: str, capsys: "pytest.CaptureFixture[str]") -> None:
 
 @pytest.fixture
 def node_on_a_socket(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Two nodes that answer ping and status, in the registry of an environment."""
+    """Nodes that answer ping and status, in the registry of an environment; two have the same name."""
     environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
     loop = asyncio.new_event_loop()
     ready, end = threading.Event(), asyncio.Event()
@@ -433,10 +433,17 @@ def node_on_a_socket(tmp_path: Path) -> Iterator[dict[str, str]]:
                 raise control.ControlError(64, f"there is no operation {operation}")
             return {"is_running": True}
 
-        servers = [ControlServer(str(tmp_path / name), answer) for name in ("n10@h", "n2@h")]
-        for server, name in zip(servers, ("n10@h", "n2@h"), strict=True):
-            await server.start()
-            control.register(name, server.data_dir, environ)
+        servers = []
+        for place, name in (
+            ("n10@h", "n10@h"),
+            ("n2@h", "n2@h"),
+            ("a/n30", "n30@localhost"),
+            ("b", "n30@localhost"),
+        ):
+            servers.append(ControlServer(str(tmp_path / place), answer))
+            await servers[-1].start()
+            control.register(name, servers[-1].data_dir, environ)
+        (tmp_path / "a" / "cluster.json").write_text("{}")
         ready.set()
         await end.wait()
         for server in servers:
@@ -458,6 +465,9 @@ def node_on_a_socket(tmp_path: Path) -> Iterator[dict[str, str]]:
         (("-n", "n10@h"), "n10@h"),
         (("--node", "n10"), "n10@h"),
         (("--data", "{}/n10@h"), "n10@h"),
+        (("--data", "{}/a"), "n30@localhost"),
+        (("--data", "{}/a", "-n", "n30"), "n30@localhost"),
+        (("--data", "{}/b"), "n30@localhost"),
     ],
 )
 def test_which_node(
@@ -474,6 +484,15 @@ def test_which_node(
         f"Checking if RabbitMQ is running on node {node} ...\n"
         f"RabbitMQ on node {node} is fully booted and running\n"
     )
+
+
+def test_a_name_that_several_have(
+    node_on_a_socket: dict[str, str], tmp_path: Path, capsys: "pytest.CaptureFixture[str]"
+) -> None:
+    assert main(["-n", "n30", "ping"], node_on_a_socket) == 69
+    said = capsys.readouterr().err
+    assert "several nodes called n30@localhost run here: name one by --data DIR" in said
+    assert {f"  {tmp_path}/a/n30", f"  {tmp_path}/b"} <= set(said.splitlines())
 
 
 def test_a_name_that_nobody_has(

@@ -1,0 +1,135 @@
+"""One life of a broker in the cluster: from the incarnation that it gets to the end of it.
+
+NodeUp ─► an incarnation ─► a lease: the broker may start ─► … ─► NodeDown: the others know that it has stopped
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.membership.membership import State
+from node.agent import errors
+from node.agent.submission import submit
+from node.agent.supervisor import GivenUp
+from node.agent.waiting import Waiting, boottime
+from node.amqp.constants import ReplyCode
+from node.broker.commands import NodeDown, NodeUp, Refused
+
+if TYPE_CHECKING:
+    from node.agent.cluster import Cluster
+
+NODE_DOWN_S: Final = 5.0
+"""How long a stop waits for the cluster to take note of it."""
+DISC_NODE_S: Final = 20.0
+"""How long the start of a RAM node waits until it reaches a disk node: all nodes may be started at once."""
+
+
+class Life:
+    """Of one node, again and again.   incarnation: 0 until the cluster has given one."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self.incarnation = 0
+        self.may_serve = asyncio.Event()
+        """There is a lease."""
+        self.must_rejoin = asyncio.Event()
+        """The cluster has ended this life."""
+        self._is_cut_off = asyncio.Event()
+        """Nothing can be told to the cluster."""
+
+    def majority_is(self, has_majority: bool) -> None:
+        """Whether a majority of the voters is linked."""
+        if has_majority:
+            self._is_cut_off.clear()
+        else:
+            self._is_cut_off.set()
+
+    async def begin(self) -> None:
+        """Have a new incarnation, and a lease for it. Raises: OSError, GivenUp."""
+        waiting = Waiting(self._cluster)
+        since_s = boottime()
+        while True:
+            await self._cluster.voting.ensure()
+            if await self._try(waiting):
+                return
+            if boottime() - since_s >= DISC_NODE_S:
+                self._check_disc_nodes()
+
+    async def _try(self, waiting: Waiting) -> bool:
+        cluster, membership = self._cluster, self._cluster.membership
+        assert cluster.metadata is not None
+        if membership.state is not State.OFF:
+            membership.stopped(boottime())
+        self.may_serve.clear()
+        self.must_rejoin.clear()
+        self._be(0)
+        membership.starting(boottime())
+        cluster.membership_changed()
+        command = NodeUp(cluster.name, cluster.identity.node_id, cluster.address)
+        result = await self.or_given_up(submit(cluster.metadata.log, command))
+        if isinstance(result, Refused):
+            membership.stopped(boottime())
+            if result.code is ReplyCode.NOT_FOUND or result.text != errors.NO_MAJORITY:
+                raise OSError(result.text)
+            await self.or_given_up(cluster.voting.check_membership())
+            await waiting.tell("for a majority of the cluster's disk nodes")
+            return False
+        self._be(result)
+        cluster.members_changed()
+        membership.up(result, boottime())
+        cluster.membership_changed()
+        await self.or_given_up(_first(self.may_serve.wait(), self.must_rejoin.wait()))
+        return self.may_serve.is_set()
+
+    def _check_disc_nodes(self) -> None:
+        """A RAM node knows nothing by itself. Raises: OSError if there is nobody to tell it."""
+        cluster = self._cluster
+        assert cluster.metadata is not None
+        replica = cluster.metadata.replica
+        if cluster.identity.type == "ram" and not replica.voters & replica.links:
+            names = ", ".join(f"'{name}'" for name in sorted(replica.voters))
+            raise OSError(f"a RAM node needs a disk node, and could not connect to any: {names}")
+
+    def _be(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self._cluster.introduce()
+
+    async def end(self) -> None:
+        """Tell the others, unless nobody is left who could take note."""
+        cluster = self._cluster
+        cluster.membership.stopped(boottime())
+        cluster.membership_changed()
+        assert cluster.metadata is not None
+        if not self.incarnation:
+            return
+        telling = submit(cluster.metadata.log, NodeDown(cluster.name, self.incarnation))
+        try:
+            async with asyncio.timeout(NODE_DOWN_S):
+                await _first(telling, self._is_cut_off.wait())
+        except TimeoutError:
+            cluster.logger.warning("the cluster was not told within %g s that this node stops", NODE_DOWN_S)
+
+    async def or_given_up(self, waiting: Any) -> Any:
+        """What a wait of a start gives. Raises: GivenUp when the node is to stop meanwhile."""
+        task = asyncio.ensure_future(waiting)
+        stopped = asyncio.ensure_future(self._cluster.agent.app.is_giving_up.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                if self._cluster.membership.state is not State.OFF:
+                    self._cluster.membership.stopped(boottime())
+                raise GivenUp
+            return task.result()
+        finally:
+            task.cancel()
+            stopped.cancel()
+
+
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Wait for one of several things; the others are waited for no more."""
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in tasks:
+            each.cancel()
