@@ -36,7 +36,7 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 _PATH: Final = re.compile(rf"(?:{'|'.join(SOURCE_ROOTS)}|docs)/[\w./-]*")
 _FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _HEADING: Final = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
-_MAKE: Final = re.compile(r"\bmake ((?:[a-z]+\b *)+)")
+_MAKE: Final = re.compile(r"\bmake ((?:[a-z]+(?:-[a-z]+)*\b *)+)")
 _TARGET: Final = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 
 

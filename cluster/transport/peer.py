@@ -95,7 +95,7 @@ class Peer:
         self._stream_lost("its address has changed")
         self.address = address
         self._told.clear()
-        self.channel = self._open_channel()
+        self.channel = self._open_channel(Kind.CONTROL)
         self._start(Kind.CONTROL, self._control_session)
         if self._sender is not None:
             self._start(Kind.DATA, self._data_session)
@@ -177,8 +177,14 @@ class Peer:
 
     # --- streams that we open ---
 
-    def _open_channel(self) -> Any:
-        return open_channel(self.address, self.name, self._transport.security, self._options)
+    def _open_channel(self, kind: Kind) -> Any:
+        return open_channel(
+            self.address,
+            self.name,
+            self._transport.security,
+            self._options,
+            is_for_data=kind is Kind.DATA,
+        )
 
     def _start(self, kind: Kind, session: Callable[[Any], Awaitable[None]]) -> None:
         assert kind not in self._tasks
@@ -187,7 +193,7 @@ class Peer:
     async def _keep(self, kind: Kind, session: Callable[[Any], Awaitable[None]]) -> None:
         """Have one session after the other, until cancelled."""
         is_own = kind is Kind.DATA  # the other channel serves calls as well
-        channel = self._open_channel() if is_own else self.channel
+        channel = self._open_channel(kind) if is_own else self.channel
         where = f"node '{self.name}' at {self.address}"
         try:
             while True:

@@ -52,11 +52,11 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _common_options(options: LinkOptions) -> list[tuple[str, int | str]]:
+def _common_options(options: LinkOptions, keepalive_s: float) -> list[tuple[str, int | str]]:
     return [
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-        ("grpc.keepalive_time_ms", _milliseconds(options.keepalive_s)),
+        ("grpc.keepalive_time_ms", _milliseconds(keepalive_s)),
         ("grpc.keepalive_timeout_ms", _milliseconds(options.ping_timeout_s)),
         # keepalive_timeout alone doesn't fire: ring.md §4.
         ("grpc.http2.ping_timeout_ms", _milliseconds(options.ping_timeout_s)),
@@ -70,13 +70,16 @@ def _common_options(options: LinkOptions) -> list[tuple[str, int | str]]:
     ]
 
 
-def open_channel(address: str, name: str, security: Security, options: LinkOptions) -> Any:
+def open_channel(
+    address: str, name: str, security: Security, options: LinkOptions, *, is_for_data: bool = False
+) -> Any:
     """A channel, which shares its connection with no other; it connects when it is used.
 
     name: the node whose certificate is expected; empty: a certificate for the host in the address.
+    is_for_data: there is another channel to the node, by which its silence is noticed.
     """
     arguments: list[tuple[str, int | str]] = [
-        *_common_options(options),
+        *_common_options(options, options.data_keepalive_s if is_for_data else options.keepalive_s),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),
@@ -98,11 +101,10 @@ def make_server(handlers: dict[str, Any], options: LinkOptions) -> Any:
     """A server of the three kinds of stream. handlers: coroutine functions by kind."""
     server = grpc.aio.server(
         options=[
-            *_common_options(options),
-            (
-                "grpc.so_reuseport",
-                0,
-            ),  # else a second node would share the port, and both believe it is theirs
+            # Who opened a connection pings more often.
+            *_common_options(options, options.data_keepalive_s),
+            # Else a second node would share the port, and both believe it is theirs.
+            ("grpc.so_reuseport", 0),
             ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
             ("grpc.server_handshake_timeout_ms", _milliseconds(options.handshake_s)),
             ("grpc.http2.min_ping_interval_without_data_ms", 200),

@@ -46,8 +46,19 @@ def app_running() -> ControlError:
 
 
 def refused(text: str) -> ControlError:
-    """A rule is against it."""
+    """A rule is against it. Among nodes this tells a refusal from a node that could not be asked."""
     return ControlError(EX_SOFTWARE, text)
+
+
+class WithItself(ControlError):
+    """A node is told to join itself."""
+
+
+def as_rabbitmqctl(error: ControlError) -> ControlError:
+    """What the command line ends with: rabbitmqctl 3.10.8 says of nearly all refusals that the node is unavailable."""
+    if error.exit_code == EX_SOFTWARE and not isinstance(error, WithItself):
+        return ControlError(EX_UNAVAILABLE, error.text)
+    return error
 
 
 def unavailable(text: str) -> ControlError:
@@ -64,7 +75,7 @@ def still_running(node: str) -> ControlError:
 
 def with_itself(node: str) -> ControlError:
     """A node is told to join itself."""
-    return refused(f"Error: cannot cluster node with itself: {node}")
+    return WithItself(EX_SOFTWARE, f"Error: cannot cluster node with itself: {node}")
 
 
 def disagrees(thinker: str, dissident: str) -> str:

@@ -80,7 +80,10 @@ class Operations:
             # It also ends a start that waits for other nodes, and so must not wait for that one.
             return await change(arguments, timeout_s)
         async with self._changing:
-            return await change(arguments, timeout_s)
+            try:
+                return await change(arguments, timeout_s)
+            except ControlError as error:
+                raise errors.as_rabbitmqctl(error) from error
 
     # --- this node ---
 

@@ -156,7 +156,7 @@ def _print_inspection(directory: str, inspection: "Inspection") -> None:
         f"message store  {contents.files} files, {contents.bytes:,} bytes, {contents.garbage_bytes:,} of them garbage"
     )
     print(f"messages       {recovered.messages:,}, {recovered.body_bytes:,} bytes")
-    if recovered.unknown_queues:
+    if recovered.unknown_queues and inspection.has_metadata:
         fate = "removes" if inspection.is_catalogue_whole else "moves to corrupt/"
         count = len(recovered.unknown_queues)
         print(

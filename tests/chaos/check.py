@@ -94,7 +94,7 @@ class FinalCheck:
                     self._count.problem("unexpected", f"{where} was never published to it")
                 if known & DELIVERED and not delivery.method.redelivered:
                     self._count.problem(
-                        "unmarked", f"{where} does not say redelivered: {queue.holders[value]}"
+                        "unmarked", f"{where} does not say redelivered: {queue.holders[value].text}"
                     )
                 found.append(value)
             channel.send(methods.BasicAck(delivery_tag=delivery.method.delivery_tag))

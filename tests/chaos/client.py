@@ -67,12 +67,18 @@ class ClusterClient(Client):
     async def connect(cls, host: str, port: int, limit_s: float = CALL_S) -> "ClusterClient":
         """Connect, log in as guest. Raises: Lost; Stuck."""
         limit_s *= patience()
+        client: ClusterClient | None = None
         try:
             async with asyncio.timeout(limit_s):
-                client = await cls.open(host, port)
+                _, client = await asyncio.get_running_loop().create_connection(cls, host, port)
+                client._opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
+                await asyncio.shield(client._opened)
         except TimeoutError:
+            if client is not None:
+                client.abort()
             raise Stuck(f"no connection to {host}:{port} within {limit_s:.0f} s") from None
-        assert isinstance(client, cls)
+        except OSError as error:
+            raise Lost(str(error)) from error
         return client
 
     async def channel(self, number: int = 1) -> ClusterChannel:

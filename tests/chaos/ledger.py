@@ -6,7 +6,7 @@ A message is its value, the session of its publisher and a number (`tests.durabi
 import time
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.durability.client import Delivery
 from tests.durability.ledger import Kind, Value, value_of
@@ -78,6 +78,13 @@ NUMBERS: Final = tuple(each.name for each in fields(Count) if each.name != "prob
 MUST_BE_0: Final = NUMBERS[NUMBERS.index("lost") :]
 
 
+class Holder(NamedTuple):
+    """Who was given a message last."""
+
+    text: str
+    at: float
+
+
 @dataclass(slots=True)
 class QueueStory:
     """One queue.   home: index of its node.   is_durable: what is confirmed must stay.
@@ -89,7 +96,7 @@ class QueueStory:
     home: int
     is_durable: bool = True
     marks: dict[Value, int] = field(default_factory=dict)
-    holders: dict[Value, str] = field(default_factory=dict)
+    holders: dict[Value, "Holder"] = field(default_factory=dict)
     last_delivery_s: float = 0.0
 
     def mark(self, value: Value, mark: int) -> None:
@@ -98,12 +105,17 @@ class QueueStory:
 
 
 class Session:
-    """A consumer of one queue, from its consume-ok (or first get) to its end: what it was given."""
+    """A consumer of one queue, from its consume-ok (or first get) to its end: what it was given.
+
+    Of two sessions that were there at the same time, one may hear of a delivery late: after the other one was given
+    the message again. A session that began later can't.
+    """
 
     def __init__(self, ledger: "Ledger", queue: QueueStory, name: str) -> None:
         self.queue = queue
         self.name = name
         self._ledger = ledger
+        self._began = time.monotonic()
         self._seen: dict[Value, bool] = {}  # was it settled?
         self._last: dict[str, int] = {}
 
@@ -127,7 +139,7 @@ class Session:
                 count.problem("duplicates", f"{where} was acknowledged in this session, and came again")
         elif value in self._seen:
             count.problem("duplicates", f"{where} came twice, without redelivered")
-        elif known & DELIVERED:
+        elif known & DELIVERED and queue.holders[value].at < self._began:
             count.problem(
                 "unmarked", f"{where} does not say redelivered, but had been: {queue.holders[value]}"
             )
@@ -138,7 +150,8 @@ class Session:
             self._last[value.publisher] = value.number
         self._seen[value] = False
         queue.mark(value, DELIVERED)
-        queue.holders[value] = f"{self.name}, {clock()}" + ", marked" * is_redelivered
+        text = f"{self.name}, {clock()}" + ", marked" * is_redelivered
+        queue.holders[value] = Holder(text, time.monotonic())
         return value
 
     def settled(self, value: Value) -> None:

@@ -11,6 +11,7 @@ from node.io.control import ControlError
 from tests.chaos.client import patience
 from tests.chaos.cluster import SERVES_S, START_S, ChaosCluster, ChaosNode, NodeFailed
 from tests.chaos.ledger import Count, clock
+from tests.durability.client import Lost
 
 STOP_CODES: Final = (0,)
 
@@ -57,11 +58,18 @@ class Nemesis:
         return fault
 
     async def _await_service(self) -> None:
-        """Each node accepts clients and says that it is well."""
-        for node in self._cluster.nodes:
-            client = await node.connect()
-            await client.channel()
-            await client.leave()
+        """Each node accepts clients, all at the same time. Raises: NodeFailed."""
+        deadline = time.monotonic() + SERVES_S * patience()
+        while True:
+            try:
+                for client in await self._cluster.clients():
+                    await client.channel()
+                    await client.leave()
+                return
+            except Lost as lost:
+                if time.monotonic() > deadline:
+                    raise NodeFailed(f"clients are not served: {lost}") from lost
+            await asyncio.sleep(0.2)
 
     def _victim(self, fault: Fault) -> ChaosNode:
         """The next in turn."""

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import socket
 import struct
 import sys
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 HOST: Final = "127.0.0.1"
+TRIES: Final = 5
 _RESET: Final = struct.pack("ii", 1, 0)
-_SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 
 
 class End(asyncio.Protocol):
@@ -105,7 +104,13 @@ class Link:
             assert self.near.transport is not None
             port = self.near.transport.get_extra_info("peername")[1]
             own = self.proxies.ports[self.target]
-            self._pair = frozenset((self.proxies.node_of(port, own), self.target))
+            # The table of sockets may lack one when it changes while it is read.
+            found = "?"
+            for _ in range(TRIES):
+                found = self.proxies.node_of(port, own)
+                if found != "?":
+                    break
+            self._pair = frozenset((found, self.target))
         return self._pair
 
     def go_on(self) -> None:
@@ -202,12 +207,12 @@ class Proxies:
         return "?"
 
     def _owner(self, inode: str) -> str:
+        wanted = f"socket:[{inode}]"
         for name, pid in self.pids.items():
             with contextlib.suppress(OSError):
-                for fd in os.listdir(f"/proc/{pid}/fd"):
+                for fd in os.scandir(f"/proc/{pid}/fd"):
                     with contextlib.suppress(OSError):
-                        found = _SOCKET.match(os.readlink(f"/proc/{pid}/fd/{fd}"))
-                        if found and found[1] == inode:
+                        if os.readlink(fd.path) == wanted:
                             return name
         return "?"
 
@@ -247,4 +252,6 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
+    with contextlib.suppress(OSError):
+        os.nice(-10)  # a busy machine must not look like a slow network
     asyncio.run(serve())
