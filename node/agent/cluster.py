@@ -54,6 +54,9 @@ RAFT_DIRECTORY: Final = "raft"
 DISK_CLOSE_S: Final = 30.0
 """How long the metadata's disk may take at the end."""
 
+_CUT_OFF: Final = "broker forced connection closure with reason 'shutdown'"
+"""What clients are told when the node is cut off from the others."""
+
 _OF_MEMBERSHIP: Final = (LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp)
 """What of the metadata the membership looks at."""
 
@@ -403,7 +406,7 @@ class Cluster:
         self.publisher.check()
         self._is_membership_due = False
         self._membership_due_s = self.membership.tick(boottime())
-        self._act()
+        self.act()
 
     def metadata_changed(self) -> None:
         """The metadata have something to do."""
@@ -426,7 +429,7 @@ class Cluster:
         self.membership.majority_changed(has_majority, boottime())
         self.membership_changed()
 
-    def _act(self) -> None:
+    def act(self) -> None:
         """Do what the membership says."""
         while todo := self.membership.take_outputs():
             for each in todo:
@@ -443,6 +446,7 @@ class Cluster:
                 self.logger.warning("%s", log_phrases.minority())
                 self.logger.warning("this node serves no clients for now: %s", reason)
                 self.life.may_serve.clear()
+                self._stop_serving()
                 self.agent.app.hold()
             case outputs.Resume():
                 self.life.may_serve.set()
@@ -450,12 +454,20 @@ class Cluster:
             case outputs.Rejoin(reason):
                 self.logger.warning("this node starts anew: %s", reason)
                 self.life.must_rejoin.set()
+                self._stop_serving()
                 self.agent.app.restart()
                 self.agent.app.release()
             case outputs.StatusChanged(name, status):
                 self._peers.status_changed(name, status)
             case _:
                 tell(output, self.logger)
+
+    def _stop_serving(self) -> None:
+        """At once, before anything else is read; the broker itself is stopped by and by (reliability §4.2)."""
+        node = self.agent.node
+        if node is not None:
+            node.suspend_listeners()
+            node.close_all_connections(_CUT_OFF)
 
     # --- metadata that were applied ---
 

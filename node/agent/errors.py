@@ -83,6 +83,16 @@ def disagrees(thinker: str, dissident: str) -> str:
     return f"Node '{thinker}' thinks it's clustered with node '{dissident}', but '{dissident}' disagrees"
 
 
+def other_directory(member: str, name: str, *, is_up: bool) -> str:
+    """A node with a member's name asks to be taken in, and is not that member."""
+    if is_up:
+        return (
+            f"there is a node '{name}' in the cluster already, with another data directory, and it runs: "
+            "one of the two needs another name"
+        )
+    return f"{disagrees(member, name)}: if its former data directory is lost, use forget_cluster_node {name} first"
+
+
 def too_few_online(node: str) -> ControlError:
     """await_online_nodes did not see them in time."""
     return refused(f"Error: timed out while waiting. Not enough nodes joined {node}'s cluster.")

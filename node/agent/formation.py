@@ -80,7 +80,7 @@ async def form(cluster: "Cluster") -> None:
     while True:
         search = await cluster.or_given_up(_search(cluster))
         for member in search.members:
-            if member.is_ready and await _try_to_join(cluster, member):
+            if member.is_ready and await _try_to_join(cluster, member, waiting):
                 return
         tries += 1
         has_asked_enough = not search.silent or tries >= options.discovery_retry_limit
@@ -150,11 +150,11 @@ async def _ask(cluster: "Cluster", name: str, address: str) -> Found | None:
         return None
 
 
-async def _try_to_join(cluster: "Cluster", member: Found) -> bool:
+async def _try_to_join(cluster: "Cluster", member: Found, waiting: Waiting) -> bool:
     try:
         await cluster.or_given_up(join(cluster, member.address, member.cluster_id, cluster.identity.type))
     except ControlError as error:
-        cluster.logger.warning("node '%s' does not let this one join: %s", member.name, error.text)
+        waiting.warn(f"node '{member.name}' does not let this one join: {error.text}")
         return False
     return True
 

@@ -7,7 +7,7 @@ or that it is told of, from nothing at each start. Source: reliability §3.5, §
 import random
 import uuid
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cluster.metadata import replica as raft
 from cluster.metadata.journal_file import Image, JournalUnreadable
@@ -23,8 +23,13 @@ from node.store.records import NewerFormat
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster
 
-OPTIONS: Final = Options(heartbeat_s=0.16)
-"""As seldom as the least time of an election allows: at rest, these are most of what a cluster does."""
+
+def options(lease_s: float) -> Options:
+    """Times of the Raft group: when a leader hangs, the others must have another one before their leases are over.
+
+    Its heartbeats are as seldom as the least time of an election allows: at rest, they are most of what a cluster does.
+    """
+    return Options(heartbeat_s=0.08 * lease_s, election_min_s=0.25 * lease_s, election_max_s=0.6 * lease_s)
 
 
 def create(cluster: "Cluster", commands: Iterable[Command[Any]]) -> None:
@@ -55,7 +60,7 @@ class Metadata:
             now=boottime,
             random=random.SystemRandom().random,
             wake=cluster.metadata_changed,
-            options=OPTIONS,
+            options=options(cluster.config.cluster.lease_s),
             report=self._report,
             on_broken=self._broken,
         )

@@ -18,8 +18,9 @@ from node.agent.waiting import boottime
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster
 
-PAUSE_S: Final = 0.05
-"""The least time between two changes that are told: many connections may come and go."""
+PAUSE_S: Final = 0.005
+"""The least time between two changes that are told: many connections may come and go. A client that has opened one
+may try the next node within milliseconds, and expect to be refused there."""
 
 Counted = tuple[str | None, str | None]
 
@@ -31,23 +32,26 @@ class Publisher:
         self._cluster = cluster
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
-        self._checked_s = 0.0
+        self._told_s = self._checked_s = 0.0
         self._is_closed = False
 
     def soon(self) -> None:
         """Something has changed: tell it at the end of this turn of the loop, or once the pause is over."""
         if self._timer is None and not self._is_closed:
-            pause_s = self._checked_s + PAUSE_S - boottime()
-            publish = self.publish
-            self._timer = (
-                self._loop.call_later(pause_s, publish) if pause_s > 0 else self._loop.call_soon(publish)
-            )
+            pause_s = self._told_s + PAUSE_S - boottime()
+            tell = self._tell
+            self._timer = self._loop.call_later(pause_s, tell) if pause_s > 0 else self._loop.call_soon(tell)
+
+    def _tell(self) -> None:
+        self._timer = None
+        self._told_s = boottime()
+        self.publish()
 
     def publish(self) -> None:
         """Tell it now."""
-        self._forget_timer()
         self._checked_s = boottime()
         self._cluster.membership.set_status(own_status(self._cluster.agent), boottime())
+        self._cluster.act()
         self._cluster.membership_changed()
 
     def check(self) -> None:
@@ -58,12 +62,8 @@ class Publisher:
     def close(self) -> None:
         """Tell nothing any more."""
         self._is_closed = True
-        self._forget_timer()
-
-    def _forget_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
 
 class WatchedCounts(Counter[Counted]):

@@ -86,8 +86,9 @@ class Supervisor:
         return is_written
 
     def hold(self) -> None:
-        """The cluster wants it stopped for now."""
+        """The cluster wants it stopped for now: what runs serves nobody any more, and does not go on."""
         self.is_held = True
+        self._is_stale = self._is_stale or self.node is not None
         self._on_changed()
         self._soon()
 

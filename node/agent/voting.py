@@ -42,6 +42,8 @@ class Voting:
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._is_watching = False
+        self._refused: dict[str, str] = {}
+        """Members whose names others have asked to join by, and the last such node's id: said once."""
         self._answers: dict[str, Callable[[str, Body], Any]] = {
             "describe": self._describe,
             "join": self._join,
@@ -187,10 +189,11 @@ class Voting:
         metadata = self._need_metadata()
         known = self._cluster.members.get(name)
         if known is not None and known.node_id != asks.node_id:
-            raise errors.refused(
-                f"{errors.disagrees(self._cluster.name, name)}: if its former data directory is lost, "
-                f"use forget_cluster_node {name} first"
-            )
+            why_not = errors.other_directory(self._cluster.name, name, is_up=known.is_up)
+            if self._refused.get(name) != asks.node_id:
+                self._refused[name] = asks.node_id
+                self._cluster.logger.warning("a node that asks to join is refused: %s", why_not)
+            raise errors.refused(why_not)
         await self._submit(PutMember(asks.name, asks.address, asks.node_id, asks.type))
         self._cluster.logger.info(log_phrases.node_joined(name))
         members = self._cluster.known_members().values()

@@ -31,6 +31,16 @@ class Waiting:
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._told_at = boottime() - WAITING_TOLD_S + RETRY_S
+        self._warnings: dict[str, float] = {}
+        """When each was last told."""
+
+    def warn(self, text: str) -> None:
+        """Say why it goes on waiting, each reason at most every ten seconds."""
+        now = boottime()
+        self._warnings = {known: at for known, at in self._warnings.items() if now - at < WAITING_TOLD_S}
+        if text not in self._warnings:
+            self._warnings[text] = now
+            self._cluster.logger.warning("%s", text)
 
     async def tell(self, what: str) -> None:
         """Wait a little; the log hears what for, at most every ten seconds. Raises: GivenUp."""

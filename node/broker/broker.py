@@ -10,24 +10,23 @@ no I/O: a shell calls it with the time and writes what the connections have to s
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial, singledispatchmethod
+from functools import singledispatchmethod
 from itertools import count, groupby, islice
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.field_table import Field, Table, boolean, longstr, table
 from node.amqp.reader import MIXED_SIZES
 from node.broker import events
-from node.broker.acceptance import Acceptance
 from node.broker.alarms import Alarms
 from node.broker.catalogue import Catalogue
 from node.broker.commands import DeleteQueue
-from node.broker.dead_letter import Death, dead_copy, dead_envelope, is_cycle
-from node.broker.live_queue import Asked, LiveQueue, Peers, RemoteQueue, at_once
+from node.broker.dead_letters import DeadLetters
+from node.broker.live_queue import Asked, LiveQueue, Peers, at_once
 from node.broker.names import home_is_down, not_found
 from node.broker.observer import Observer
 from node.broker.paging import Pager
 from node.broker.policy import QueueSettings, alternate_exchange, queue_settings
-from node.broker.queue import REJECTED, Queue, is_any_durable
+from node.broker.queue import Queue, is_any_durable
 from node.broker.records import Exchange, QueueRecord
 from node.broker.replicated_log import LocalLog, ReplicatedLog
 from node.broker.reply_to import ReplyConsumers, incarnation_of, is_reply_name
@@ -51,9 +50,6 @@ _CAPABILITIES = (
     "per_consumer_qos",
     "direct_reply_to",
 )
-
-DEAD_LETTERS_MAX: Final = 500
-"""Messages that are dead-lettered in one turn: at some 20 us each, what a turn may cost in all."""
 
 FLOW_ENDS_MAX: Final = 50
 """Publishers that go on in one turn after they had to wait: each may cost as much as its share of a turn."""
@@ -111,7 +107,7 @@ class Broker:
         self.wake: Callable[[], None] = lambda: None
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[Connection, None] = {}
-        self._dead: deque[tuple[Death, Run, Queue]] = deque()
+        self._dead_letters = DeadLetters(self)
         self._connection_numbers = count(1)
         self._exclusive: dict[str, dict[str, QueueRecord]] = {}  # by owner and uid
         self._deletions = self._deletions_done = 0
@@ -137,7 +133,7 @@ class Broker:
         return bool(
             self._touched
             or self._dirty
-            or (self._dead and not self._dead_letters_wait)
+            or self._dead_letters.has_work
             or self.storage.has_work
             or (self.in_flow and not self.storage.is_congested)
             or (self.pager is not None and self.pager.has_work)
@@ -152,8 +148,8 @@ class Broker:
         self.now = now
         if self.in_flow:
             self._end_flow(FLOW_ENDS_MAX)
-        if self._dead and not self._dead_letters_wait:
-            self._bury(DEAD_LETTERS_MAX)
+        if self._dead_letters.has_work:
+            self._dead_letters.turn()
         queues = deque(self._touched)
         self._touched.clear()
         try:
@@ -311,65 +307,8 @@ class Broker:
                 self.wake()
 
     def dead_letter(self, queue: Queue, run: Run, reason: str, now: float) -> None:
-        """See `QueueHost.dead_letter`. It happens in the next turns, so that no number of deaths holds up one."""
-        exchange = queue.settings.dead_letter_exchange
-        if exchange is None or self.catalogue.exchange(queue.record.vhost, exchange) is None:
-            queue.forget(run)
-            return
-        death = Death(
-            queue.record.vhost,
-            queue.record.name,
-            reason,
-            exchange,
-            queue.settings.dead_letter_routing_key,
-            int(now + self.epoch_s),
-        )
-        self.wake()
-        self._dead.append((death, run, queue))
-
-    def _bury(self, limit: int) -> None:
-        """Publish up to `limit` dead messages to where they go, in the order in which they died."""
-        while self._dead and limit > 0:
-            death, run, queue = self._dead.popleft()
-            if len(run) > limit:
-                self._dead.appendleft((death, run[limit:], queue))
-                run = run[:limit]
-            limit -= len(run)
-            if death.vhost not in self.vhosts or not self._publish_dead(death, run, queue):
-                queue.forget(run)  # only now: it is on disk here until it is there
-
-    @property
-    def _dead_letters_wait(self) -> bool:
-        return self.peers is not None and self.peers.is_congested
-
-    def _publish_dead(self, death: Death, run: Run, queue: Queue) -> bool:
-        """Publish dead messages; whether some are on their way to other nodes, so that the queue keeps them."""
-        envelope = dead_envelope(death, run.envelope)
-        keys = [envelope.routing_key, *envelope.cc, *envelope.bcc]
-        remote: list[tuple[RemoteQueue, bytes]] = []
-        for content in run.contents:
-            copy, headers = dead_copy(content, death, run.envelope)
-            for target in self.route(death.vhost, death.exchange, keys, headers):
-                if death.reason != REJECTED and is_cycle(target.record.name, headers):
-                    self.observer.message_cycled(target.record, keys)
-                elif isinstance(target, Queue):
-                    self.enqueue(envelope, [copy], run.size, (target,))
-                else:
-                    remote.append((cast(RemoteQueue, target), copy))
-        if not remote:
-            return False
-        acceptance = Acceptance(len(run), len(remote), partial(self._buried, death, run, queue))
-        for away, copy in remote:
-            away.send(envelope, [copy], run.size, acceptance)
-        return True
-
-    def _buried(self, death: Death, run: Run, queue: Queue, acceptance: Acceptance) -> None:
-        """Other nodes have the dead messages, or one of them is lost: then they are routed anew, all of them."""
-        if acceptance.is_lost:
-            self._dead.append((death, run, queue))
-            self.wake()
-        else:
-            queue.forget(run)
+        """See `QueueHost.dead_letter`."""
+        self._dead_letters.add(queue, run, reason, now)
 
     # --- direct replies ---
 

@@ -126,7 +126,9 @@ async def _serve(config: "Config") -> bool:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
     for number in (signal.SIGHUP, signal.SIGTSTP):
-        signal.signal(number, signal.SIG_IGN)  # as RabbitMQ: a terminal that goes or waits is no reason to stop
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # as RabbitMQ: a terminal that goes or waits is no reason to stop
     agent = Agent(config, logger)
     is_started = await agent.start(asked_to_stop)
     try:

@@ -164,15 +164,10 @@ class Churn:
         self.bindings[binding] = GONE
 
     async def _delete(self, channel: ClusterChannel, name: str) -> None:
-        before, self.queues[name] = self.queues[name], MAYBE
-        try:
-            await self._ask(channel, methods.QueueDelete(queue=name))
-        except Lost as lost:
-            if code_of(lost) == 404 and HOME_DOWN in str(lost):
-                self.queues[name] = before
-            else:
-                self._no_bindings(name, MAYBE)
-            raise
+        self.queues[name] = MAYBE
+        self._no_bindings(name, MAYBE)
+        # Even a 404 leaves it open: the home may have gone down with the deletion under way.
+        await self._ask(channel, methods.QueueDelete(queue=name))
         self.queues[name] = GONE
         self._no_bindings(name, GONE)
 

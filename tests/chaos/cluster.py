@@ -96,6 +96,7 @@ class ChaosNode:
         command += ["--listen", f"{self.place.host}:{self.place.port}", "--peer", self.place.peer]
         command += ["--config", str(self._directory / f"{self.short_name}.conf")]
         environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self._directory)}
+        environ["PYTHONPATH"] = str(Path(__file__).parent / "watchdog")
         self._network.starts(self.short_name)
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(

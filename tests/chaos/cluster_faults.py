@@ -83,12 +83,10 @@ class Episode:
         self._cluster = ChaosCluster(directory, network, code=code)
         self._outcome = Outcome(self._ledger.count)
 
-    async def run(
-        self, first: int, *, scale: float = 1.0, calm_s: float = 1.5, is_told: bool = True
-    ) -> Outcome:
-        """All of it.   first: number of the first round.   calm_s: between two faults.   is_told: print the rows."""
+    async def run(self, first: int, *, scale: float = 1.0, load: float = 1.0, calm_s: float = 1.5) -> Outcome:
+        """All of it.   first: number of the first round.   calm_s: between two faults.   load: how much there is."""
         cluster, count = self._cluster, self._ledger.count
-        workload = Workload(cluster, self._ledger, Random(self._random.random()))
+        workload = Workload(cluster, self._ledger, Random(self._random.random()), scale=load)
         nemesis = Nemesis(cluster, Random(self._random.random()), count, scale=scale)
         try:
             await cluster.start()
@@ -100,8 +98,7 @@ class Episode:
                 workload.calm_since = None
                 row = await self._round(nemesis, number, kind)
                 workload.calm_since = time.monotonic()
-                if is_told:
-                    print(row.text(), flush=True)
+                print(row.text(), flush=True)
                 await asyncio.sleep(calm_s * self._random.uniform(0.2, 1.8))
             await workload.stop()
             self._outcome.base_mib = max(rss for rss, _ in base) >> 20
@@ -138,27 +135,25 @@ def deck(seed: str, rounds: int, kinds: Sequence[str]) -> list[str]:
     return found[:rounds]
 
 
-def run(
-    rounds: int, seed: int, network: type[Network], kinds: Sequence[str], *, in_copy: bool = False
-) -> list[Outcome]:
-    """Run rounds and print them.   in_copy: run a copy of the packages as they are now."""
+def run(options: argparse.Namespace, network: type[Network], kinds: Sequence[str]) -> list[Outcome]:
+    """Run rounds and print them.   options: of the command line."""
     print(HEAD, flush=True)
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="fluffle-chaos-code-") as copied:
-        code = _copy(Path(copied)) if in_copy else ROOT
-        _run_episodes(rounds, seed, network, kinds, code, outcomes)
+        code = _copy(Path(copied)) if options.copy else ROOT
+        _run_episodes(options, network, kinds, code, outcomes)
     _print_sum(outcomes)
     return outcomes
 
 
 def _run_episodes(
-    rounds: int,
-    seed: int,
+    options: argparse.Namespace,
     network: type[Network],
     kinds: Sequence[str],
     code: Path,
     outcomes: list[Outcome],
 ) -> None:
+    rounds, seed = options.rounds, options.seed
     dealt = deck(str(seed), rounds, kinds)
     for first in range(0, rounds, FAULTS_OF_EPISODE):
         directory = Path(tempfile.mkdtemp(prefix="fluffle-chaos-"))
@@ -167,7 +162,7 @@ def _run_episodes(
             directory, between, f"{seed}/{first}", dealt[first : first + FAULTS_OF_EPISODE], code=code
         )
         try:
-            outcome = asyncio.run(episode.run(first))
+            outcome = asyncio.run(episode.run(first, scale=options.scale, load=options.load))
         finally:
             episode.close()
             between.close()
@@ -228,6 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--network", choices=("proxies", "namespaces"), default="proxies")
     parser.add_argument("--kinds", default="", help="only these, with commas between")
+    parser.add_argument("--scale", type=float, default=1.0, help="of how long faults last")
+    parser.add_argument("--load", type=float, default=1.0, help="of how much is published")
     parser.add_argument("--copy", action="store_true", help="run a copy of the packages as they are now")
     options = parser.parse_args(arguments)
     if options.network == "namespaces" and not os.environ.get(_INSIDE):
@@ -240,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ).returncode
     network = NamespaceNetwork if options.network == "namespaces" else ProxyNetwork
     kinds = options.kinds.split(",") if options.kinds else all_kinds()
-    outcomes = run(options.rounds, options.seed, network, kinds, in_copy=options.copy)
+    outcomes = run(options, network, kinds)
     return int(any(outcome.count.problems for outcome in outcomes))
 
 

@@ -5,8 +5,9 @@ cancelled, it cannot be declared (404) and what is published to it is unroutable
 they have to with RabbitMQ. What was confirmed must be done in the end, at least once.
 """
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.conformance.cluster_api import Cluster, ClusterNode
@@ -27,6 +28,21 @@ def restart(cluster: Cluster, end: str, which: int) -> None:
     {"terminate": node.terminate, "kill": node.kill}[end]()
     time.sleep(AWAY_S)
     cluster.heal()
+
+
+@contextlib.contextmanager
+def no_faults(cluster: Cluster) -> Iterator[None]:
+    """For the time of the block, what restarts and applications do is no surprise to a node: no traceback is logged."""
+    lengths = [len(_log(node)) for node in cluster.nodes]
+    yield
+    for node, length in zip(cluster.nodes, lengths, strict=True):
+        _, traceback, text = _log(node)[length:].partition("Traceback")
+        assert not traceback, f"{node.name}: {text[:3000]}"
+
+
+def _log(node: ClusterNode) -> str:
+    """What Fluffle's node has printed; RabbitMQ's log is its own affair."""
+    return getattr(node, "log", "")
 
 
 def missing(confirmed: set[int], done: set[int]) -> str:

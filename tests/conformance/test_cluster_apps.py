@@ -22,7 +22,7 @@ from kombu.exceptions import KombuError, OperationalError
 
 from tests.conformance.client_steps import Process, amqp_url, oslo_url, wait_until
 from tests.conformance.cluster_api import Cluster
-from tests.conformance.cluster_apps import PROGRESS_S, RESTARTS, await_progress, missing, restart
+from tests.conformance.cluster_apps import PROGRESS_S, RESTARTS, await_progress, missing, no_faults, restart
 from tests.conformance.cluster_apps_celery import (
     BROKER_VARIABLE,
     DONE_VARIABLE,
@@ -175,7 +175,8 @@ def test_aio_pika(shaken_cluster: Cluster, name: Name) -> None:
         assert app.failures  # the restarts were felt
         assert min(map(len, app.confirmed)) > 100
 
-    asyncio.run(asyncio.wait_for(steps(), 600))
+    with no_faults(shaken_cluster):
+        asyncio.run(asyncio.wait_for(steps(), 600))
 
 
 # Celery: a list of brokers.
@@ -275,7 +276,7 @@ def test_celery(shaken_cluster: Cluster, tmp_path: Path) -> None:
     """kombu fails over by the list, with its strategies round-robin and shuffle; every confirmed task is done."""
     app = CeleryApp(shaken_cluster, tmp_path)
     app.declare()
-    with running_celery(app) as workers:
+    with no_faults(shaken_cluster), running_celery(app) as workers:
         await_progress(app.counts, "the start")
         for end, which in RESTARTS:
             restart(shaken_cluster, end, which)
@@ -299,7 +300,7 @@ def test_oslo_messaging(shaken_cluster: Cluster, name: Name) -> None:
     answers, failures = 0, 0
     longest_s = 0.0
     stopping = threading.Event()
-    with running_oslo() as oslo:
+    with no_faults(shaken_cluster), running_oslo() as oslo:
         topic = name("topic")
         oslo.serve(oslo_url(nodes[1], nodes[2], nodes[0]) + FAST, topic, "server")
         client = oslo.client(oslo_url(*nodes) + FAST, topic, timeout_s=5.0)

@@ -21,7 +21,7 @@ from node.amqp.methods import (
     QueueDelete,
 )
 from node.amqp.properties import Properties, content_header
-from node.broker.broker import DEAD_LETTERS_MAX, Broker, text_properties
+from node.broker.broker import Broker, text_properties
 from node.broker.catalogue import Catalogue
 from node.broker.commands import (
     ClearPolicy,
@@ -35,6 +35,7 @@ from node.broker.commands import (
     SetPolicy,
     SetUserLimits,
 )
+from node.broker.dead_letters import DEAD_LETTERS_MAX
 from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
 from node.broker.timers import Timers
