@@ -223,7 +223,7 @@ class ClusterOptions:
     )
     """Named in reports only: what happens is `pause_minority`, whatever stands here."""
     heartbeat_s: float = 0.25
-    lease_s: float = 2.0
+    lease_s: float = 5.0
     """A node that was not heard of for longer counts as down. At least `LEASE_HEARTBEATS_MIN` heartbeats."""
     secret: bytes | None = field(default=None, repr=False)
     """What all nodes of a cluster know; None: certificates, or loopback only."""
@@ -237,7 +237,7 @@ class ClusterOptions:
 
 LEASE_HEARTBEATS_MIN: Final = 4
 """A lease survives this many lost heartbeats, less one."""
-LEASE_HEARTBEATS: Final = 8
+LEASE_HEARTBEATS: Final = 20
 """How many heartbeats a lease is when nothing says how long it is."""
 
 
