@@ -56,6 +56,9 @@ class ClusterSide(Protocol):
     def peers(self, broker: Broker) -> Peers:
         """The way to the queues of other nodes. Nothing comes from them before the loop's next turn."""
 
+    async def enter(self) -> None:
+        """Have the node count as up; return when it may serve. Raises: OSError."""
+
 
 class Node:
     """One broker with its listeners. `await start()`, then `await stop()`; not to be started again.
@@ -104,8 +107,10 @@ class Node:
             else:
                 self._seed()
             self._server = Server(self.broker, self.config, on_refused=self._refused)
+            if self._cluster is not None:
+                await self._cluster.enter()  # from here on the other nodes may speak to this one
             listeners = await self._server.listen()
-        except (OSError, ConfigError):
+        except BaseException:
             await self.stop()
             raise
         self._guard.start(self.broker)

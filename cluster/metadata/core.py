@@ -183,6 +183,9 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._options = options
         self._keeps_suffix = False
         self._is_counting = False
+        self._is_announcing = False
+        self._is_notice = False
+        """Whether the append that is received needs no answer if all fits."""
         self.has_pieces_left = False
         """Whether the last round left pieces of a snapshot that could have been sent."""
         self._announced = (0, 0)
@@ -249,6 +252,16 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         """Whether all that this leader knows went out with the last round."""
         return self._announced == (self._journal.last[1], self._SyncObj__raftCommitIndex)
 
+    def has_work(self) -> bool:
+        """Whether a tick would apply entries, or commit some as a leader."""
+        committed = self._SyncObj__raftCommitIndex
+        if self._SyncObj__raftLastApplied < committed:
+            return True
+        if self._SyncObj__raftState != _LEADER or self._journal.synced_index <= committed:
+            return False
+        others, match_index = self._SyncObj__otherNodes, self._SyncObj__raftMatchIndex
+        return bool(2 * (1 + sum(match_index[node] > committed for node in others)) > len(others) + 1)
+
     def lags(self, term: int, index: int) -> bool:
         """Whether a log that ends so is behind ours: then its member may not lead."""
         return (term, index) < (self._journal.last[2], self._journal.last[1])
@@ -268,6 +281,14 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def hurry(self) -> None:
         """As a leader, send a round of appends with the next tick."""
         self._SyncObj__newAppendEntriesTime = 0
+
+    def announce(self) -> None:
+        """As a leader, send a round of appends now. Whoever lacks no entries but the news that some are committed
+        answers that by applying them.
+        """
+        self._is_announcing = True
+        self._SyncObj__sendAppendEntries()
+        self._is_announcing = False
 
     def compact(self) -> None:
         """Begin a snapshot with the next tick."""
@@ -316,6 +337,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             trimmed = self._trim(message)
             self._keeps_suffix = trimmed.keeps_suffix
             message = trimmed.message
+            self._is_notice = message["is_notice"]
         elif message["type"] == "append_entries":
             # A piece of a snapshot says nothing of the log that is here.
             message = {**message, "commit_index": 0}
@@ -326,7 +348,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         try:
             self._SyncObj__onMessageReceived(node, message)
         finally:
-            self._keeps_suffix = False
+            self._keeps_suffix = self._is_notice = False
         if message["type"] == "next_node_idx" and message["reset"]:
             self.hurry()
 
@@ -437,7 +459,16 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             entries = self._SyncObj__getEntries(next_index[node], None, BATCH_BYTES)
             if entries:
                 next_index[node] = entries[-1][1] + 1
-            message = self._append(prevLogIdx=previous, prevLogTerm=previous_term, entries=entries)
+            # What is committed up to where it goes on from is all that the answer would be needed for.
+            is_notice = (
+                self._is_announcing
+                and not entries
+                and previous is not None
+                and previous <= self._SyncObj__raftCommitIndex
+            )
+            message = self._append(
+                prevLogIdx=previous, prevLogTerm=previous_term, entries=entries, is_notice=is_notice
+            )
             self._host.send(node.id, message)
             if next_index[node] > self._journal.last[1]:
                 return
@@ -461,7 +492,11 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def _SyncObj__sendNextNodeIdx(
         self, node: Peer, reset: bool = False, nextNodeIdx: int | None = None, success: bool = False
     ) -> None:
-        """After a snapshot, the core would claim to have the leader's log as far as its own goes."""
+        """Unless nobody waits for it. After a snapshot, the core would claim to have the leader's log as far as its own
+        goes.
+        """
+        if success and self._is_notice:
+            return
         if nextNodeIdx is None and success:
             nextNodeIdx = self._SyncObj__raftCommitIndex + 1
         SyncObj._SyncObj__sendNextNodeIdx(self, node, reset, nextNodeIdx, success)
@@ -550,7 +585,8 @@ def _conf(options: Options, journal: RaftJournal) -> SyncObjConf:
         useFork=False,
         dynamicMembershipChange=True,
         appendEntriesUseBatch=True,
-        appendEntriesPeriod=options.heartbeat_s,
+        # Not how often it sends, which is ours: PySyncObj wants an election to take three times as long.
+        appendEntriesPeriod=min(options.heartbeat_s, options.election_min_s / 4),
         appendEntriesBatchSizeBytes=BATCH_BYTES,
         raftMinTimeout=options.election_min_s,
         raftMaxTimeout=options.election_max_s,

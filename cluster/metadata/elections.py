@@ -10,11 +10,16 @@ from math import inf
 
 
 class Elections:
-    """The questions of one member and its answers.   random: for the time between questions, from 0 to 1."""
+    """The questions of one member and its answers.
 
-    def __init__(self, name: str, min_s: float, random: Callable[[], float]) -> None:
+    min_s: for how long after it was heard a leader counts as there.   ask_s: about how long from question to question.
+    random: from 0 to 1.
+    """
+
+    def __init__(self, name: str, min_s: float, ask_s: float, random: Callable[[], float]) -> None:
         self._name = name
         self._min_s = min_s
+        self._ask_s = ask_s
         self._random = random
         self._heard_at = -inf
         self._asks_again_at = -inf
@@ -26,6 +31,10 @@ class Elections:
         """A leader is there."""
         self._heard_at = now
         self._granted.clear()
+
+    def expect_leader(self, now: float) -> None:
+        """This member has just started: a leader may be there that it has not heard yet."""
+        self._heard_at = now + self._ask_s - self._min_s
 
     def lost_leader(self) -> None:
         """The leader is gone, for all that is known."""
@@ -46,7 +55,7 @@ class Elections:
         """Whether the others are to be asked now about this term."""
         if now < self._asks_again_at:
             return False
-        self._asks_again_at = now + self._min_s * (0.5 + self._random())
+        self._asks_again_at = now + self._ask_s * (0.5 + self._random())
         self._term = term
         self._granted.clear()
         return True

@@ -49,6 +49,8 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         """Of the file, when all that was gathered is written."""
         self.written = 0
         self.synced = 0
+        self.term_written = 0
+        """How much of `written` there was with the present term and vote: what a leader says waits for that."""
         self.synced_index = image.entries[-1][1]
         """The last entry that is safe, as all before it."""
         self.on_voters: Callable[[], None] = lambda: None
@@ -128,6 +130,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
             assert term > self._term or self._vote is None, f"a second vote in term {term}"
             self._term, self._vote = term, votedForNodeId
             self._promise(state_payload(term, votedForNodeId, self._commit_index))
+            self.term_written = self.written
             self._is_commit_written = True
 
     def getCurrentTerm(self) -> int:
@@ -180,6 +183,11 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         return change is not None
 
     # --- writing ---
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether `flush` has something to hand over now."""
+        return bool(self._gathered) and not self._jobs
 
     def flush(self) -> None:
         """Hand over to the disk what has gathered, unless it is busy: then that shares the next job."""

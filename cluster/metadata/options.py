@@ -8,8 +8,10 @@ class Options:
     """All members should have the same. Times are in seconds.
 
     heartbeat_s: how often a leader that has nothing to say is heard of.
-    election_min_s, election_max_s: a member that hears no leader for a random time between them asks for votes.
-        Below 0.4 s a busy machine changes its leader for nothing (ring §3).
+    election_min_s, election_max_s: a member that hears no leader for a random time between them asks for votes, if
+        nothing tells it earlier that the leader is gone. Two heartbeats may be late: below that, a busy machine
+        changes its leader for nothing (ring §3).
+    ask_s: about how often a member without a leader asks whether the others would vote for it.
     fallback_s: a leader that hears no majority for so long steps down. No more than a courtesy: nothing is safe by it.
     command_s: for how long a command may be without an outcome until it is refused.
     visible_s: for how long the answer waits for members that are up and have not applied the command.
@@ -17,9 +19,10 @@ class Options:
     compact_min_bytes: a journal below this is never compacted.   compact_entries: one with more entries always is.
     """
 
-    heartbeat_s: float = 0.1
-    election_min_s: float = 0.5
-    election_max_s: float = 1.2
+    heartbeat_s: float = 0.5
+    election_min_s: float = 1.6
+    election_max_s: float = 2.6
+    ask_s: float = 0.5
     fallback_s: float = 2.0
     command_s: float = 5.0
     visible_s: float = 10.0

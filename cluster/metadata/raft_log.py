@@ -338,10 +338,9 @@ class RaftLog:
         synced = self.replica.synced
         while self._unsafe and self._unsafe[0][0] <= synced:
             self._unsafe.popleft()[1](True)
-        everywhere = self._applied_everywhere()
         while self._answers:
             oldest = self._answers[0]
-            is_visible = oldest.written <= synced and oldest.index <= everywhere
+            is_visible = self._is_visible(oldest)
             if not is_visible and now < oldest.deadline:
                 break
             self._answers.popleft()
@@ -350,6 +349,9 @@ class RaftLog:
         if self._gathered and len(self._sent) < WINDOW:
             return now  # what was submitted in answer
         return self._due()
+
+    def _is_visible(self, applied: _Applied) -> bool:
+        return applied.written <= self.replica.synced and applied.index <= self._applied_everywhere()
 
     def _applied_everywhere(self) -> int:
         """The last entry that all members that are up have applied."""
@@ -374,10 +376,15 @@ class RaftLog:
             due = min(due, self._answers[0].deadline)
         return due
 
-    def peer_applied(self, name: str, index: int) -> None:
+    def peer_applied(self, name: str, index: int) -> bool:
         """See `StateMachine.peer_applied`."""
         if name in self.catalogue.members and index > self._peer_applied.get(name, 0):
             self._peer_applied[name] = index
+        return bool(self._answers) and self._is_visible(self._answers[0])
+
+    def synced(self) -> bool:
+        """See `StateMachine.synced`."""
+        return bool(self._unsafe) or (bool(self._answers) and self._is_visible(self._answers[0]))
 
     def take_submitters(self) -> set[str]:
         """See `StateMachine.take_submitters`."""

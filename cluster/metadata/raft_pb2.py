@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nraft.proto\x12\x0c\x66luffle.raft\"5\n\x05\x45ntry\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x0f\n\x07\x63ommand\x18\x03 \x01(\x0c\"4\n\x0bRequestVote\x12\x12\n\nlast_index\x18\x01 \x01(\x04\x12\x11\n\tlast_term\x18\x02 \x01(\x04\"\x0b\n\tGrantVote\">\n\x07\x41skVote\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x12\n\nlast_index\x18\x02 \x01(\x04\x12\x11\n\tlast_term\x18\x03 \x01(\x04\".\n\nAnswerVote\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x12\n\nis_granted\x18\x02 \x01(\x08\"s\n\x06\x41ppend\x12\x14\n\x0c\x63ommit_index\x18\x01 \x01(\x04\x12\x16\n\x0eprevious_index\x18\x02 \x01(\x04\x12\x15\n\rprevious_term\x18\x03 \x01(\x04\x12$\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x13.fluffle.raft.Entry\"Z\n\x05Piece\x12\x14\n\x0c\x63ommit_index\x18\x01 \x01(\x04\x12\x11\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x12\x0e\n\x06number\x18\x03 \x01(\r\x12\x0f\n\x07is_last\x18\x04 \x01(\x08\x42\x07\n\x05_data\"?\n\tNextIndex\x12\x12\n\nnext_index\x18\x01 \x01(\x04\x12\r\n\x05reset\x18\x02 \x01(\x08\x12\x0f\n\x07success\x18\x03 \x01(\x08\"\x1a\n\x07Propose\x12\x0f\n\x07\x63ommand\x18\x01 \x01(\x0c\"\x18\n\x07\x41pplied\x12\r\n\x05index\x18\x01 \x01(\x04\"\x08\n\x06Resign\"\xda\x03\n\x0bRaftMessage\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x31\n\x0crequest_vote\x18\x02 \x01(\x0b\x32\x19.fluffle.raft.RequestVoteH\x00\x12-\n\ngrant_vote\x18\x03 \x01(\x0b\x32\x17.fluffle.raft.GrantVoteH\x00\x12)\n\x08\x61sk_vote\x18\x04 \x01(\x0b\x32\x15.fluffle.raft.AskVoteH\x00\x12/\n\x0b\x61nswer_vote\x18\x05 \x01(\x0b\x32\x18.fluffle.raft.AnswerVoteH\x00\x12&\n\x06\x61ppend\x18\x06 \x01(\x0b\x32\x14.fluffle.raft.AppendH\x00\x12$\n\x05piece\x18\x07 \x01(\x0b\x32\x13.fluffle.raft.PieceH\x00\x12-\n\nnext_index\x18\x08 \x01(\x0b\x32\x17.fluffle.raft.NextIndexH\x00\x12(\n\x07propose\x18\t \x01(\x0b\x32\x15.fluffle.raft.ProposeH\x00\x12(\n\x07\x61pplied\x18\n \x01(\x0b\x32\x15.fluffle.raft.AppliedH\x00\x12&\n\x06resign\x18\x0b \x01(\x0b\x32\x14.fluffle.raft.ResignH\x00\x42\x06\n\x04\x62ody\"h\n\x0cSnapshotHead\x12%\n\x08previous\x18\x01 \x01(\x0b\x32\x13.fluffle.raft.Entry\x12!\n\x04last\x18\x02 \x01(\x0b\x32\x13.fluffle.raft.Entry\x12\x0e\n\x06voters\x18\x03 \x03(\t\"\x1e\n\rSnapshotPiece\x12\r\n\x05items\x18\x01 \x03(\x0c\"\x1d\n\x0bSnapshotEnd\x12\x0e\n\x06pieces\x18\x01 \x01(\r\"G\n\x05State\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x11\n\x04vote\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0c\x63ommit_index\x18\x03 \x01(\x04\x42\x07\n\x05_vote\" \n\nTruncation\x12\x12\n\nfrom_index\x18\x01 \x01(\x04\"\x97\x02\n\rJournalRecord\x12*\n\x04head\x18\x01 \x01(\x0b\x32\x1a.fluffle.raft.SnapshotHeadH\x00\x12,\n\x05piece\x18\x02 \x01(\x0b\x32\x1b.fluffle.raft.SnapshotPieceH\x00\x12(\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x19.fluffle.raft.SnapshotEndH\x00\x12$\n\x05state\x18\x04 \x01(\x0b\x32\x13.fluffle.raft.StateH\x00\x12$\n\x05\x65ntry\x18\x05 \x01(\x0b\x32\x13.fluffle.raft.EntryH\x00\x12.\n\ntruncation\x18\x06 \x01(\x0b\x32\x18.fluffle.raft.TruncationH\x00\x42\x06\n\x04kind\"H\n\x05\x42\x61tch\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x04\x12\x10\n\x08\x63ommands\x18\x04 \x03(\x0c\"P\n\x06\x43lient\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x04\x12\x17\n\x0f\x66ormer_sessions\x18\x04 \x03(\t\"Q\n\x0cSnapshotItem\x12\x11\n\x07\x63ommand\x18\x01 \x01(\x0cH\x00\x12&\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x14.fluffle.raft.ClientH\x00\x42\x06\n\x04kindb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\nraft.proto\x12\x0c\x66luffle.raft\"5\n\x05\x45ntry\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x0f\n\x07\x63ommand\x18\x03 \x01(\x0c\"4\n\x0bRequestVote\x12\x12\n\nlast_index\x18\x01 \x01(\x04\x12\x11\n\tlast_term\x18\x02 \x01(\x04\"\x0b\n\tGrantVote\">\n\x07\x41skVote\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x12\n\nlast_index\x18\x02 \x01(\x04\x12\x11\n\tlast_term\x18\x03 \x01(\x04\".\n\nAnswerVote\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x12\n\nis_granted\x18\x02 \x01(\x08\"\x86\x01\n\x06\x41ppend\x12\x14\n\x0c\x63ommit_index\x18\x01 \x01(\x04\x12\x16\n\x0eprevious_index\x18\x02 \x01(\x04\x12\x15\n\rprevious_term\x18\x03 \x01(\x04\x12$\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x13.fluffle.raft.Entry\x12\x11\n\tis_notice\x18\x05 \x01(\x08\"Z\n\x05Piece\x12\x14\n\x0c\x63ommit_index\x18\x01 \x01(\x04\x12\x11\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x12\x0e\n\x06number\x18\x03 \x01(\r\x12\x0f\n\x07is_last\x18\x04 \x01(\x08\x42\x07\n\x05_data\"?\n\tNextIndex\x12\x12\n\nnext_index\x18\x01 \x01(\x04\x12\r\n\x05reset\x18\x02 \x01(\x08\x12\x0f\n\x07success\x18\x03 \x01(\x08\"\x1a\n\x07Propose\x12\x0f\n\x07\x63ommand\x18\x01 \x01(\x0c\"\x18\n\x07\x41pplied\x12\r\n\x05index\x18\x01 \x01(\x04\"\x08\n\x06Resign\"\xda\x03\n\x0bRaftMessage\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x31\n\x0crequest_vote\x18\x02 \x01(\x0b\x32\x19.fluffle.raft.RequestVoteH\x00\x12-\n\ngrant_vote\x18\x03 \x01(\x0b\x32\x17.fluffle.raft.GrantVoteH\x00\x12)\n\x08\x61sk_vote\x18\x04 \x01(\x0b\x32\x15.fluffle.raft.AskVoteH\x00\x12/\n\x0b\x61nswer_vote\x18\x05 \x01(\x0b\x32\x18.fluffle.raft.AnswerVoteH\x00\x12&\n\x06\x61ppend\x18\x06 \x01(\x0b\x32\x14.fluffle.raft.AppendH\x00\x12$\n\x05piece\x18\x07 \x01(\x0b\x32\x13.fluffle.raft.PieceH\x00\x12-\n\nnext_index\x18\x08 \x01(\x0b\x32\x17.fluffle.raft.NextIndexH\x00\x12(\n\x07propose\x18\t \x01(\x0b\x32\x15.fluffle.raft.ProposeH\x00\x12(\n\x07\x61pplied\x18\n \x01(\x0b\x32\x15.fluffle.raft.AppliedH\x00\x12&\n\x06resign\x18\x0b \x01(\x0b\x32\x14.fluffle.raft.ResignH\x00\x42\x06\n\x04\x62ody\"h\n\x0cSnapshotHead\x12%\n\x08previous\x18\x01 \x01(\x0b\x32\x13.fluffle.raft.Entry\x12!\n\x04last\x18\x02 \x01(\x0b\x32\x13.fluffle.raft.Entry\x12\x0e\n\x06voters\x18\x03 \x03(\t\"\x1e\n\rSnapshotPiece\x12\r\n\x05items\x18\x01 \x03(\x0c\"\x1d\n\x0bSnapshotEnd\x12\x0e\n\x06pieces\x18\x01 \x01(\r\"G\n\x05State\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x11\n\x04vote\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0c\x63ommit_index\x18\x03 \x01(\x04\x42\x07\n\x05_vote\" \n\nTruncation\x12\x12\n\nfrom_index\x18\x01 \x01(\x04\"\x97\x02\n\rJournalRecord\x12*\n\x04head\x18\x01 \x01(\x0b\x32\x1a.fluffle.raft.SnapshotHeadH\x00\x12,\n\x05piece\x18\x02 \x01(\x0b\x32\x1b.fluffle.raft.SnapshotPieceH\x00\x12(\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x19.fluffle.raft.SnapshotEndH\x00\x12$\n\x05state\x18\x04 \x01(\x0b\x32\x13.fluffle.raft.StateH\x00\x12$\n\x05\x65ntry\x18\x05 \x01(\x0b\x32\x13.fluffle.raft.EntryH\x00\x12.\n\ntruncation\x18\x06 \x01(\x0b\x32\x18.fluffle.raft.TruncationH\x00\x42\x06\n\x04kind\"H\n\x05\x42\x61tch\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x04\x12\x10\n\x08\x63ommands\x18\x04 \x03(\x0c\"P\n\x06\x43lient\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x04\x12\x17\n\x0f\x66ormer_sessions\x18\x04 \x03(\t\"Q\n\x0cSnapshotItem\x12\x11\n\x07\x63ommand\x18\x01 \x01(\x0cH\x00\x12&\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x14.fluffle.raft.ClientH\x00\x42\x06\n\x04kindb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,36 +41,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ASKVOTE']._serialized_end=212
   _globals['_ANSWERVOTE']._serialized_start=214
   _globals['_ANSWERVOTE']._serialized_end=260
-  _globals['_APPEND']._serialized_start=262
-  _globals['_APPEND']._serialized_end=377
-  _globals['_PIECE']._serialized_start=379
-  _globals['_PIECE']._serialized_end=469
-  _globals['_NEXTINDEX']._serialized_start=471
-  _globals['_NEXTINDEX']._serialized_end=534
-  _globals['_PROPOSE']._serialized_start=536
-  _globals['_PROPOSE']._serialized_end=562
-  _globals['_APPLIED']._serialized_start=564
-  _globals['_APPLIED']._serialized_end=588
-  _globals['_RESIGN']._serialized_start=590
-  _globals['_RESIGN']._serialized_end=598
-  _globals['_RAFTMESSAGE']._serialized_start=601
-  _globals['_RAFTMESSAGE']._serialized_end=1075
-  _globals['_SNAPSHOTHEAD']._serialized_start=1077
-  _globals['_SNAPSHOTHEAD']._serialized_end=1181
-  _globals['_SNAPSHOTPIECE']._serialized_start=1183
-  _globals['_SNAPSHOTPIECE']._serialized_end=1213
-  _globals['_SNAPSHOTEND']._serialized_start=1215
-  _globals['_SNAPSHOTEND']._serialized_end=1244
-  _globals['_STATE']._serialized_start=1246
-  _globals['_STATE']._serialized_end=1317
-  _globals['_TRUNCATION']._serialized_start=1319
-  _globals['_TRUNCATION']._serialized_end=1351
-  _globals['_JOURNALRECORD']._serialized_start=1354
-  _globals['_JOURNALRECORD']._serialized_end=1633
-  _globals['_BATCH']._serialized_start=1635
-  _globals['_BATCH']._serialized_end=1707
-  _globals['_CLIENT']._serialized_start=1709
-  _globals['_CLIENT']._serialized_end=1789
-  _globals['_SNAPSHOTITEM']._serialized_start=1791
-  _globals['_SNAPSHOTITEM']._serialized_end=1872
+  _globals['_APPEND']._serialized_start=263
+  _globals['_APPEND']._serialized_end=397
+  _globals['_PIECE']._serialized_start=399
+  _globals['_PIECE']._serialized_end=489
+  _globals['_NEXTINDEX']._serialized_start=491
+  _globals['_NEXTINDEX']._serialized_end=554
+  _globals['_PROPOSE']._serialized_start=556
+  _globals['_PROPOSE']._serialized_end=582
+  _globals['_APPLIED']._serialized_start=584
+  _globals['_APPLIED']._serialized_end=608
+  _globals['_RESIGN']._serialized_start=610
+  _globals['_RESIGN']._serialized_end=618
+  _globals['_RAFTMESSAGE']._serialized_start=621
+  _globals['_RAFTMESSAGE']._serialized_end=1095
+  _globals['_SNAPSHOTHEAD']._serialized_start=1097
+  _globals['_SNAPSHOTHEAD']._serialized_end=1201
+  _globals['_SNAPSHOTPIECE']._serialized_start=1203
+  _globals['_SNAPSHOTPIECE']._serialized_end=1233
+  _globals['_SNAPSHOTEND']._serialized_start=1235
+  _globals['_SNAPSHOTEND']._serialized_end=1264
+  _globals['_STATE']._serialized_start=1266
+  _globals['_STATE']._serialized_end=1337
+  _globals['_TRUNCATION']._serialized_start=1339
+  _globals['_TRUNCATION']._serialized_end=1371
+  _globals['_JOURNALRECORD']._serialized_start=1374
+  _globals['_JOURNALRECORD']._serialized_end=1653
+  _globals['_BATCH']._serialized_start=1655
+  _globals['_BATCH']._serialized_end=1727
+  _globals['_CLIENT']._serialized_start=1729
+  _globals['_CLIENT']._serialized_end=1809
+  _globals['_SNAPSHOTITEM']._serialized_start=1811
+  _globals['_SNAPSHOTITEM']._serialized_end=1892
 # @@protoc_insertion_point(module_scope)

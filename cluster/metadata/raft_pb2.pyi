@@ -47,16 +47,18 @@ class AnswerVote(_message.Message):
     def __init__(self, term: _Optional[int] = ..., is_granted: _Optional[bool] = ...) -> None: ...
 
 class Append(_message.Message):
-    __slots__ = ("commit_index", "previous_index", "previous_term", "entries")
+    __slots__ = ("commit_index", "previous_index", "previous_term", "entries", "is_notice")
     COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_INDEX_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_TERM_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    IS_NOTICE_FIELD_NUMBER: _ClassVar[int]
     commit_index: int
     previous_index: int
     previous_term: int
     entries: _containers.RepeatedCompositeFieldContainer[Entry]
-    def __init__(self, commit_index: _Optional[int] = ..., previous_index: _Optional[int] = ..., previous_term: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ...) -> None: ...
+    is_notice: bool
+    def __init__(self, commit_index: _Optional[int] = ..., previous_index: _Optional[int] = ..., previous_term: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., is_notice: _Optional[bool] = ...) -> None: ...
 
 class Piece(_message.Message):
     __slots__ = ("commit_index", "data", "number", "is_last")

@@ -9,49 +9,48 @@ Source: reliability §3.9, ring §3.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 from cluster.metadata.core import Core
 from cluster.metadata.elections import Elections
-from cluster.metadata.entries import (
-    COMMAND_MAX_BYTES,
-    NO_OP_COMMAND,
-    REGULAR,
-    Change,
-    ChangeKind,
-    encode_change,
-)
+from cluster.metadata.entries import COMMAND_MAX_BYTES, NO_OP_COMMAND, REGULAR, ChangeKind
 from cluster.metadata.journal import RaftJournal
-from cluster.metadata.journal_file import (
-    Image,
-    new_head,
-    piece_payloads,
-    read_image,
-    write_image,
-)
+from cluster.metadata.journal_file import Image, new_head, piece_payloads, read_image, write_image
 from cluster.metadata.options import Options
 from cluster.metadata.outbox import Outbox
 from cluster.metadata.raft_pb2 import AnswerVote, Applied, AskVote, Propose, Resign
 from cluster.metadata.snapshots import Snapshots, first_entries
 from cluster.metadata.state_machine import SnapshotUnreadable, StateMachine
-from cluster.metadata.wire import BadMessage, CoreMessage, Received, decode, encode, encode_own, to_core
+from cluster.metadata.voter_changes import Done, VoterChanges
+from cluster.metadata.wire import (
+    QUIET,
+    VOTERS_ONLY,
+    BadMessage,
+    CoreMessage,
+    Received,
+    decode,
+    encode,
+    encode_own,
+    to_core,
+)
 from node.store.disk import Disk
 
 Send = Callable[[str, bytes], bool]
 """Hands a message to the link to a peer; False when there is none."""
 
-Done = Callable[[str | None], None]
-"""Gets None when it is done, else why it was not."""
-
 _ROUNDS_MAX: Final = 64
 """How often one tick runs the core; what is left is for the next turn."""
 
-_CHANGE_S: Final = 15.0
-"""For how long a change of who votes is tried."""
+_CHANGE_RETRY_HEARTBEATS: Final = 1.2
+"""After so many heartbeats a change of who votes is proposed again."""
 
-_CHANGE_RETRY_S: Final = 0.3
+_RANK_S: Final = 0.1
+"""When the leader is dead for certain, the first voter by name stands at once, the next so much later: if all stood
+at the same time, none would win."""
+
+_CORE_S: Final = 1.0
+"""How often the core gets a tick at the least: it writes then how far the log is committed."""
 
 _ORPHAN_ELECTIONS: Final = 3
 """After so many times of the longest election without a leader that it knows for a voter, a member listens to others:
@@ -60,26 +59,10 @@ it may have missed who votes by now."""
 _IN_FLIGHT_S: Final = 0.5
 """A follower that has not answered for so long is not waited for."""
 
-_APPLIED_S: Final = 0.5
+_APPLIED_S: Final = 5.0
 """How often the others are told what is applied here, besides those who wait for it."""
 
 _BAD_MESSAGES_REPORTED: Final = 20
-
-_VOTERS_ONLY: Final = frozenset(
-    {"request_vote", "grant_vote", "ask_vote", "answer_vote", "append", "piece", "resign"}
-)
-"""Observers may only propose, and say how far they are (reliability §3.5: no role check in PySyncObj)."""
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A change of who votes that somebody wants.   is_proposed: whether a leader got it."""
-
-    change: Change
-    done: Done
-    deadline: float
-    retry_at: float
-    is_proposed: bool = False
 
 
 class Replica:
@@ -119,18 +102,33 @@ class Replica:
         self._links: set[str] = set()
         self._in_flight: dict[str, tuple[int, float]] = {}
         """Appends that a follower has not answered, and when the last one went out."""
-        self._pending: list[_Pending] = []
+        self._changes = VoterChanges(_CHANGE_RETRY_HEARTBEATS * options.heartbeat_s)
         self._applied_told = 0
         self._tells_applied_at = 0.0
         self._leaves = False
         self._bad_messages = 0
-        self._elections = Elections(name, options.election_min_s, random)
+        self._has_majority = False
+        self._leader_known: str | None = None
+        self._is_core_due = True
+        """Whether something came that the core has to look at."""
+        self._core_at = 0.0
+        """When it gets a tick in any case."""
+        self._stands = False
+        """Whether the core begins an election in this tick."""
+        self._elections = Elections(name, options.election_min_s, options.ask_s, random)
         self._outbox = Outbox(send)
+        """Votes, answers: what this member will remember."""
+        self._appends = Outbox(send)
+        """What it says as a leader: by its term it must stand, its entries it may lose as long as it has not counted
+        itself. So they leave while its own disk is busy."""
         self._send_now = send
         self._journal = RaftJournal(image, disk, self._synced, self._disk_failed)
         self._snapshots = Snapshots(self._journal, disk, state, self._disk_failed, self._snapshot_ready)
         self._core = Core(name, self._journal, self._snapshots, self, now, random, options)
-        self._elections.heard_leader(now())
+        self._elections.expect_leader(now())
+        if self.voters != {name}:
+            self._core.postpone_election(now() + options.ask_s * (1 + random()))
+        self._count_links()
         restoring = state.begin_restore()
         for items in image.items():
             restoring.add(items)
@@ -168,8 +166,7 @@ class Replica:
     @property
     def has_majority(self) -> bool:
         """Whether a majority of the voters can be reached, itself counted."""
-        voters = self.voters
-        return 2 * len(voters & (self._links | {self.name})) > len(voters)
+        return self._has_majority
 
     @property
     def applied_index(self) -> int:
@@ -197,62 +194,76 @@ class Replica:
         """A message on the topic RAFT. What is no message, or not this peer's to send, is dropped and reported."""
         if self.is_broken:
             return
+        is_due = False
         try:
-            self._take(peer, decode(message))
+            is_due = self._take(peer, decode(message))
         except BadMessage as bad:
             self._bad_messages += 1
             if self._bad_messages <= _BAD_MESSAGES_REPORTED:
                 self._report(f"a Raft message of {peer} was dropped: {bad}")
         except SnapshotUnreadable as unreadable:
             self._break(f"the snapshot of {peer} cannot be read: {unreadable}")
-        self._wake()
+        self._is_core_due = self._is_core_due or self._core.has_work()
+        if is_due or self._is_core_due or self._journal.has_gathered or self.leader != self._leader_known:
+            self._wake()
 
     def link_up(self, peer: str) -> None:
         """A peer can be reached, both ways."""
-        had_majority = self.has_majority
+        had_majority, now = self.has_majority, self._now()
         self._links.add(peer)
+        self._count_links()
         self._core.enter()
-        if self.has_majority and not had_majority and not self._elections.hears_leader(self._now()):
+        if self.has_majority and not had_majority and not self._elections.hears_leader(now):
             # Whoever leads shall be heard first.
-            self._core.postpone_election()
+            self._core.postpone_election(now + self._options.ask_s * (1 + self._random()))
         self._in_flight.pop(peer, None)
         self._core.relink(self._links)
         self._core.hurry()
         self._tell_applied(peer)
-        self._wake()
+        self._wake_core()
 
-    def link_down(self, peer: str) -> None:
-        """A peer cannot be reached any more; what was on its way is lost."""
+    def link_down(self, peer: str, *, is_gone: bool = False) -> None:
+        """A peer cannot be reached any more; what was on its way is lost.   is_gone: its process is dead."""
         self._links.discard(peer)
+        self._count_links()
         self._core.enter()
         self._in_flight.pop(peer, None)
         self._outbox.forget(peer)
+        self._appends.forget(peer)
         self._snapshots.cancel(peer)
         self._core.relink(self._links)
         if self._core.leader_name() == peer:
             self._elections.lost_leader()
-            soon = self._now() + 0.1 * self._options.election_min_s * (1 + 4 * self._random())
+            if is_gone:
+                left = sorted(self.voters & (self._links | {self.name}))
+                soon = self._now() + _RANK_S * (left.index(self.name) if self.is_voter else 0)
+            else:
+                soon = self._now() + 0.1 * self._options.ask_s * (1 + 4 * self._random())
             if soon < self._core.election_deadline():
                 self._core.postpone_election(soon)
             self._elections.hurry(soon)
-        self._wake()
+        self._wake_core()
 
     def tick(self, now: float) -> float:
         """Do all that can be done now. Gives when to be called again at the latest."""
         if self.is_broken:
             return inf
         self._core.enter()
+        self._leader_known = self.leader
         self._state.before(now)
         self._advance_changes(now)
-        self._run()
-        if self.is_broken:
-            return inf
-        if self._leaves:
-            self._leave()
-        self._compact()
+        if self._is_core_due or now >= self._core_due():
+            self._core_at = now + _CORE_S
+            self._run()
+            if self.is_broken:
+                return inf
+            if self._leaves:
+                self._leave()
+            self._compact()
         self._journal.flush()
-        self._outbox.release(self._journal.synced)
         self._tell_all_applied(now)
+        if self.leader != self._leader_known:
+            self._wake()  # who has something to propose is told with the next tick
         due = self._state.after(now)
         return min(due, self._next_tick(now))
 
@@ -276,7 +287,7 @@ class Replica:
     def resign(self) -> None:
         """Have somebody else lead, if this member does."""
         self._leaves = self._leaves or self.is_leader
-        self._wake()
+        self._wake_core()
 
     def _propose(self, command: bytes) -> bool:
         leader = self.leader
@@ -284,36 +295,21 @@ class Replica:
             return False
         if leader == self.name:
             self._core.propose(command)
+            self._is_core_due = True
         else:
-            self._push(leader, encode_own(self.term, Propose(command=command)))
+            self._push_as_leader(leader, encode_own(self.term, Propose(command=command)))
         return True
 
     def _change(self, kind: ChangeKind, name: str, done: Done) -> None:
-        now = self._now()
-        self._pending.append(_Pending((kind, name), done, now + _CHANGE_S, now))
+        self._changes.add(kind, name, done, self._now())
         self._wake()
 
     def _advance_changes(self, now: float) -> None:
-        """Propose changes of who votes again and again until they are in force.
-
-        What is in force here may be old news; so it counts only a while after a leader was asked, while it is heard.
-        """
-        if not self._pending:
-            return
-        in_force = self._journal.voters(self.applied_index)
-        is_current = self.is_leader or self._elections.hears_leader(now, _CHANGE_RETRY_S)
-        for each in list(self._pending):
-            kind, name = each.change
-            if now >= each.deadline:
-                self._pending.remove(each)
-                each.done(f"the cluster did not {kind} '{name}' as a voter within {_CHANGE_S:g} s")
-            elif now >= each.retry_at:
-                if each.is_proposed and is_current and (name in in_force) == (kind == "add"):
-                    self._pending.remove(each)
-                    each.done(None)
-                    continue
-                each.is_proposed = self._propose(encode_change(kind, name)) or each.is_proposed
-                each.retry_at = now + _CHANGE_RETRY_S
+        changes = self._changes
+        if not changes.is_empty:
+            is_current = self.is_leader or self._elections.hears_leader(now, changes.retry_s)
+            in_force = self._journal.voters(self.applied_index)
+            changes.advance(now, in_force, is_current=is_current, propose=self._propose)
 
     # --- the core's host ---
 
@@ -321,10 +317,14 @@ class Replica:
         """See `Host.send`."""
         if peer not in self._links:
             return
-        if message["type"] == "append_entries" and "serialized" not in message:
+        data = encode(self._core.term(), message)
+        if message["type"] != "append_entries":
+            self._push(peer, data)
+            return
+        if "serialized" not in message and not message["is_notice"]:
             count, _ = self._in_flight.get(peer, (0, 0.0))
             self._in_flight[peer] = (count + 1, self._now())
-        self._push(peer, encode(self._core.term(), message))
+        self._push_as_leader(peer, data)
 
     def apply(self, index: int, command: bytes) -> None:
         """See `Host.apply`."""
@@ -332,19 +332,22 @@ class Replica:
 
     def may_campaign(self) -> bool:
         """See `Host.may_campaign`."""
-        voters, now, position = self.voters, self._now(), self._core.position()
-        if self._elections.may_begin(position.term + 1, voters) or voters == {self.name}:
+        voters, term = self.voters, self._core.term()
+        if self._elections.may_begin(term + 1, voters) or voters == {self.name}:
+            self._stands = True
             return True
-        if self.has_majority and self._elections.asks(position.term + 1, now):
+        if self.has_majority and self._elections.asks(term + 1, self._now()):
             last = self._journal.last
-            question = AskVote(term=position.term + 1, last_index=last[1], last_term=last[2])
+            question = AskVote(term=term + 1, last_index=last[1], last_term=last[2])
             for peer in sorted(voters & self._links):
-                self._push(peer, encode_own(position.term, question))
+                self._push(peer, encode_own(term, question))
         return False
 
     def reconfigured(self) -> None:
         """See `Host.reconfigured`."""
         self._core.relink(self._links)
+        self._count_links()
+        self._wake_core()
 
     def asked_to_leave(self) -> None:
         """See `Host.asked_to_leave`."""
@@ -352,19 +355,19 @@ class Replica:
 
     # --- messages ---
 
-    def _take(self, peer: str, received: Received) -> None:
-        """A message of a peer. Raises BadMessage."""
+    def _take(self, peer: str, received: Received) -> bool:
+        """A message of a peer; whether it is a reason for a tick in itself. Raises BadMessage."""
         kind, term, body = received
         now = self._now()
         self._core.enter()
-        if kind in _VOTERS_ONLY and not self._may_lead(peer, now):
+        if kind in VOTERS_ONLY and not self._may_lead(peer, now):
             raise BadMessage(f"{kind} of a member that does not vote")
         if kind == "ask_vote":
             self._answer(peer, body, now)
         elif kind == "answer_vote":
             self._hear_answer(peer, term, body)
         elif kind == "applied":
-            self._state.peer_applied(peer, body.index)
+            return self._state.peer_applied(peer, body.index)
         elif kind == "resign":
             self._hear_resignation(peer, term, now)
         elif kind in ("append", "piece"):
@@ -380,6 +383,8 @@ class Replica:
             self.is_leader
         ):  # a proposal: whoever is no leader any more drops it, as forwarding could go round
             self._core.deliver(peer, to_core(received))
+        self._is_core_due = self._is_core_due or kind not in QUIET
+        return False
 
     def _may_lead(self, peer: str, now: float) -> bool:
         """Whether to listen to a peer in what only voters say."""
@@ -396,19 +401,23 @@ class Replica:
         if self._core.is_leader() and term == self._core.term():
             raise BadMessage(f"{peer} claims to lead in term {term}, in which this node does")
         self._elections.heard_leader(now)
+        applied = self.applied_index
         self._core.deliver(peer, to_core(received))
+        if self.applied_index != applied:
+            self._tells_applied_at = now  # a snapshot: who waits for what it stands for, it does not say
 
     def _hear_follower(self, peer: str, term: int, received: Received) -> None:
         count, sent_at = self._in_flight.get(peer, (0, 0.0))
         self._in_flight[peer] = (max(count - 1, 0), sent_at)
         if term == self._core.term() and self._core.is_leader():
             self._core.deliver(peer, to_core(received))
+            self._is_core_due = self._is_core_due or received.body.reset or self._can_announce()
 
     def _hear_resignation(self, peer: str, term: int, now: float) -> None:
         if term == self._core.term() and self._core.leader_name() == peer:
             self._core.forget_leader()
             self._elections.lost_leader()
-            soon = now + 0.1 * self._options.election_min_s * self._random()
+            soon = now + 0.1 * self._options.ask_s * self._random()
             self._core.postpone_election(soon)
             self._elections.hurry(soon)
 
@@ -432,14 +441,27 @@ class Replica:
     def _push(self, peer: str, message: bytes) -> None:
         self._outbox.push(peer, message, self._journal.written, self._journal.synced)
 
+    def _push_as_leader(self, peer: str, message: bytes) -> None:
+        self._appends.push(peer, message, self._journal.term_written, self._journal.synced)
+
+    def _count_links(self) -> None:
+        voters = self.voters
+        self._has_majority = 2 * len(voters & (self._links | {self.name})) > len(voters)
+
+    def _wake_core(self) -> None:
+        self._is_core_due = True
+        self._wake()
+
     # --- a tick ---
 
     def _run(self) -> None:
-        """Run the core until nothing moves: each of its ticks does only a part."""
+        """Run the core, again if that has changed who leads, and send what is new."""
+        core = self._core
         for _ in range(_ROUNDS_MAX):
-            before = self._core.position()
+            self._is_core_due = False
+            before = core.term(), core.is_leader()
             try:
-                self._core.run()
+                core.run()
             except SnapshotUnreadable as unreadable:
                 self._break(str(unreadable))
                 return
@@ -447,17 +469,21 @@ class Replica:
                 # A fault of the program: the entry would be applied again and again.
                 self._break("an entry of the log could not be applied")
                 raise
-            position = self._core.position()
-            if position.is_leader and not self._core.is_announced() and self._is_gate_open():
-                self._core.hurry()
-            elif position == before:
+            if self._stands:
+                self._stands = False
+                core.postpone_election(self._now() + self._options.ask_s * (0.5 + self._random()))
+            if core.is_leader() and self._can_announce():
+                core.announce()
+            if before == (core.term(), core.is_leader()):
                 return
-        self._wake()
+        self._wake_core()
 
-    def _is_gate_open(self) -> bool:
-        """Whether a majority would get what is new at once: while it is busy with what went out before, more gathers
-        for the next round (ring §3: PySyncObj sends again what is in flight).
+    def _can_announce(self) -> bool:
+        """Whether this leader has something new and a majority would get it at once: while it is busy with what went
+        out before, more gathers for the next round (ring §3: PySyncObj sends again what is in flight).
         """
+        if self._core.is_announced():
+            return False
         voters, now = self.voters, self._now()
         idle = 1
         for voter in voters - {self.name}:
@@ -475,7 +501,7 @@ class Replica:
             self._push(peer, encode_own(self._core.term(), Resign()))
         self._core.step_down()
         self._elections.lost_leader()
-        self._core.postpone_election(self._now() + 2 * self._options.election_max_s)
+        self._core.postpone_election(self._now() + 2 * self._options.election_min_s)
 
     def _compact(self) -> None:
         """Begin a snapshot when the journal has grown enough."""
@@ -483,6 +509,7 @@ class Replica:
         is_grown = journal.size_bytes > max(options.compact_min_bytes, 2 * journal.snapshot_bytes)
         if (is_grown or len(journal) > options.compact_entries) and self._snapshots.is_idle:
             self._core.compact()
+            self._is_core_due = True
         if self._core.has_pieces_left and self.is_leader:
             self._snapshot_ready()
 
@@ -502,28 +529,35 @@ class Replica:
         """No promise: it need not wait for the disk."""
         self._send_now(peer, encode_own(self._core.term(), Applied(index=self.applied_index)))
 
-    def _next_tick(self, now: float) -> float:
-        due = now + 1.0
-        if self._pending:
-            due = min(due, *(each.retry_at for each in self._pending))
-        if self._applied_told != self.applied_index:
-            due = min(due, self._tells_applied_at)
+    def _core_due(self) -> float:
+        due = self._core_at
         if self._core.is_leader():
             due = min(due, self._core.next_heartbeat())
-        elif self.is_voter and self.has_majority:
+        elif self._has_majority and self.is_voter:
             due = min(due, max(self._core.election_deadline(), self._elections.asks_again_at))
+        return due
+
+    def _next_tick(self, now: float) -> float:
+        due = min(self._core_due(), self._changes.due())
+        if self._applied_told != self.applied_index:
+            due = min(due, self._tells_applied_at)
         return max(due, now + 0.001)
 
     def _snapshot_ready(self) -> None:
         """There are pieces of a snapshot to send."""
         self._core.hurry()
-        self._wake()
+        self._wake_core()
 
     # --- the disk ---
 
     def _synced(self) -> None:
-        self._outbox.release(self._journal.synced)
-        self._wake()
+        synced = self._journal.synced
+        self._outbox.release(synced)
+        self._appends.release(synced)
+        if self._core.has_work():
+            self._wake_core()
+        elif self._state.synced():
+            self._wake()
 
     def _disk_failed(self, error: OSError) -> None:
         self._break(f"the Raft journal could not be written: {error}")

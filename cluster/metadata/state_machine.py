@@ -39,8 +39,11 @@ class StateMachine(Protocol):
     def take_submitters(self) -> set[str]:
         """The nodes whose commands were applied since the last call."""
 
-    def peer_applied(self, name: str, index: int) -> None:
-        """A member has applied all up to this entry."""
+    def peer_applied(self, name: str, index: int) -> bool:
+        """A member has applied all up to this entry. Whether `after` has something to do because of that."""
+
+    def synced(self) -> bool:
+        """More of the journal is safe. Whether `after` has something to do because of that."""
 
     def broken(self, reason: str) -> None:
         """This member takes part no more: nothing is applied or answered by it from now on."""

@@ -32,6 +32,15 @@ MESSAGE_MAX_BYTES: Final = 8 * 1024 * 1024
 _INDEX_MAX: Final = 2**62
 """No log gets so long: beyond it arithmetic of others might overflow."""
 
+VOTERS_ONLY: Final = frozenset(
+    {"request_vote", "grant_vote", "ask_vote", "answer_vote", "append", "piece", "resign"}
+)
+"""Kinds that observers may not send: they only propose, and say how far they are (reliability §3.5: no role check in
+PySyncObj)."""
+
+QUIET: Final = frozenset({"append", "next_index", "ask_vote"})
+"""Kinds that often leave the core nothing to do: it is asked whether they did."""
+
 
 class BadMessage(Exception):
     """A peer sent what is no message of Raft, or may not send it; the text says what is wrong."""
@@ -136,6 +145,7 @@ def to_core(received: Received) -> CoreMessage:
                 "prevLogIdx": body.previous_index,
                 "prevLogTerm": body.previous_term,
                 "entries": [from_entry(entry) for entry in body.entries],
+                "is_notice": body.is_notice,
             }
         case Piece():
             return {
@@ -162,6 +172,7 @@ def _append(message: CoreMessage) -> Append:
         previous_index=message["prevLogIdx"] or 0,
         previous_term=message["prevLogTerm"] or 0,
         entries=[to_entry(entry) for entry in message["entries"]],
+        is_notice=message["is_notice"],
     )
 
 

@@ -5,8 +5,8 @@ goes within it.
           ─► data ────► broker's peers    ├─► a turn of the loop ─────┼─► pause, resume, rejoin ─► supervisor
     timers, metadata that were applied ───┘                           └─► data streams between incarnations
 
-A broker that is to start gets an incarnation first (NodeUp), so that all metadata are here when its store is read,
-and waits for its lease. Source: reliability §4.0, §4.2, §4.10; contract of issue 4.
+A broker that is to start catches up first, so that all metadata are here when its store is read; then it gets an
+incarnation (NodeUp), and waits for its lease. Source: reliability §4.0, §4.2, §4.10; contract of issue 4.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from node import log_phrases
 from node.agent import errors, formation
 from node.agent.admission import Admission, KnownNode
 from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
-from node.agent.life import Life
+from node.agent.life import Life, LifeLost
 from node.agent.metadata import Metadata
 from node.agent.peer_state import PeerState
 from node.agent.publisher import Publisher
@@ -255,16 +255,25 @@ class Cluster:
         """Start a broker, once the cluster lets us. Raises: OSError, ConfigError, GivenUp."""
         if self.metadata is None:
             await formation.form(self)
-        await self.life.begin()
-        node = Node(self.config, logger=self.logger, cluster=self)
-        try:
-            await node.start()
-        except BaseException:
-            self._peers.close()
-            await self.life.end()
-            raise
-        await self._end_maintenance()
-        return node
+        while True:
+            await self.life.catch_up()
+            node = Node(self.config, logger=self.logger, cluster=self)
+            try:
+                await node.start()
+            except LifeLost:
+                self._peers.close()
+                continue
+            except BaseException:
+                self._peers.close()
+                await self.life.end()
+                raise
+            await self._end_maintenance()
+            return node
+
+    async def enter(self) -> None:
+        """See `ClusterSide.enter`. Raises also GivenUp, and LifeLost."""
+        if not await self.life.begin():
+            raise LifeLost
 
     async def _end_maintenance(self) -> None:
         """A broker that has just started accepts clients, whatever the former one was told."""
@@ -340,7 +349,7 @@ class Cluster:
         self.logger.info(log_phrases.link_down(name, reason))
         self._links.discard(name)
         if self.metadata is not None:
-            self.metadata.link_down(name)
+            self.metadata.link_down(name, is_gone=is_gone)
         self.membership.link_down(name, is_gone=is_gone, now=boottime())
         self.membership_changed()
 

@@ -15,6 +15,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cluster.transport.interface import PeerRefused
 from node import log_phrases
 from node.agent import errors, metadata, requests
 from node.agent.identity import NodeIdentity
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 ASK_S: Final = 2.0
 """How long a node may take to say who it is."""
 JOIN_S: Final = 15.0
+_REFUSALS: Final = ("handshake failed", "Socket closed")
+"""How gRPC says that a node is there which wants other certificates, or none."""
 CLUSTER_ID: Final = "internal_cluster_id"
 
 
@@ -53,14 +56,23 @@ class Found(NamedTuple):
     """Whether it can take others in already."""
 
 
+class _Silent(NamedTuple):
+    """A node that did not say who it is."""
+
+    why: str
+    is_refusal: bool
+
+
 class _Search(NamedTuple):
     """What asking everybody gave.
 
-    silent: how many did not answer.   is_first: whether this node stands before all others on the list.
+    silent: those that did not answer, and why.   is_refused: whether one of them is there, but will not talk to us.
+    is_first: whether this node stands before all others on the list.
     """
 
     members: list[Found]
-    silent: int
+    silent: list[str]
+    is_refused: bool
     is_first: bool
 
 
@@ -83,7 +95,10 @@ async def form(cluster: "Cluster") -> None:
             if member.is_ready and await _try_to_join(cluster, member, waiting):
                 return
         tries += 1
-        has_asked_enough = not search.silent or tries >= options.discovery_retry_limit
+        # Who refuses us may belong to the cluster: another one must not be made beside it.
+        has_asked_enough = not search.silent or (
+            tries >= options.discovery_retry_limit and not search.is_refused
+        )
         if search.is_first and not search.members and has_asked_enough:
             if cluster.identity.type != "disc":
                 raise OSError(
@@ -91,23 +106,24 @@ async def form(cluster: "Cluster") -> None:
                 )
             await create(cluster)
             return
-        await waiting.tell("for another node that belongs to a cluster")
+        await waiting.tell("for another node that belongs to a cluster", search.silent)
 
 
 async def _search(cluster: "Cluster") -> _Search:
     own = cluster.config.node_name
     places = await _places(cluster)
     found = await asyncio.gather(*(_ask(cluster, name, address) for name, address in places))
-    others = [each for each in found if each is not None and each.name != own]
+    others = [each for each in found if isinstance(each, Found) and each.name != own]
+    silent = [each for each in found if isinstance(each, _Silent)]
     is_first = False
     for (name, _), each in zip(places, found, strict=True):
-        if (each.name if each is not None else name) == own:
+        if (each.name if isinstance(each, Found) else name) == own:
             is_first = True
             break
-        if each is not None or name:
+        if isinstance(each, Found) or name:
             break
-    silent = sum(each is None for each in found)
-    return _Search([each for each in others if each.cluster_id], silent, is_first)
+    members = [each for each in others if each.cluster_id]
+    return _Search(members, [each.why for each in silent], any(each.is_refusal for each in silent), is_first)
 
 
 async def _places(cluster: "Cluster") -> list[tuple[str, str]]:
@@ -130,8 +146,8 @@ async def _places(cluster: "Cluster") -> list[tuple[str, str]]:
     ]
 
 
-async def _ask(cluster: "Cluster", name: str, address: str) -> Found | None:
-    """Who a node is; None if it doesn't answer."""
+async def _ask(cluster: "Cluster", name: str, address: str) -> "Found | _Silent":
+    """Who a node is."""
     if name == cluster.name or address == cluster.address:
         identity = cluster.identity
         return Found(cluster.name, address, identity.node_id, "")
@@ -146,8 +162,11 @@ async def _ask(cluster: "Cluster", name: str, address: str) -> Found | None:
             told.get("is_ready") is True,
         )
     except (ControlError, AttributeError, TypeError) as error:
-        cluster.logger.debug("node '%s' at %s: %s", name, address, error)
-        return None
+        where = f"node '{name}' at {address}" if name else f"the node at {address}"
+        text = str(error)
+        why = where + text.removeprefix(address) if text.startswith(address) else f"{where}: {text}"
+        is_refusal = isinstance(error.__cause__, PeerRefused) or any(sign in text for sign in _REFUSALS)
+        return _Silent(why, is_refusal)
 
 
 async def _try_to_join(cluster: "Cluster", member: Found, waiting: Waiting) -> bool:

@@ -1,6 +1,9 @@
 """One life of a broker in the cluster: from the incarnation that it gets to the end of it.
 
-NodeUp ─► an incarnation ─► a lease: the broker may start ─► … ─► NodeDown: the others know that it has stopped
+caught up: the broker may read its store ─► NodeUp ─► an incarnation ─► a lease: it may serve ─► … ─► NodeDown
+
+Reading a large store holds the loop for seconds, in which a node that counts as up would lose its lease. So it comes
+first: a node that is not up yet owes nobody a sign of life.
 """
 
 import asyncio
@@ -12,8 +15,7 @@ from node.agent import errors
 from node.agent.submission import submit
 from node.agent.supervisor import GivenUp
 from node.agent.waiting import Waiting, boottime
-from node.amqp.constants import ReplyCode
-from node.broker.commands import NodeDown, NodeUp, Refused
+from node.broker.commands import NodeDown, NodeUp, Refused, SetDraining
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster
@@ -22,6 +24,10 @@ NODE_DOWN_S: Final = 5.0
 """How long a stop waits for the cluster to take note of it."""
 DISC_NODE_S: Final = 20.0
 """How long the start of a RAM node waits until it reaches a disk node: all nodes may be started at once."""
+
+
+class LifeLost(Exception):
+    """A broker was declared down before it could serve: what the others told it meanwhile belongs to that life."""
 
 
 class Life:
@@ -44,36 +50,66 @@ class Life:
         else:
             self._is_cut_off.set()
 
-    async def begin(self) -> None:
-        """Have a new incarnation, and a lease for it. Raises: OSError, GivenUp."""
-        waiting = Waiting(self._cluster)
-        since_s = boottime()
-        while True:
-            await self._cluster.voting.ensure()
-            if await self._try(waiting):
-                return
-            if boottime() - since_s >= DISC_NODE_S:
-                self._check_disc_nodes()
-
-    async def _try(self, waiting: Waiting) -> bool:
+    async def catch_up(self) -> None:
+        """Know all that the cluster has decided until now. Raises: OSError, GivenUp."""
         cluster, membership = self._cluster, self._cluster.membership
         assert cluster.metadata is not None
         if membership.state is not State.OFF:
             membership.stopped(boottime())
+        self._be(0)
+        waiting = Waiting(cluster)
+        since_s = boottime()
+        while True:
+            await cluster.voting.ensure()
+            # It changes nothing; when it is answered, all that was decided before it is here.
+            barrier = SetDraining(cluster.name, self._is_draining)
+            result = await self.or_given_up(submit(cluster.metadata.log, barrier))
+            if not isinstance(result, Refused):
+                return
+            await self._refused(result, waiting)
+            if boottime() - since_s >= DISC_NODE_S:
+                self._check_disc_nodes()
+
+    @property
+    def _is_draining(self) -> bool:
+        own = self._cluster.members.get(self._cluster.name)
+        return own is not None and own.is_draining
+
+    async def _refused(self, refused: Refused, waiting: Waiting) -> None:
+        """Wait, if that may help. Raises: OSError, GivenUp."""
+        if refused.text != errors.NO_MAJORITY:
+            raise OSError(refused.text)
+        await self.or_given_up(self._cluster.voting.check_membership())
+        await waiting.tell("for a majority of the cluster's disk nodes")
+
+    async def begin(self) -> bool:
+        """Have a new incarnation, and a lease for it; False if that was lost already: begin anew, broker and all.
+
+        Raises: OSError, GivenUp.
+        """
+        waiting = Waiting(self._cluster)
+        while (incarnation := await self._come_up(waiting)) is None:
+            pass
+        return await self._await_lease(incarnation)
+
+    async def _come_up(self, waiting: Waiting) -> int | None:
+        cluster, membership = self._cluster, self._cluster.membership
+        assert cluster.metadata is not None
         self.may_serve.clear()
         self.must_rejoin.clear()
-        self._be(0)
         membership.starting(boottime())
         cluster.membership_changed()
         command = NodeUp(cluster.name, cluster.identity.node_id, cluster.address)
         result = await self.or_given_up(submit(cluster.metadata.log, command))
         if isinstance(result, Refused):
             membership.stopped(boottime())
-            if result.code is ReplyCode.NOT_FOUND or result.text != errors.NO_MAJORITY:
-                raise OSError(result.text)
-            await self.or_given_up(cluster.voting.check_membership())
-            await waiting.tell("for a majority of the cluster's disk nodes")
-            return False
+            await self._refused(result, waiting)
+            return None
+        assert isinstance(result, int)
+        return result
+
+    async def _await_lease(self, result: int) -> bool:
+        cluster, membership = self._cluster, self._cluster.membership
         self._be(result)
         cluster.members_changed()
         membership.up(result, boottime())

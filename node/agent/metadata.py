@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 def options(lease_s: float) -> Options:
     """Times of the Raft group: when a leader hangs, the others must have another one before their leases are over.
 
-    Its heartbeats are as seldom as the least time of an election allows: at rest, they are most of what a cluster does.
+    That is a renewal and a heartbeat ago (at most three tenths of a lease), an election, and the new leader's renewal.
     """
-    return Options(heartbeat_s=0.08 * lease_s, election_min_s=0.25 * lease_s, election_max_s=0.6 * lease_s)
+    return Options(
+        heartbeat_s=0.1 * lease_s,
+        election_min_s=0.32 * lease_s,
+        election_max_s=0.52 * lease_s,
+        ask_s=0.1 * lease_s,
+    )
 
 
 def create(cluster: "Cluster", commands: Iterable[Command[Any]]) -> None:
@@ -93,9 +98,9 @@ class Metadata:
         self.replica.link_up(name)
         self.tell_leader()
 
-    def link_down(self, name: str) -> None:
-        """A peer cannot be reached any more."""
-        self.replica.link_down(name)
+    def link_down(self, name: str, *, is_gone: bool = False) -> None:
+        """A peer cannot be reached any more.   is_gone: its process has ended."""
+        self.replica.link_down(name, is_gone=is_gone)
         self.tell_leader()
 
     def tell_leader(self) -> None:

@@ -78,9 +78,11 @@ def statuses(agent: "Agent") -> dict[str, dict[str, Any]]:
 
 def running_nodes(agent: "Agent") -> list[str]:
     """The nodes whose broker runs, this one first."""
-    own = [] if agent.node is None else [agent.config.node_name]
-    members = {} if agent.cluster is None else agent.cluster.members
-    return own + sorted(each.name for each in members.values() if each.is_up and each.name not in own)
+    name, cluster = agent.config.node_name, agent.cluster
+    own = [] if agent.node is None else [name]
+    # Until a node has followed the others since its start it knows only what has been.
+    members = cluster.members if cluster is not None and cluster.is_current else {}
+    return own + sorted(each.name for each in members.values() if each.is_up and each.name != name)
 
 
 def cluster_status(agent: "Agent") -> dict[str, Any]:

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cluster.membership import outputs
+from node.log import escape
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster
@@ -40,14 +41,16 @@ class Waiting:
         self._warnings = {known: at for known, at in self._warnings.items() if now - at < WAITING_TOLD_S}
         if text not in self._warnings:
             self._warnings[text] = now
-            self._cluster.logger.warning("%s", text)
+            self._cluster.logger.warning("%s", escape(text))
 
-    async def tell(self, what: str) -> None:
-        """Wait a little; the log hears what for, at most every ten seconds. Raises: GivenUp."""
+    async def tell(self, what: str, because: Sequence[str] = ()) -> None:
+        """Wait a little; the log hears what for, and why, at most every ten seconds. Raises: GivenUp."""
         now = boottime()
         if now - self._told_at >= WAITING_TOLD_S:
             self._told_at = now
             self._cluster.logger.info("waiting %s", what)
+            for reason in because:
+                self._cluster.logger.info("%s", escape(reason))
         await self._cluster.or_given_up(asyncio.sleep(RETRY_S))
 
 

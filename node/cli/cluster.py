@@ -16,12 +16,14 @@ import argparse
 import json
 import os
 import sys
+import threading
 from typing import Any, Final, NamedTuple
 
 EX_OK: Final = 0
 EX_USAGE: Final = 64
 EX_UNAVAILABLE: Final = 69
 EX_CONFIG: Final = 78
+EX_INTERRUPTED: Final = 130
 
 DEFAULT_DIRECTORY: Final = "var/cluster"
 DEFAULT_NODES: Final = 3
@@ -37,6 +39,8 @@ NODE_HOST: Final = "localhost"
 SETTINGS_FILE: Final = "cluster.json"
 ACTIONS: Final = {"start": (1,), "stop": (0, 1), "status": (0,)}
 """What a running cluster can be asked for, and with how many names."""
+REMINDER_S: Final = 5.0
+"""After how long it is said what is being waited for."""
 ASK_S: Final = 600.0
 """How long `start` and `stop` may take: a node that has much to read or write takes its time."""
 
@@ -200,6 +204,9 @@ def _ask(directory: str, words: list[str]) -> int:
     if len(names) not in ACTIONS.get(action, ()):
         return _fail(EX_USAGE, "allowed: fluffle cluster start NODE, stop [NODE], status")
     arguments = {"name": names[0] if names else None}
+    reminder = threading.Timer(REMINDER_S, _remind, words)
+    reminder.daemon = True
+    reminder.start()
     try:
         answer = control.request(directory, action, arguments, timeout_s=ASK_S)
     except control.ControlUnreachable:
@@ -208,9 +215,19 @@ def _ask(directory: str, words: list[str]) -> int:
         )
     except control.ControlError as error:
         return _fail(error.exit_code, error.text)
+    except KeyboardInterrupt:
+        return EX_INTERRUPTED
+    finally:
+        reminder.cancel()
     for line in answer["lines"]:
         print(line)
     return EX_OK
+
+
+def _remind(action: str, *names: str) -> None:
+    what = " ".join([action, *names])
+    hint = "; after a crash, a node waits until a majority of the nodes runs" if action == "start" else ""
+    print(f"fluffle: still waiting for `{what}`{hint}", file=sys.stderr, flush=True)
 
 
 def _fail(code: int, problem: str) -> int:

@@ -1,8 +1,8 @@
 """Queues, exchanges and bindings that come and go through random nodes, each step on another node than the last.
 
 What one node has answered every node that serves must know: a step that finds an older state counts as stale. What
-had no answer may be so or not. All are durable, so that they outlive their home; it may be down (404), and then
-they are as they were.
+had no answer may be so or not, and may still come about for a while. All are durable, so that they outlive their
+home; it may be down (404), and then they are as they were.
 """
 
 import asyncio
@@ -21,6 +21,8 @@ THERE: Final = "there"
 GONE: Final = "gone"
 MAYBE: Final = "maybe"
 QUEUES_MAX: Final = 12
+UNSURE_S: Final = 30.0
+"""How long a change without an answer may still come about: the node goes on trying for a few seconds."""
 KEYS: Final = 6
 HOME_DOWN: Final = "is down or inaccessible"
 NO_MAJORITY: Final = "has no majority"
@@ -40,6 +42,7 @@ class Churn:
         self._workload = workload
         self._random = random
         self._channels: dict[int, ClusterChannel] = {}
+        self._unsure: dict[str, float] = {}  # when a change of a queue had no answer
         self._count = 0
         self._number = number
 
@@ -118,8 +121,8 @@ class Churn:
         self.queues[name] = MAYBE
         for key in [key for key in self.bindings if key[0] == name and before == MAYBE]:
             self.bindings[key] = MAYBE
-        await self._ask(channel, methods.QueueDeclare(queue=name, durable=True))
-        self.queues[name] = THERE
+        await self._change(channel, name, methods.QueueDeclare(queue=name, durable=True))
+        self.queues[name] = self._now(name, THERE)
 
     async def _look(self, channel: ClusterChannel, name: str) -> None:
         """A passive declare: does this node know what others answered?"""
@@ -139,13 +142,13 @@ class Churn:
         self.bindings[binding] = MAYBE
         method = methods.QueueBind(queue=name, exchange=self.exchange, routing_key=binding[1])
         try:
-            await self._ask(channel, method)
+            await self._change(channel, name, method)
         except Lost as lost:
             self._missing(channel, lost, name)
             if code_of(lost) == 404:
-                self.bindings[binding] = before
+                self.bindings[binding] = self._now(name, before)
             raise
-        self.bindings[binding] = THERE
+        self.bindings[binding] = self._now(name, THERE)
 
     async def _unbind(self, channel: ClusterChannel) -> None:
         binding = self._random.choice(list(self.bindings))
@@ -155,21 +158,21 @@ class Churn:
         before, self.bindings[binding] = self.bindings[binding], MAYBE
         method = methods.QueueUnbind(queue=name, exchange=self.exchange, routing_key=key)
         try:
-            await self._ask(channel, method)
+            await self._change(channel, name, method)
         except Lost as lost:
             self._missing(channel, lost, name)
             if code_of(lost) == 404:
-                self.bindings[binding] = before
+                self.bindings[binding] = self._now(name, before)
             raise
-        self.bindings[binding] = GONE
+        self.bindings[binding] = self._now(name, GONE)
 
     async def _delete(self, channel: ClusterChannel, name: str) -> None:
         self.queues[name] = MAYBE
         self._no_bindings(name, MAYBE)
         # Even a 404 leaves it open: the home may have gone down with the deletion under way.
-        await self._ask(channel, methods.QueueDelete(queue=name))
-        self.queues[name] = GONE
-        self._no_bindings(name, GONE)
+        await self._change(channel, name, methods.QueueDelete(queue=name))
+        self.queues[name] = self._now(name, GONE)
+        self._no_bindings(name, self._now(name, GONE))
 
     def _no_bindings(self, name: str, state: str) -> None:
         for key in self.bindings:
@@ -189,6 +192,19 @@ class Churn:
         await self._ask(channel, methods.QueueDeclare(queue=name, exclusive=is_exclusive, auto_delete=True))
         await channel.ask(methods.BasicConsume(queue=name, consumer_tag="brief"))
         await channel.ask(methods.BasicCancel(consumer_tag="brief"))
+
+    async def _change(self, channel: ClusterChannel, name: str, method: methods.Method) -> None:
+        """A change of a queue or its bindings; without an answer nothing is sure for a while. Raises: Lost."""
+        try:
+            await self._ask(channel, method)
+        except Lost as lost:
+            if code_of(lost) != 404 or HOME_DOWN in str(lost):
+                self._unsure[name] = time.monotonic()
+            raise
+
+    def _now(self, name: str, state: str) -> str:
+        """What is known after an answer."""
+        return MAYBE if time.monotonic() < self._unsure.get(name, -UNSURE_S) + UNSURE_S else state
 
     async def _ask(self, channel: ClusterChannel, method: methods.Method) -> None:
         """A change; its answer counts for how long the node could not make one."""

@@ -182,9 +182,14 @@ class ChaosNode:
 
 
 class ChaosCluster:
-    """The three of them.   directory: for data, configuration and logs; made and removed by who calls."""
+    """The three of them.   directory: for data, configuration and logs; made and removed by who calls.
 
-    def __init__(self, directory: Path, network: Network, *, code: Path = ROOT) -> None:
+    has_ram: whether the last one is a RAM node.
+    """
+
+    def __init__(
+        self, directory: Path, network: Network, *, code: Path = ROOT, has_ram: bool = False
+    ) -> None:
         self.network = network
         self.nodes = [ChaosNode(index, directory, network, code) for index in range(len(NAMES))]
         settings = {
@@ -202,6 +207,8 @@ class ChaosCluster:
             settings[f"cluster_formation.classic_config.nodes.{number}"] = f"{node.name}:{port}"
         for node in self.nodes:
             own = {**settings, "cluster.advertised_address": node.place.advertised}
+            if has_ram and node is self.nodes[-1]:
+                own["cluster_formation.node_type"] = "ram"
             node.configure(own)
 
     async def start(self) -> None:

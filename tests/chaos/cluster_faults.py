@@ -33,6 +33,8 @@ from tests.chaos.workload import Workload
 from tests.durability.client import Lost
 
 FAULTS_OF_EPISODE: Final = 7
+SETTLE_S: Final = 6.0
+"""How long after the end of a fault it may still be noticed: the lease."""
 _INSIDE: Final = "FLUFFLE_CHAOS_NAMESPACE"
 
 
@@ -75,12 +77,19 @@ class Episode:
     """One cluster and some faults.   kinds: of the faults, in order.   scale: of how long they last."""
 
     def __init__(
-        self, directory: Path, network: Network, seed: str, kinds: Sequence[str], *, code: Path = ROOT
+        self,
+        directory: Path,
+        network: Network,
+        seed: str,
+        kinds: Sequence[str],
+        *,
+        code: Path = ROOT,
+        has_ram: bool = False,
     ) -> None:
         self._random = Random(seed)
         self._kinds = kinds
         self._ledger = Ledger()
-        self._cluster = ChaosCluster(directory, network, code=code)
+        self._cluster = ChaosCluster(directory, network, code=code, has_ram=has_ram)
         self._outcome = Outcome(self._ledger.count)
 
     async def run(self, first: int, *, scale: float = 1.0, load: float = 1.0, calm_s: float = 1.5) -> Outcome:
@@ -97,9 +106,10 @@ class Episode:
             for number, kind in enumerate(self._kinds, first):
                 workload.calm_since = None
                 row = await self._round(nemesis, number, kind)
-                workload.calm_since = time.monotonic()
+                workload.calm_since = time.monotonic() + SETTLE_S
                 print(row.text(), flush=True)
                 await asyncio.sleep(calm_s * self._random.uniform(0.2, 1.8))
+            await asyncio.sleep(SETTLE_S + 2 * calm_s)
             await workload.stop()
             self._outcome.base_mib = max(rss for rss, _ in base) >> 20
             self._outcome.end_mib = max(node.usage()[0] for node in cluster.nodes) >> 20
@@ -158,9 +168,8 @@ def _run_episodes(
     for first in range(0, rounds, FAULTS_OF_EPISODE):
         directory = Path(tempfile.mkdtemp(prefix="fluffle-chaos-"))
         between = network()
-        episode = Episode(
-            directory, between, f"{seed}/{first}", dealt[first : first + FAULTS_OF_EPISODE], code=code
-        )
+        own = dealt[first : first + FAULTS_OF_EPISODE]
+        episode = Episode(directory, between, f"{seed}/{first}", own, code=code, has_ram=options.ram)
         try:
             outcome = asyncio.run(episode.run(first, scale=options.scale, load=options.load))
         finally:
@@ -223,6 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--network", choices=("proxies", "namespaces"), default="proxies")
     parser.add_argument("--kinds", default="", help="only these, with commas between")
+    parser.add_argument("--ram", action="store_true", help="the third node is a RAM node")
     parser.add_argument("--scale", type=float, default=1.0, help="of how long faults last")
     parser.add_argument("--load", type=float, default=1.0, help="of how much is published")
     parser.add_argument("--copy", action="store_true", help="run a copy of the packages as they are now")

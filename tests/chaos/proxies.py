@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 HOST: Final = "127.0.0.1"
-TRIES: Final = 5
+TRIES: Final = 2
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -103,14 +103,7 @@ class Link:
         if self._pair is None:
             assert self.near.transport is not None
             port = self.near.transport.get_extra_info("peername")[1]
-            own = self.proxies.ports[self.target]
-            # The table of sockets may lack one when it changes while it is read.
-            found = "?"
-            for _ in range(TRIES):
-                found = self.proxies.node_of(port, own)
-                if found != "?":
-                    break
-            self._pair = frozenset((found, self.target))
+            self._pair = frozenset((self.proxies.node_of(port), self.target))
         return self._pair
 
     def go_on(self) -> None:
@@ -169,6 +162,7 @@ class Proxies:
         self.cuts: dict[frozenset[str], str] = {}
         self._servers: dict[str, asyncio.Server] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._owners: dict[int, str] = {}  # the last look at who has which port
 
     def spawn(self, work: Any) -> None:
         """Run something until it is done."""
@@ -189,6 +183,7 @@ class Proxies:
             case "close":
                 self._close(name)
             case "cut":
+                self._owners = self._look_up()
                 for pair in asked["pairs"]:
                     self._cut(frozenset(pair), asked["how"])
             case "heal":
@@ -197,24 +192,29 @@ class Proxies:
                     link.go_on()
         return None
 
-    def node_of(self, port: int, own_port: int) -> str:
-        """Which node has the other end of a connection to us from that port."""
-        wanted = (f"0100007F:{port:04X}", f"0100007F:{own_port:04X}")
-        for line in Path("/proc/net/tcp").read_text().splitlines():
-            fields = line.split()
-            if (fields[1], fields[2]) == wanted:
-                return self._owner(fields[9])
-        return "?"
+    def node_of(self, port: int) -> str:
+        """Which node has the socket with that local port."""
+        for _ in range(TRIES):
+            if port not in self._owners:
+                # The table of sockets may lack one when it changes while it is read.
+                self._owners = self._look_up()
+        return self._owners.get(port, "?")
 
-    def _owner(self, inode: str) -> str:
-        wanted = f"socket:[{inode}]"
+    def _look_up(self) -> dict[int, str]:
+        """The nodes by the local ports of their sockets. Takes some milliseconds."""
+        names: dict[str, str] = {}
         for name, pid in self.pids.items():
             with contextlib.suppress(OSError):
                 for fd in os.scandir(f"/proc/{pid}/fd"):
                     with contextlib.suppress(OSError):
-                        if os.readlink(fd.path) == wanted:
-                            return name
-        return "?"
+                        names[os.readlink(fd.path)] = name
+        owners = {}
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            name = names.get(f"socket:[{fields[9]}]", "")
+            if name:
+                owners[int(fields[1].rpartition(":")[2], 16)] = name
+        return owners
 
     async def _open(self, name: str) -> int:
         """Accept connections for a node, at the same port each time. Returns: the port."""

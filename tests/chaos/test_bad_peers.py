@@ -321,7 +321,9 @@ def test_an_old_incarnation(without_n3: list[Process]) -> None:
     says(n1, rf"refused node '{n3.name}'.*is at incarnation {old}, but {old + 1} has started since", size)
 
 
-TAKEN: Final = r"node 'n1@localhost' does not let this one join: .*%s.*(disagrees|two nodes with the name)"
+TAKEN: Final = (
+    r"node 'n1@localhost' does not let this one join: .*'%s'.*(disagrees|with another data directory)"
+)
 
 
 def test_two_nodes_with_one_name(trio: list[Process], processes: Processes) -> None:

@@ -71,6 +71,7 @@ def _unsafe_count(patch: pytest.MonkeyPatch) -> None:
         run(self, 0.0)
 
     patch.setattr(Core, "run", tick)
+    patch.setattr(Core, "has_work", lambda self: True)
 
 
 def _no_order(patch: pytest.MonkeyPatch) -> None:

@@ -265,7 +265,7 @@ class World:
 
     def _down(self, process: Process, other: str, pair: frozenset[str]) -> None:
         if self.up.get(process.name) is process and pair not in self.session:
-            process.replica.link_down(other)
+            process.replica.link_down(other, is_gone=other not in self.up)
 
     def reset(self, a: str, b: str) -> None:
         """What is on its way is lost; a new session comes soon."""

@@ -22,6 +22,7 @@ MESSAGES: list[CoreMessage] = [
         "commit_index": 11,
         "prevLogIdx": 10,
         "prevLogTerm": 5,
+        "is_notice": True,
         "entries": [(b"\0a", 11, 6), (b"\1", 12, 7)],
     },
     {"type": "next_node_idx", "next_node_idx": 13, "reset": False, "success": True},

@@ -199,6 +199,26 @@ def test_join_and_part(cluster: Processes) -> None:
     assert set(queues(second)) == {"alone"}
 
 
+def test_all_nodes_stop_at_once_and_nobody_waits_for_the_others(cluster: Processes) -> None:
+    """The last ones have no majority left that could take note of their stop."""
+    nodes = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(nodes[0].ask("list_members")["voters"]) == 3, "three vote")
+    for node in nodes:
+        node.signal(signal.SIGTERM)
+    assert [node.wait() for node in nodes] == [0, 0, 0]
+    assert not any("was not told within" in node.log for node in nodes)
+
+
+def test_a_peer_port_that_is_taken_is_named(cluster: Processes) -> None:
+    first, second = cluster.make("n1"), cluster.make("n2")
+    first.start()
+    second.peer_port = first.peer_port
+    second.launch()
+    assert second.wait() == 69
+    where = f"127.0.0.1:{first.peer_port}"
+    assert f"cannot start: other nodes cannot be accepted on {where}: Address already in use" in second.log
+
+
 def test_forget_cluster_node(cluster: Processes) -> None:
     """reliability §2.5: forget_cluster_node, forget_removes_things; a forgotten node cannot start until reset."""
     first, second, third = cluster.formed("n1", "n2", "n3")

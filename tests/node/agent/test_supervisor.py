@@ -53,6 +53,19 @@ def play(story: Callable[[Script, Supervisor], Awaitable[Any]]) -> list[str]:
     return asyncio.run(main())
 
 
+def test_who_was_held_begins_anew_even_if_let_go_at_once() -> None:
+    """Its clients were sent away when it was held, and its listeners closed."""
+
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        app.hold()
+        app.release()
+        await script.settled()
+        assert app.node is not None
+
+    assert play(story) == ["begin", "end", "begin", "end"]
+
+
 def test_start_and_stop_as_often_as_one_likes() -> None:
     async def story(script: Script, app: Supervisor) -> None:
         await app.start()
