@@ -18,8 +18,8 @@ Three rules make leases safe (reliability §4.2):
 * Each node reads its own clock only: the times of others are handed back to them and never compared with it.
 
 It never waits, sends or tells the time: calls have `now` (CLOCK_BOOTTIME, which counts while a machine is suspended,
-in seconds; it never goes back), and `take_outputs` says what is to be done. Messages that a lease allows (deliveries,
-confirms) are checked by `has_lease` when they are written.
+in seconds; it never goes back), and `take_outputs` says what is to be done. A process that thaws may still write a
+delivery or a confirm before its first turn: a confirm is true whatever comes, a delivery at most comes twice.
 
 Source: reliability §4.0, §4.2, §4.7 (S19, S20); ring.md §4, §5.
 """

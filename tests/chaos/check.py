@@ -78,7 +78,7 @@ class FinalCheck:
             found = await self._drain(client, queue)
         finally:
             await client.leave()
-        self._compare(queue, found)
+        self.compare(queue, found)
 
     async def _drain(self, client: ClusterClient, queue: QueueStory) -> list[Value]:
         """Take all there is, in order."""
@@ -116,7 +116,8 @@ class FinalCheck:
                 self._count.problem("stuck", f"{queue.name} has {left} messages that don't come")
                 return found
 
-    def _compare(self, queue: QueueStory, found: list[Value]) -> None:
+    def compare(self, queue: QueueStory, found: list[Value]) -> None:
+        """What was in a queue with what must be, in order."""
         count, marks = self._count, queue.marks
         present = set(found)
         if len(present) != len(found):

@@ -25,7 +25,6 @@ UNSURE_S: Final = 30.0
 """How long a change without an answer may still come about: the node goes on trying for a few seconds."""
 KEYS: Final = 6
 HOME_DOWN: Final = "is down or inaccessible"
-NO_MAJORITY: Final = "has no majority"
 
 
 class Churn:
@@ -56,7 +55,7 @@ class Churn:
                 await self._step(channel)
                 await asyncio.sleep(self._random.uniform(0, 0.15))
             except Lost as lost:
-                if code_of(lost) == 406 and NO_MAJORITY in str(lost):
+                if code_of(lost) == 406:
                     self._workload.ledger.count.refused += 1
                 self._workload.note(lost, f"{self.exchange} on n{_node(channel) + 1}")
                 await self._drop(channel)

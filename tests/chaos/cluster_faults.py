@@ -92,8 +92,21 @@ class Episode:
         self._cluster = ChaosCluster(directory, network, code=code, has_ram=has_ram)
         self._outcome = Outcome(self._ledger.count)
 
-    async def run(self, first: int, *, scale: float = 1.0, load: float = 1.0, calm_s: float = 1.5) -> Outcome:
-        """All of it.   first: number of the first round.   calm_s: between two faults.   load: how much there is."""
+    async def run(
+        self,
+        first: int,
+        *,
+        scale: float = 1.0,
+        load: float = 1.0,
+        calm_s: float = 1.5,
+        settle_s: float = SETTLE_S,
+    ) -> Outcome:
+        """All of it.
+
+        first: number of the first round.   scale: of how long faults last.   load: how much is published.
+        calm_s: between two faults.   settle_s: after the last one; with less than `SETTLE_S` it is not known what of
+        the fanout may be missing.
+        """
         cluster, count = self._cluster, self._ledger.count
         workload = Workload(cluster, self._ledger, Random(self._random.random()), scale=load)
         nemesis = Nemesis(cluster, Random(self._random.random()), count, scale=scale)
@@ -109,7 +122,7 @@ class Episode:
                 workload.calm_since = time.monotonic() + SETTLE_S
                 print(row.text(), flush=True)
                 await asyncio.sleep(calm_s * self._random.uniform(0.2, 1.8))
-            await asyncio.sleep(SETTLE_S + 2 * calm_s)
+            await asyncio.sleep(settle_s + calm_s)
             await workload.stop()
             self._outcome.base_mib = max(rss for rss, _ in base) >> 20
             self._outcome.end_mib = max(node.usage()[0] for node in cluster.nodes) >> 20

@@ -7,7 +7,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,13 @@ from tests.chaos.network import ProxyNetwork, has_namespaces
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kinds", [("kill", "pause"), ("isolate", "stop-app")], ids="-".join)
-def test_faults_under_load(tmp_path: Path, kinds: Sequence[str]) -> None:
+def test_faults_under_load(tmp_path: Path) -> None:
     """No confirmed message is lost, nothing hangs, all nodes agree (reliability §5.3)."""
+    kinds = ("kill", "isolate", "stop-app")
     network = ProxyNetwork()
-    episode = Episode(tmp_path, network, "-".join(kinds), kinds)
+    episode = Episode(tmp_path, network, "short", kinds)
     try:
-        outcome = asyncio.run(episode.run(0, scale=0.3, calm_s=0.5, load=0.4))
+        outcome = asyncio.run(episode.run(0, scale=0.3, calm_s=0.5, load=0.4, settle_s=0))
     finally:
         episode.close()
         network.close()
@@ -41,7 +40,7 @@ def test_faults_under_load(tmp_path: Path, kinds: Sequence[str]) -> None:
 def test_faults_in_namespaces() -> None:
     """The same with links that the kernel cuts."""
     command = [sys.executable, "-m", "tests.chaos.cluster_faults", "--network", "namespaces"]
-    command += ["--rounds", "2", "--kinds", "isolate,pair-reset", "--scale", "0.3", "--load", "0.4"]
+    command += ["--rounds", "1", "--kinds", "pair-reset", "--scale", "0.3", "--load", "0.4"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
