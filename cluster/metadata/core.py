@@ -182,7 +182,9 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._now, self._dice = now, random
         self._options = options
         self._keeps_suffix = False
+        self._is_ticking = False
         self._is_counting = False
+        """Whether this leader counts, in a tick, who has an entry."""
         self._is_announcing = False
         self._is_notice = False
         """Whether the append that is received needs no answer if all fits."""
@@ -190,11 +192,13 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         """Whether the last round left pieces of a snapshot that could have been sent."""
         self._announced = (0, 0)
         """The last entry and commit index that went out with the last round of appends."""
+        self._peers: dict[str, Peer] = {}
+        """One object each, so that sets find it by identity."""
         self.enter()
         voters = journal.current_voters
         super().__init__(
-            Peer(name) if name in voters else None,
-            [Peer(voter) for voter in sorted(voters) if voter != name],
+            self._peer(name) if name in voters else None,
+            [self._peer(voter) for voter in sorted(voters) if voter != name],
             conf=_conf(options, journal),
             transport=_Transport(host),
             nodeClass=Peer,
@@ -266,13 +270,17 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         """Whether a log that ends so is behind ours: then its member may not lead."""
         return (term, index) < (self._journal.last[2], self._journal.last[1])
 
+    def _peer(self, name: str) -> Peer:
+        return self._peers.get(name) or self._peers.setdefault(name, Peer(name))
+
     # --- what is done to it ---
 
     def run(self) -> None:
         """One tick of the core: it does a part of what can be done."""
+        self._is_ticking = True
         self._is_counting = self._SyncObj__raftState == _LEADER
         self.doTick(0.0)
-        self._is_counting = False
+        self._is_ticking = self._is_counting = False
 
     def propose(self, command: bytes) -> None:
         """Append a command of any kind, as the leader, with the next tick."""
@@ -283,9 +291,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._SyncObj__newAppendEntriesTime = 0
 
     def announce(self) -> None:
-        """As a leader, send a round of appends now. Whoever lacks no entries but the news that some are committed
-        answers that by applying them.
-        """
+        """As a leader, send a round of appends now. News of a commit alone is answered by applying what it is about."""
         self._is_announcing = True
         self._SyncObj__sendAppendEntries()
         self._is_announcing = False
@@ -317,7 +323,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         """
         others = {node.id: node for node in self._SyncObj__otherNodes}
         is_voter = self._SyncObj__selfNode is not None
-        connected = {Peer(name) for name in sorted(linked) if name in others or is_voter}
+        connected = {self._peer(name) for name in sorted(linked) if name in others or is_voter}
         observers = {node for node in connected if node.id not in others}
         next_index, match_index = self._SyncObj__raftNextIndex, self._SyncObj__raftMatchIndex
         for node in self._SyncObj__readonlyNodes - observers:
@@ -332,7 +338,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def deliver(self, peer: str, message: CoreMessage) -> None:
         """A message of a peer that may send it. Raises BadMessage."""
-        node = Peer(peer)
+        node = self._peer(peer)
         if message["type"] == "append_entries" and "prevLogIdx" in message:
             trimmed = self._trim(message)
             self._keeps_suffix = trimmed.keeps_suffix
@@ -450,6 +456,8 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
                 self._send_entries(node)
             else:
                 self.has_pieces_left |= self._send_pieces(node)
+        # Whoever begins to lead in this tick, alone, sends first and counts then.
+        self._is_counting = self._is_ticking
 
     def _send_entries(self, node: Peer) -> None:
         """What a member lacks of the log, or nothing, so that it hears us."""
@@ -460,12 +468,8 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             if entries:
                 next_index[node] = entries[-1][1] + 1
             # What is committed up to where it goes on from is all that the answer would be needed for.
-            is_notice = (
-                self._is_announcing
-                and not entries
-                and previous is not None
-                and previous <= self._SyncObj__raftCommitIndex
-            )
+            is_news = self._is_announcing and not entries and previous is not None
+            is_notice = is_news and previous <= self._SyncObj__raftCommitIndex
             message = self._append(
                 prevLogIdx=previous, prevLogTerm=previous_term, entries=entries, is_notice=is_notice
             )
@@ -492,9 +496,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def _SyncObj__sendNextNodeIdx(
         self, node: Peer, reset: bool = False, nextNodeIdx: int | None = None, success: bool = False
     ) -> None:
-        """Unless nobody waits for it. After a snapshot, the core would claim to have the leader's log as far as its own
-        goes.
-        """
+        """Unless nobody waits for it. After a snapshot, the core would claim to have all that its own log has."""
         if success and self._is_notice:
             return
         if nextNodeIdx is None and success:
@@ -548,13 +550,13 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             if name == self._name:
                 self._host.asked_to_leave()
             return bool(name != self._name)
-        matched: int = self._SyncObj__raftMatchIndex.get(Peer(name), 0)
+        matched: int = self._SyncObj__raftMatchIndex.get(self._peer(name), 0)
         return bool(matched + CATCH_UP_ENTRIES >= self._SyncObj__raftCommitIndex)
 
     def _reconfigure(self) -> None:
         """Who votes is what the log says now."""
         voters = self._journal.current_voters
-        others = {Peer(name) for name in sorted(voters) if name != self._name}
+        others = {self._peer(name) for name in sorted(voters) if name != self._name}
         for node in others - self._SyncObj__otherNodes:
             self._SyncObj__raftNextIndex[node] = self._journal.last[1] + 1
             self._SyncObj__raftMatchIndex[node] = 0
@@ -564,7 +566,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self._SyncObj__raftMatchIndex.pop(node, None)
         self._SyncObj__otherNodes = others
         was_voter = self._SyncObj__selfNode is not None
-        self._SyncObj__selfNode = Peer(self._name) if self._name in voters else None
+        self._SyncObj__selfNode = self._peer(self._name) if self._name in voters else None
         if was_voter != (self._name in voters):
             self.postpone_election()
             if was_voter:

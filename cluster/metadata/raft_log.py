@@ -380,7 +380,7 @@ class RaftLog:
         """See `StateMachine.peer_applied`."""
         if name in self.catalogue.members and index > self._peer_applied.get(name, 0):
             self._peer_applied[name] = index
-        return bool(self._answers) and self._is_visible(self._answers[0])
+        return bool(self._answers) and index >= self._answers[0].index and self._is_visible(self._answers[0])
 
     def synced(self) -> bool:
         """See `StateMachine.synced`."""

@@ -10,7 +10,7 @@ Limits on connections count those of the whole cluster, so the others hear of ea
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from node.agent.status import own_status
 from node.agent.waiting import boottime
@@ -31,6 +31,7 @@ class Publisher:
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._loop = asyncio.get_running_loop()
+        self._told: dict[str, Any] = {}
         self._timer: asyncio.Handle | None = None
         self._told_s = self._checked_s = 0.0
         self._is_closed = False
@@ -48,9 +49,13 @@ class Publisher:
         self.publish()
 
     def publish(self) -> None:
-        """Tell it now."""
+        """Tell what is new now, if anything is."""
         self._checked_s = boottime()
-        self._cluster.membership.set_status(own_status(self._cluster.agent), boottime())
+        status = own_status(self._cluster.agent)
+        if status == self._told:
+            return
+        self._told = status
+        self._cluster.membership.set_status(status, boottime())
         self._cluster.act()
         self._cluster.membership_changed()
 

@@ -3,6 +3,7 @@
 Source: management §3.4, amqp-behaviour §9.7.
 """
 
+import functools
 import os
 import platform
 import ssl
@@ -39,6 +40,7 @@ NOT_DRAINING: Final = "not under maintenance"
 DRAINING: Final = "marked for maintenance"
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """What runs here."""
     return {

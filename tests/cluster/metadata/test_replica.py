@@ -11,9 +11,10 @@ from cluster.metadata.raft_pb2 import (
     RequestVote,
     Resign,
 )
+from cluster.metadata.wire import decode
 from node.broker.commands import Refused
 from node.broker.replicated_log import NOT_WRITTEN
-from tests.sim.raft_world import World, parameter
+from tests.sim.raft_world import Process, World, parameter
 
 
 def _group(*names: str, observers: tuple[str, ...] = (), seed: int = 1) -> World:
@@ -35,6 +36,55 @@ def test_a_group_of_one_answers_when_it_is_synced() -> None:
     assert world.run(1, lambda: bool(answers))
     assert answers == [True]
     assert not world.up["a"].disk.jobs  # type: ignore[union-attr]
+
+
+def test_a_leader_counts_itself_for_what_is_synced() -> None:
+    """Also in the tick in which it begins to lead, alone: what it would count might be gone after a power loss."""
+    world = World(1, ("a",))
+    process = world.form("a")
+    world.run(0.00005)
+    position = process.replica._core.position()
+    assert position.is_leader
+    assert position.committed < position.last
+    world.run(0.1)
+    assert process.replica._core.position().committed == position.last
+
+
+def test_entries_leave_before_they_are_synced_here() -> None:
+    """The leader's disk works while the others' do; its own counts when it is done (Ongaro's thesis, §10.2.1)."""
+    world = _group("a", "b", "c")
+    leader = next(process for process in world.up.values() if process.replica.is_leader)
+    followers = [process for process in world.up.values() if process is not leader]
+    last = leader.replica._journal.last[1]
+    leader.is_disk_busy = True  # as if one step took for ever
+    answers = world.submit(leader.name, parameter(1))
+    world.run(0.1)
+    assert {each.replica._journal.last[1] for each in followers} == {last + 1}
+    assert {each.replica._core.position().committed for each in world.up.values()} == {last}
+    assert not answers
+    leader.is_disk_busy = False
+    world._drive_disk(leader)
+    assert world.run(1, lambda: bool(answers))
+
+
+def test_a_commit_takes_eight_messages() -> None:
+    """Of three members: the entry, the answer, the news that it is committed, and that it is applied."""
+    world = _group("a", "b", "c")
+    leader = next(name for name, process in world.up.items() if process.replica.is_leader)
+    world.run(10)
+    world.submit(leader, parameter(0))  # all tell all what they have applied, once in a while
+    world.run(1)
+    sent: list[str] = []
+    pass_on = world.checks.sent
+
+    def count(process: Process, peer: str, data: bytes) -> None:
+        sent.append(decode(data).kind)
+        pass_on(process, peer, data)
+
+    world.checks.sent = count  # type: ignore[method-assign]
+    answers = world.submit(leader, parameter(1))
+    assert world.run(0.1, lambda: bool(answers))
+    assert sorted(sent) == 4 * ["append"] + 2 * ["applied"] + 2 * ["next_index"]
 
 
 def test_three_members_agree() -> None:
@@ -72,6 +122,15 @@ def test_a_leader_that_dies_is_followed_by_another() -> None:
     assert world.run(5, lambda: bool(answers))
     assert answers == [True]
     assert world.now - begun < 4
+
+
+def test_a_dead_leader_is_followed_at_once() -> None:
+    """Proof of death needs no time-out: the first voter by name stands at once, the next only if that one cannot."""
+    for seed in range(5):
+        world = _group("a", "b", "c", seed=seed)
+        leader = next(name for name, process in world.up.items() if process.replica.is_leader)
+        world.stop(leader)
+        assert world.run(0.3, lambda: any(each.replica.is_leader for each in world.up.values()))  # noqa: B023
 
 
 def test_an_observer_submits_and_follows() -> None:

@@ -298,7 +298,8 @@ def test_a_node_that_does_not_start_stops_the_others(launch: Callable[..., Runni
     run = launch(HOW_n2="broken")
     assert run.end() == 78
     assert "fluffle: n2 ended with exit code 78 before it was ready: the cluster is stopped" in run.lines
-    assert not is_alive(run.pids("n1")[0])
+    with contextlib.suppress(FileNotFoundError):  # it was stopped before it had written that
+        assert not is_alive(run.pids("n1")[0])
     assert not any("ready, amqp on 127" in line for line in run.lines)
 
 

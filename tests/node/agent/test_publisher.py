@@ -1,0 +1,57 @@
+"""What a node tells the others: at once when it is new, never twice."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from node.agent import publisher
+from node.agent.cluster import Cluster
+from node.agent.publisher import Publisher, WatchedCounts
+
+
+class FakeCluster:
+    """Has a status, and remembers when it was told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.status: dict[str, Any] = {}
+        self.told: list[dict[str, Any]] = []
+        self.agent = self
+        self.membership = self
+        monkeypatch.setattr(publisher, "own_status", lambda agent: dict(self.status))
+
+    def set_status(self, status: dict[str, Any], now: float) -> None:
+        self.told.append(status)
+
+    def act(self) -> None:
+        pass
+
+    def membership_changed(self) -> None:
+        pass
+
+
+def test_a_connection_is_told_in_the_same_turn_and_many_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """amqp-behaviour §9.7: limits count the connections of all nodes."""
+    fake = FakeCluster(monkeypatch)
+
+    async def main() -> None:
+        told = Publisher(cast(Cluster, fake))
+        counts = WatchedCounts(told.soon)
+        for number in range(3):
+            counts["/", None] += 1
+            counts[None, "guest"] += 1
+            fake.status = {"connections": number + 1}
+        await asyncio.sleep(0)
+        assert fake.told == [{"connections": 3}]
+        told.soon()
+        fake.status = {"connections": 4}
+        await asyncio.sleep(0)
+        assert len(fake.told) == 1  # not so often
+        await asyncio.sleep(4 * publisher.PAUSE_S)
+        assert fake.told[1:] == [{"connections": 4}]
+        told.publish()
+        assert len(fake.told) == 2
+        told.close()
+        told.soon()
+
+    asyncio.run(main())
