@@ -92,7 +92,9 @@ def test_paths_that_are_named_exist() -> None:
 
 def test_every_file_has_a_row() -> None:
     """ARCHITECTURE.md's table of files has each file of node/ and cluster/ once, and no other."""
-    rows = re.findall(r"^\| `((?:node|cluster)/[^`]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `((?:node|cluster)/[^`]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE
+    )
     assert sorted(rows) == sorted(_name(path) for path in NODE if path.read_text())
 
 
