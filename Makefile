@@ -26,7 +26,7 @@ RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 # Whatever goes wrong with .venv, nothing is ever installed into the machine's own Python.
 export PIP_REQUIRE_VIRTUALENV := 1
 
-.PHONY: setup up run test check bench conformance fuzz crashes faults sim proto clean
+.PHONY: setup up run test check bench conformance fuzz crashes faults cluster-faults sim proto clean
 
 setup: $(INSTALLED)
 
@@ -64,6 +64,9 @@ crashes: $(INSTALLED)
 
 faults: $(INSTALLED)
 	$(BIN)/python -m tests.durability.kill_loop --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
+
+cluster-faults: $(INSTALLED)
+	$(BIN)/python -m tests.chaos.cluster_faults --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
 
 sim: $(INSTALLED)
 	SEEDS=$(SEEDS) $(BIN)/python -m pytest -s tests/sim $(ARGS)

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 ASK_S: Final = 2.0
 """How long a node may take to say who it is."""
 JOIN_S: Final = 15.0
-_REFUSALS: Final = ("handshake failed", "Socket closed")
+_CLOSED: Final = "Socket closed"
+_REFUSALS: Final = ("handshake failed", _CLOSED)
 """How gRPC says that a node is there which wants other certificates, or none."""
 CLUSTER_ID: Final = "internal_cluster_id"
 
@@ -166,6 +167,8 @@ async def _ask(cluster: "Cluster", name: str, address: str) -> "Found | _Silent"
         text = str(error)
         why = where + text.removeprefix(address) if text.startswith(address) else f"{where}: {text}"
         is_refusal = isinstance(error.__cause__, PeerRefused) or any(sign in text for sign in _REFUSALS)
+        if _CLOSED in text and not cluster.transport.security.has_certificates:
+            why += ": it may want a certificate, and this node has none"
         return _Silent(why, is_refusal)
 
 
