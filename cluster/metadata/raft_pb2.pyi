@@ -89,10 +89,14 @@ class Propose(_message.Message):
     def __init__(self, command: _Optional[bytes] = ...) -> None: ...
 
 class Applied(_message.Message):
-    __slots__ = ("index",)
+    __slots__ = ("index", "receiver", "member")
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
     index: int
-    def __init__(self, index: _Optional[int] = ...) -> None: ...
+    receiver: str
+    member: str
+    def __init__(self, index: _Optional[int] = ..., receiver: _Optional[str] = ..., member: _Optional[str] = ...) -> None: ...
 
 class Resign(_message.Message):
     __slots__ = ()

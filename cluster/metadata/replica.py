@@ -17,6 +17,7 @@ from cluster.metadata.elections import Elections
 from cluster.metadata.entries import COMMAND_MAX_BYTES, NO_OP_COMMAND, REGULAR, ChangeKind
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.journal_file import Image, new_head, piece_payloads, read_image, write_image
+from cluster.metadata.notices import Notices
 from cluster.metadata.options import Options
 from cluster.metadata.outbox import Outbox
 from cluster.metadata.raft_pb2 import AnswerVote, Applied, AskVote, Propose, Resign
@@ -59,9 +60,6 @@ it may have missed who votes by now."""
 _IN_FLIGHT_S: Final = 0.5
 """A follower that has not answered for so long is not waited for."""
 
-_APPLIED_S: Final = 5.0
-"""How often the others are told what is applied here, besides those who wait for it."""
-
 _BAD_MESSAGES_REPORTED: Final = 20
 
 
@@ -103,8 +101,7 @@ class Replica:
         self._in_flight: dict[str, tuple[int, float]] = {}
         """Appends that a follower has not answered, and when the last one went out."""
         self._changes = VoterChanges(_CHANGE_RETRY_HEARTBEATS * options.heartbeat_s)
-        self._applied_told = 0
-        self._tells_applied_at = 0.0
+        self._notices = Notices(self._say_applied)
         self._leaves = False
         self._bad_messages = 0
         self._has_majority = False
@@ -219,7 +216,7 @@ class Replica:
         self._in_flight.pop(peer, None)
         self._core.relink(self._links)
         self._core.hurry()
-        self._tell_applied(peer)
+        self._notices.tell_one(peer, self.applied_index)
         self._wake_core()
 
     def link_down(self, peer: str, *, is_gone: bool = False) -> None:
@@ -261,7 +258,8 @@ class Replica:
                 self._leave()
             self._compact()
         self._journal.flush()
-        self._tell_all_applied(now)
+        submitters = self._state.take_submitters()
+        self._notices.tell(self.applied_index, submitters, self._links, self.leader, now)
         if self.leader != self._leader_known:
             self._wake()  # who has something to propose is told with the next tick
         due = self._state.after(now)
@@ -367,7 +365,7 @@ class Replica:
         elif kind == "answer_vote":
             self._hear_answer(peer, term, body)
         elif kind == "applied":
-            return self._state.peer_applied(peer, body.index)
+            return self._hear_applied(peer, body)
         elif kind == "resign":
             self._hear_resignation(peer, term, now)
         elif kind in ("append", "piece"):
@@ -404,7 +402,7 @@ class Replica:
         applied = self.applied_index
         self._core.deliver(peer, to_core(received))
         if self.applied_index != applied:
-            self._tells_applied_at = now  # a snapshot: who waits for what it stands for, it does not say
+            self._notices.soon(now)
 
     def _hear_follower(self, peer: str, term: int, received: Received) -> None:
         count, sent_at = self._in_flight.get(peer, (0, 0.0))
@@ -513,21 +511,18 @@ class Replica:
         if self._core.has_pieces_left and self.is_leader:
             self._snapshot_ready()
 
-    def _tell_all_applied(self, now: float) -> None:
-        applied = self.applied_index
-        submitters = self._state.take_submitters() & self._links
-        if applied == self._applied_told:
-            return
-        if now >= self._tells_applied_at:
-            self._tells_applied_at = now + _APPLIED_S
-            self._applied_told = applied
-            submitters = self._links
-        for peer in sorted(submitters):
-            self._tell_applied(peer)
-
-    def _tell_applied(self, peer: str) -> None:
+    def _say_applied(self, peer: str, notice: Applied) -> None:
         """No promise: it need not wait for the disk."""
-        self._send_now(peer, encode_own(self._core.term(), Applied(index=self.applied_index)))
+        self._send_now(peer, encode_own(self._core.term(), notice))
+
+    def _hear_applied(self, peer: str, notice: Applied) -> bool:
+        if notice.receiver:
+            if self.is_leader and notice.receiver in self._links:
+                self._notices.relay(peer, notice)
+            return False
+        if notice.member and peer != self.leader:
+            return False
+        return self._state.peer_applied(notice.member or peer, notice.index)
 
     def _core_due(self) -> float:
         due = self._core_at
@@ -539,9 +534,7 @@ class Replica:
 
     def _next_tick(self, now: float) -> float:
         due = min(self._core_due(), self._changes.due())
-        if self._applied_told != self.applied_index:
-            due = min(due, self._tells_applied_at)
-        return max(due, now + 0.001)
+        return max(min(due, self._notices.due(self.applied_index)), now + 0.001)
 
     def _snapshot_ready(self) -> None:
         """There are pieces of a snapshot to send."""

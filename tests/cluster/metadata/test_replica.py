@@ -67,6 +67,18 @@ def test_entries_leave_before_they_are_synced_here() -> None:
     assert world.run(1, lambda: bool(answers))
 
 
+def test_a_pair_without_a_link_hears_by_way_of_the_leader() -> None:
+    """Both are up, as the leader reaches both: a command of one waits for the other (reliability §2.4, partial)."""
+    world = _group("a", "b", "c")
+    leader = next(name for name, process in world.up.items() if process.replica.is_leader)
+    one, other = sorted(set(world.up) - {leader})
+    world.block(one, other)
+    world.run(2)
+    answers = world.submit(one, parameter(1))
+    assert world.run(1, lambda: bool(answers))
+    assert answers == [True]
+
+
 def test_a_commit_takes_eight_messages() -> None:
     """Of three members: the entry, the answer, the news that it is committed, and that it is applied."""
     world = _group("a", "b", "c")
