@@ -133,6 +133,7 @@ async def _leave(cluster: "Cluster") -> None:
     except ControlError as error:
         if error.exit_code == EX_SOFTWARE:
             raise
+        cluster.logger.warning("no other node lets this one leave: %s", error.text)
         raise errors.refused(errors.NO_RUNNING_NODES) from error
 
 

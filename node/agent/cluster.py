@@ -215,6 +215,11 @@ class Cluster:
         """Whether this node has followed all that happened before its own start."""
         return self.incarnation > 0 or self._is_attending
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the operator wants this node to do its work."""
+        return self._is_attending or self.agent.app.is_wanted
+
     def known_members(self) -> dict[str, Applicant]:
         """The members as this node last saw them, be it before its start.
 

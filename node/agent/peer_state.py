@@ -46,6 +46,7 @@ class PeerState:
         transport = self._cluster.transport
         self._broker = broker
         broker.connection_counts = WatchedCounts(self._cluster.publisher.soon)
+        broker.alarms.on_change = self._cluster.publisher.soon
         self._remote = RemotePeers(broker, self._send, transport.is_congested, on_fault=self._fault)
         self._alarms.clear()
         self._sync_streams()

@@ -105,7 +105,8 @@ class Voting:
         """What this node believes at its start may be old: whether it votes shows when it has followed the others."""
         while True:
             await asyncio.sleep(PROMOTION_S)
-            if self._should_be_voter and self._cluster.is_current:
+            # Whose broker was stopped by an operator may be about to leave, or to be forgotten.
+            if self._should_be_voter and self._cluster.is_current and self._cluster.is_wanted:
                 with contextlib.suppress(ControlError):
                     await self._ask_for_promotion()
 

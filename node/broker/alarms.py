@@ -33,6 +33,8 @@ class Alarms:
         self._on_first = on_first
         self._on_last = on_last
         self._short_of: set[tuple[str, Resource]] = set()
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each change, for who tells it to other nodes."""
 
     @property
     def is_on(self) -> bool:
@@ -63,6 +65,7 @@ class Alarms:
         self._observer.alarm_set(*alarm)
         if is_first:
             self._on_first()
+        self.on_change()
 
     def clear(self, resource: Resource, node: str | None = None) -> None:
         """There is enough of it again. Nothing changes if there was all the time."""
@@ -73,3 +76,4 @@ class Alarms:
         self._observer.alarm_cleared(*alarm)
         if not self._short_of:
             self._on_last()
+        self.on_change()

@@ -32,7 +32,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from tests.conformance.amqp_client import Channel
-from tests.conformance.cluster_api import Cluster
+from tests.conformance.cluster_api import Cluster, is_rabbitmq
 from tests.conformance.cluster_story import drain, publish
 from tests.conformance.entities import is_routed, locked, queue_exists
 from tests.conformance.queue_steps import consumer_count, publish_burst, ready_count, wait_until
@@ -392,7 +392,10 @@ def test_cancel_under_way(there: Channel, far: Channel, queue: str) -> None:
     wait_until(lambda: ready_count(far, queue) == 1700, "all others are ready")
     contents = drain(far, queue)
     assert [content.body for content in contents] == numbers(301, 2000)
-    assert [content.method.redelivered for content in contents][: more + 1] == [True] * more + [False]
+    flags = [content.method.redelivered for content in contents]
+    assert flags == sorted(flags, reverse=True)
+    # What was on its way is redelivered too with us, though the client has not seen it (docs/differences.md).
+    assert sum(flags) == more if is_rabbitmq() else more <= sum(flags) <= 50
 
 
 # Counts, purge, delete.

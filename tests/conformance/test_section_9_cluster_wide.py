@@ -29,6 +29,7 @@ from tests.conformance.amqp_client import Channel, Connection, ConnectionEnded
 from tests.conformance.cluster_api import Cluster, ClusterNode
 from tests.conformance.cluster_story import PERSISTENT, drain, publish
 from tests.conformance.entities import exchange_exists, is_routed, queue_exists
+from tests.conformance.queue_steps import wait_until
 
 On = Callable[..., Channel]
 Name = Callable[[str], str]
@@ -430,5 +431,7 @@ def test_a_confirm_waits_for_the_majority(shaken_cluster: Cluster, on: On, name:
     cluster[2].launch()
     for node in cluster.nodes:
         node.await_ready()
+    # The node that was alone may have to begin anew, once it hears from the others: its queues are away meanwhile.
+    wait_until(lambda: queue_exists(on(cluster[2]), queue), "the queue is within reach")
     bodies = {content.body for content in drain(on(cluster[2]), queue)}
     assert {b"%d" % number for number in range(confirmed)} <= bodies
