@@ -234,10 +234,12 @@ def test_connection_limit_of_a_vhost(cluster: Cluster, on: On, vhost: str) -> No
     text = (
         f"NOT_ALLOWED - access to vhost '{vhost}' refused for user 'guest': connection limit (2) is reached"
     )
+    time.sleep(KNOWN_S)
     for node in cluster.nodes:
         refused_connection(node, "guest", vhost, 530, text)
     first.connection.close()
     await_count(lambda: on(cluster[2], vhost=vhost))
+    time.sleep(KNOWN_S)
     refused_connection(cluster[0], "guest", vhost, 530, text)
 
 
@@ -263,6 +265,7 @@ def test_connection_limit_of_a_user(cluster: Cluster, on: On, name: Name) -> Non
     on(cluster[0], user, user)
     on(cluster[1], user, user)
     text = f"NOT_ALLOWED - connection refused for user '{user}': user connection limit (2) is reached"
+    time.sleep(KNOWN_S)
     for node in cluster.nodes:
         refused_connection(node, user, "/", 530, text)
     cluster[0].admin.delete_user(user)
