@@ -4,10 +4,11 @@
     there is proof that a process is gone ─► NodeDown
     a node is not heard of for longer than its lease can last ─► NodeDown
 
-A node's lease comes only from an applied RenewLeases. Those of former leaders hold what they heard before this
-leader was elected, so a new leader waits for as long as a lease lasts, from its own first applied entry, before it
-declares anybody down for silence. It waits again after it could not commit for a lease: its queue of what the others
-said meanwhile is not read yet. Proof needs no wait.
+A node's lease comes only from an applied RenewLeases. Once an entry of a new leader is applied, all that former
+leaders renewed is applied here, too; so who was not heard of for as long as a lease lasts since its lease was renewed
+last, as far as it was applied here, has none. Who is heard, but doesn't follow the new leader, is given as long from
+that first entry on. It waits again after it could not commit for a lease, or slept: its queue of what the others said
+meanwhile is not read yet. Proof needs no wait.
 
 Source: reliability §4.2.
 """
@@ -41,6 +42,8 @@ class Leadership:
         self._heard_since_s: float | None = None
         """From when on silence counts: since then all that is sent to us is heard, and all former leases are
         known to have been given before. None: it doesn't count."""
+        self._awake_since_s = _NEVER_S
+        """Since when all that is sent to us is heard."""
         self._commits_until_s = _NEVER_S
         """Until when we may take ourselves for the leader: an entry was committed for us a lease ago."""
         self._proposed_s = _NEVER_S
@@ -67,6 +70,7 @@ class Leadership:
 
     def slept(self, now: float) -> None:
         """This node did nothing for a while: what the others said meanwhile is still to be read."""
+        self._awake_since_s = now
         if self._heard_since_s is not None:
             self._heard_since_s = now
 
@@ -98,8 +102,9 @@ class Leadership:
         """The nodes to declare down."""
         if not self.is_leader:
             return
-        if now >= self._commits_until_s:
+        if now >= self._commits_until_s and self._heard_since_s is not None:
             self._heard_since_s = None
+            self._awake_since_s = now
         for peer in peers:
             if peer.member is None or not peer.is_up:
                 continue
@@ -137,4 +142,5 @@ class Leadership:
         """When the peer's lease is over for certain if nothing more is heard of it."""
         if self._heard_since_s is None:
             return _FOREVER_S
-        return max(peer.followed_s, self._heard_since_s) + self._options.expiry_s
+        silent_s = max(peer.heard_s, peer.leased_s, self._awake_since_s)
+        return max(peer.followed_s, min(silent_s, self._heard_since_s)) + self._options.expiry_s

@@ -155,6 +155,8 @@ class Membership:
             self._member_is(name, None, now)
         for member in members.values():
             self._member_is(member.name, member, now)
+        for peer in self._peers.values():
+            peer.leased_s = now  # what a snapshot spares us may have renewed it
         self._settle(now)
 
     def applied(self, events: Iterable[Event], now: float) -> None:
@@ -444,6 +446,10 @@ class Membership:
 
     def _leases_renewed(self, sent: tuple[tuple[str, int, float], ...], now: float) -> None:
         """A lease lasts from when the node spoke, not from when it was heard or when that was applied."""
+        for name, incarnation, _ in sent:
+            peer = self._peers.get(name)
+            if peer is not None and peer.member is not None and peer.member.incarnation == incarnation:
+                peer.leased_s = now
         if not sent or sent[0][0] != self.leader:
             return
         if self.leader == self.name:

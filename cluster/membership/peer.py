@@ -41,6 +41,8 @@ class Peer:
     """When the incarnation that is up said last that it follows us; when it came up, if that was later."""
     renewable_s: float = _NEVER_S
     """What its clock said then: what its lease can be renewed by."""
+    leased_s: float = _NEVER_S
+    """When an entry that renewed its lease was applied here last, whoever led; when it came up, if that was later."""
     renewed_s: float = _NEVER_S
     """What its clock said when it sent what its lease was last to be renewed by."""
 
@@ -89,7 +91,7 @@ class Peer:
 
     def came_up(self, now: float) -> None:
         """A new incarnation of it counts as up."""
-        self.followed_s = now
+        self.followed_s = self.leased_s = now
         self.renewable_s = self.renewed_s = _NEVER_S
         self.unreachable_since_s = now
 

@@ -67,6 +67,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._submitted_index = self.synced_index
         """The last entry that was handed to the disk and stayed in the log since."""
         self._is_broken = False
+        self._is_closed = False
         self._changes: list[tuple[int, Change]] = []
         """Changes of who votes, by index: those behind the snapshot."""
         for command, index, _ in self._entries[2:]:
@@ -250,9 +251,13 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._gathered.append(written)
         self.size_bytes += len(written)
 
+    def close(self) -> None:
+        """Give the disk nothing more: it ends. What has gathered was promised to nobody."""
+        self._is_closed = True
+
     def _submit(self, steps: list[Step]) -> None:
         assert self._disk is not None
-        if self._is_broken:
+        if self._is_broken or self._is_closed:
             return
         covers = self.written
         self._submitted_index = self.last[1]

@@ -241,6 +241,10 @@ class Replica:
             self._elections.hurry(soon)
         self._wake_core()
 
+    def close(self) -> None:
+        """The disk ends."""
+        self._journal.close()
+
     def tick(self, now: float) -> float:
         """Do all that can be done now. Gives when to be called again at the latest."""
         if self.is_broken:

@@ -1,7 +1,7 @@
 """One front end, as its homes see it: its proxies at our queues, and its channels that consume from them.
 
-A front end may know of a queue before we do, as the metadata reaches us later: what it says about it is kept until
-then, or until it says that the queue is gone.
+A front end may know of a queue, or of its mastership, before we do, as the metadata reaches us later: what it says
+about it is kept until then, or until it says that the queue is gone. What it said to an earlier master is dropped.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -12,6 +12,7 @@ from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.proxy import Proxy
 from cluster.remote.remote_pb2 import Ask, FindRequester, Frame, Limit, Operation, Reply, Share
 from node.broker.queue import Queue
+from node.broker.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
 EARLY_MAX_BYTES: Final = 256 * 1024 * 1024
 """What may be kept for queues that we don't know yet: some sixty full windows."""
 
+EARLY_MAX_S: Final = 60.0
+"""How long: metadata come within seconds, and who asks about a queue that has moved asks again elsewhere."""
+
 
 class FrontEnd:
     """Everything here that belongs to clients of one node, in one incarnation of it."""
 
-    def __init__(self, broker: "Broker", outbox: Outbox, way_is_congested: "Callable[[], bool]") -> None:
+    def __init__(
+        self, node: str, broker: "Broker", outbox: Outbox, way_is_congested: "Callable[[], bool]"
+    ) -> None:
+        self._node = node
         self.proxies: dict[str, Proxy] = {}
         self._broker = broker
         self._outbox = outbox
@@ -35,6 +42,7 @@ class FrontEnd:
         self._granted: dict[RemoteConsumer, None] = {}
         self._withholding: dict[Proxy, None] = {}
         self._early: dict[str, list[Frame]] = {}
+        self._early_since: dict[str, float] = {}
         self._early_bytes = 0
         self._letter = Letter(outbox, None, is_for_front_end=True)
 
@@ -45,7 +53,7 @@ class FrontEnd:
             self._busy
             or self._granted
             or (self._withholding and not self._broker.storage.is_congested)
-            or (self._early and any(self._find(frames[0]) is not None for frames in self._early.values()))
+            or (self._early and any(self._is_due(frames[0]) for frames in self._early.values()))
         )
 
     @property
@@ -55,6 +63,13 @@ class FrontEnd:
             proxy.is_idle for proxy in self.proxies.values()
         )
 
+    @property
+    def incarnation(self) -> int:
+        """Of the front end."""
+        member = self._broker.catalogue.member(self._node)
+        assert member is not None, self._node
+        return member.incarnation
+
     # --- frames ---
 
     def receive(self, frame: Frame) -> None:
@@ -63,21 +78,39 @@ class FrontEnd:
             for operation in frame.operations:
                 self._do_without_queue(operation)
             return
+        if frame.uid in self._early:
+            self._take_early(frame.uid)  # or this one would overtake those
         proxy = self.proxies.get(frame.uid)
-        if proxy is None:
-            queue = self._find(frame)
-            if queue is None:
-                self._put_by(frame)
+        if proxy is None or proxy.mastership != frame.mastership:
+            proxy = self._begin(frame, proxy)
+            if proxy is None:
                 return
-            record = queue.record
-            letter = Letter(self._outbox, record, is_for_front_end=True)
-            proxy = Proxy(queue, self, self._broker, letter)
-            self.proxies[record.uid] = proxy
-        for operation in frame.operations:
-            self._do(proxy, operation)
+        try:
+            for operation in frame.operations:
+                self._do(proxy, operation)
+        finally:
+            if proxy.is_again:
+                proxy.end_again()
         proxy.await_safety()
         if proxy.has_withheld:
             self._withholding[proxy] = None
+
+    def _begin(self, frame: Frame, former: Proxy | None) -> Proxy | None:
+        """Begin the conversation that a frame belongs to; None: it is over, or can't begin yet."""
+        queue = self._find(frame)
+        if queue is None:
+            if not self._is_stale(frame):
+                self._put_by(frame)
+            return None
+        if former is not None:
+            if frame.mastership < former.mastership:
+                return None
+            self._close(former)
+        record = queue.record
+        letter = Letter(self._outbox, record, frame.mastership, is_for_front_end=True)
+        proxy = Proxy(queue, self, self._broker, letter, frame.mastership)
+        self.proxies[record.uid] = proxy
+        return proxy
 
     def _do_without_queue(self, operation: Operation) -> None:
         kind = operation.WhichOneof("kind")
@@ -94,7 +127,10 @@ class FrontEnd:
         kind = operation.WhichOneof("kind")
         if kind == "publish":
             proxy.publish(operation.publish)
-        elif kind == "settle":
+            return
+        if proxy.is_again:
+            proxy.end_again()
+        if kind == "settle":
             proxy.settled(operation.settle)
         elif kind == "grant":
             self._grant(proxy, operation.grant)
@@ -112,41 +148,74 @@ class FrontEnd:
             raise Malformed("an operation of an unknown kind")
 
     def _find(self, frame: Frame) -> Queue | None:
-        """The queue that a frame is about, if we have it."""
-        vhost, name = (raw.decode("utf-8", "surrogateescape") for raw in (frame.vhost, frame.name))
+        """The queue that a frame is about, if we have it and are the master that it is meant for."""
+        vhost, name = _address(frame)
         live = self._broker.vhosts.get(vhost)
         queue = live.queues.get(name) if live is not None else None
-        return queue if isinstance(queue, Queue) and queue.record.uid == frame.uid else None
+        if not isinstance(queue, Queue) or queue.record.uid != frame.uid:
+            return None
+        return queue if queue.mastership == frame.mastership else None
+
+    def _is_stale(self, frame: Frame) -> bool:
+        """Whether a frame is meant for an earlier master."""
+        vhost, name = _address(frame)
+        record = self._broker.catalogue.queue(vhost, name)
+        return record is not None and record.uid == frame.uid and frame.mastership < record.mastership
+
+    def _is_due(self, frame: Frame) -> bool:
+        """Whether a frame that came early need not be kept any more."""
+        return self._find(frame) is not None or self._is_stale(frame)
 
     def _put_by(self, frame: Frame) -> None:
         """Keep a frame about a queue that isn't there yet, or not any more."""
+        self._early_since.setdefault(frame.uid, self._broker.now)
         early = self._early.setdefault(frame.uid, [])
+        early.append(frame)
+        self._early_bytes += frame.ByteSize()
         if any(operation.WhichOneof("kind") == "close" for operation in frame.operations):
             # It never came about, as far as we are concerned. Nobody waits for anything but deletions.
-            del self._early[frame.uid]
-            self._early_bytes -= sum(known.ByteSize() for known in early)
-            for operation in (operation for known in (*early, frame) for operation in known.operations):
+            for operation in (
+                operation for known in self._forget_early(frame.uid) for operation in known.operations
+            ):
                 if operation.HasField("ask") and operation.ask.kind == Ask.DELETE:
                     self._letter.operation().answer.request = operation.ask.request
-            return
-        self._early_bytes += frame.ByteSize()
-        if self._early_bytes > EARLY_MAX_BYTES:
+        elif self._early_bytes > EARLY_MAX_BYTES:
             raise Malformed("too much about queues that there are not")
-        early.append(frame)
 
-    def _take_early(self) -> None:
-        for uid, frames in list(self._early.items()):
-            if self._find(frames[0]) is not None:
-                del self._early[uid]
-                self._early_bytes -= sum(frame.ByteSize() for frame in frames)
-                for frame in frames:
-                    self.receive(frame)
+    def _forget_early(self, uid: str) -> list[Frame]:
+        """What was put by for a queue, which then is no longer here."""
+        frames = self._early.pop(uid)
+        del self._early_since[uid]
+        self._early_bytes -= sum(frame.ByteSize() for frame in frames)
+        return frames
+
+    def _take_early(self, uid: str) -> None:
+        """Do what was put by for a queue, if that is there now. After long it is gone, and moved before it was."""
+        frames = self._early.get(uid)
+        if frames is None:
+            return
+        if self._is_due(frames[0]):  # the others are of no earlier mastership
+            for frame in self._forget_early(uid):
+                self.receive(frame)  # which puts by again what is still early
+        elif self._broker.now - self._early_since[uid] > EARLY_MAX_S:
+            self._forget_early(uid)
 
     def _close(self, proxy: Proxy) -> None:
         """The front end has dropped a queue, which is deleted here, or soon will be."""
         self._drop(proxy)
         proxy.leave()
         proxy.requeue_all()
+
+    def unsettled(self, queue: Queue, *, take: bool) -> list[Run]:
+        """See `live_queue.Peers.unsettled`."""
+        proxy = self.proxies.get(queue.record.uid)
+        if proxy is None or proxy.queue is not queue:
+            return []
+        runs = proxy.unsettled()
+        if take:
+            self._drop(proxy)
+            proxy.take_leave()
+        return runs
 
     def _drop(self, proxy: Proxy) -> None:
         self.proxies.pop(proxy.queue.record.uid, None)
@@ -229,8 +298,8 @@ class FrontEnd:
             withholding, self._withholding = self._withholding, {}
             for proxy in withholding:
                 proxy.answer_withheld()
-        if self._early:
-            self._take_early()
+        for uid in list(self._early):
+            self._take_early(uid)
 
     def lose(self, *, is_stopping: bool = False) -> None:
         """The node is gone: its consumers leave, then what it held goes back (§9.1).
@@ -242,6 +311,7 @@ class FrontEnd:
         self.proxies.clear()
         self._withholding.clear()
         self._early.clear()
+        self._early_since.clear()
         if is_stopping:
             for outlet in self._outlets.values():
                 outlet.shut()
@@ -254,3 +324,8 @@ class FrontEnd:
         self._outlets.clear()
         self._busy.clear()
         self._granted.clear()
+
+
+def _address(frame: Frame) -> tuple[str, str]:
+    """Vhost and name of the queue that a frame is about."""
+    return frame.vhost.decode("utf-8", "surrogateescape"), frame.name.decode("utf-8", "surrogateescape")

@@ -26,7 +26,6 @@ from node.amqp.reader import MIXED_SIZES
 from node.broker.channel import Channel
 from node.broker.consumer import Consumer
 from node.broker.live_queue import Asked
-from node.broker.names import home_is_down
 from node.broker.policy import QueueSettings
 from node.broker.records import Member, QueueRecord
 from node.broker.run import Envelope, Run
@@ -39,6 +38,9 @@ CREDIT_BYTES: Final = 256 * 1024
 
 REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
 """Direct replies that one turn may gather; more are dropped, as they are when the way is congested."""
+
+_GONE_MAX: Final = 1024
+"""Subscriptions to queues that are over for which late deliveries are still known; they come within a moment."""
 
 _COUNT_MAX: Final = (1 << 32) - 1
 """What the protocol's methods can say."""
@@ -97,12 +99,19 @@ class HomeLink:
     """Everything of ours that lives on one node, in one incarnation of it.
 
     awaiting: queues with publishers that wait for relief.   congested: queues with full windows.
+    on_left: called when a queue has; channels still count what they got from it.
     """
 
     def __init__(
-        self, node: str, broker: "Broker", outbox: Outbox, way_is_congested: Callable[[], bool]
+        self,
+        node: str,
+        broker: "Broker",
+        outbox: Outbox,
+        way_is_congested: Callable[[], bool],
+        on_left: Callable[[], None] = lambda: None,
     ) -> None:
         self.node = node
+        self._on_left = on_left
         self.outbox = outbox
         self.queues: dict[str, RemoteQueue] = {}
         self.awaiting: dict[RemoteQueue, None] = {}
@@ -115,6 +124,9 @@ class HomeLink:
         self._subscriptions: dict[int, Subscription] = {}
         self._channels: dict[Channel, NearChannel] = {}
         self._wanting: dict[Subscription, None] = {}
+        self._gone: dict[
+            int, NearChannel
+        ] = {}  # by the number of what was subscribed to a queue that is over
         self._reply_bytes = 0  # gathered in this turn
 
     def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
@@ -165,17 +177,29 @@ class HomeLink:
 
     def closed(self, queue: RemoteQueue) -> None:
         """The queue is gone, or the home."""
-        self.queues.pop(queue.record.uid, None)
+        if self.queues.get(queue.record.uid) is queue:  # else it is its successor
+            del self.queues[queue.record.uid]
         self.uncongest(queue)
+
+    def left(self, queue: RemoteQueue) -> None:
+        """The queue has another master, on this node or another."""
+        self.closed(queue)
+        self.awaiting.pop(queue, None)
+        self._on_left()
 
     def lose(self) -> None:
         """The node is gone."""
         for queue in list(self.queues.values()):
             queue.lose()
-        for number in list(self._requests):  # for requesters, or deletions whose queue is closed already
+        for number in list(self._requests):  # for requesters, or deletions of what is deleted
             request = self._requests.pop(number, None)
-            if request is not None:
-                request.fail(None if request.queue is None else home_is_down(request.queue.record))
+            if request is None:
+                continue
+            if request.queue is None:
+                request.fail(None)
+            else:
+                request.answer = Answer()
+                request.on_done(request)
 
     # --- requests ---
 
@@ -206,6 +230,11 @@ class HomeLink:
             request.run = delivered_run(entry)
         request.answer = answer
         request.on_done(request)
+
+    def take_requests(self, queue: RemoteQueue) -> list[Request]:
+        """Take out all that is asked about a queue: late answers are ignored."""
+        numbers = [number for number, request in self._requests.items() if request.queue is queue]
+        return [self._requests.pop(number) for number in numbers]
 
     def fail_requests(self, queue: RemoteQueue, error: ProtocolError, *, with_deletes: bool) -> None:
         """The queue is gone: only whoever deletes it still gets the home's answer."""
@@ -256,14 +285,23 @@ class HomeLink:
         """A consumer is gone: give back what it holds."""
         del self._subscriptions[subscription.id]
         self._wanting.pop(subscription, None)
-        near = subscription.near
+        near, is_over = subscription.near, subscription.queue.is_over
         for holder, run in near.held:
             if holder is subscription:
-                subscription.queue.settle(Settle.RETURN, run)
+                if is_over:
+                    self._took(near, run.contents)
+                else:
+                    subscription.queue.settle(Settle.RETURN, run)
         near.held = deque(held for held in near.held if held[0] is not subscription)
         near.subscriptions -= 1
         if not near.subscriptions:
             del self._channels[near.channel]
+            if self._gone:
+                self._gone = {number: each for number, each in self._gone.items() if each is not near}
+        elif is_over:
+            self._gone[subscription.id] = near
+            if len(self._gone) > _GONE_MAX:
+                del self._gone[next(iter(self._gone))]
         subscription.wanted = 0
         self._release(subscription, subscription.reserved)
 
@@ -321,13 +359,19 @@ class HomeLink:
                 if not left:
                     return
                 run = run[:left]
-        subscription.near.taken_bytes += sum(map(len, run.contents))
-        self._tell_credit(subscription.near)
+        self._took(subscription.near, run.contents)
         if consumer.no_ack:
             queue.settle(Settle.ACK, run)
         channel.deliver(consumer, run, self._broker.now)
 
-    def _tell_credit(self, near: NearChannel) -> None:
+    def _missed(self, message: Deliver) -> None:
+        """Messages came from a queue that is over; for its channel they are off the way. Raises Malformed."""
+        near = self._gone.get(message.consumer)
+        if near is not None:
+            self._took(near, decode_run(message.run).contents or [])
+
+    def _took(self, near: NearChannel, contents: list[bytes]) -> None:
+        near.taken_bytes += sum(map(len, contents))
         if near.taken_bytes >= CREDIT_BYTES:
             credit = self._letter.operation().credit
             credit.id, credit.amount = near.id, near.taken_bytes
@@ -405,8 +449,11 @@ class HomeLink:
                 self.answered(operation.answer)
                 continue
             queue = self.queues.get(frame.uid)
-            if queue is None:
-                continue  # it was deleted, or its home knows of an older one
+            if queue is None or queue.mastership != frame.mastership:
+                # It was deleted, or its home knows of an older one, or isn't its home any more.
+                if kind == "deliver":
+                    self._missed(operation.deliver)
+                continue
             if kind == "deliver":
                 self.deliver(queue, operation.deliver)
             elif kind == "accepted":

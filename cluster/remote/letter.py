@@ -48,6 +48,7 @@ class Letter:
     """What is said about one queue; without a record: about channels. It keeps its order.
 
     is_for_front_end: it goes to who has the clients, who knows the queue by its uid.
+    mastership: of the home in this conversation, see `QueueRecord`.
     What it holds is as much as one turn makes of it: runs that windows bound, and a few bytes for each range.
     """
 
@@ -63,9 +64,16 @@ class Letter:
         "is_used",
     )
 
-    def __init__(self, outbox: Outbox, record: QueueRecord | None, *, is_for_front_end: bool = False) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        record: QueueRecord | None,
+        mastership: int = 0,
+        *,
+        is_for_front_end: bool = False,
+    ) -> None:
         self._outbox = outbox
-        address = Frame(is_for_front_end=is_for_front_end)
+        address = Frame(is_for_front_end=is_for_front_end, mastership=mastership)
         if record is not None:
             address.uid = record.uid
             if not is_for_front_end:

@@ -15,6 +15,7 @@ from node.broker.run import Run
 
 if TYPE_CHECKING:
     from cluster.remote.proxy import Proxy
+    from node.broker.live_queue import LiveQueue
     from node.broker.queue import Queue
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
@@ -30,6 +31,8 @@ class RemoteConsumer(Consumer):
     id: what the front end calls it.   is_limited: its channel has a limit for all its consumers, so that
         `granted` says how many messages it may be given.   has_asked: the front end knows that it wants some.
     """
+
+    is_near = False
 
     __slots__ = ("granted", "has_asked", "id", "is_limited", "local", "outlet", "proxy")
 
@@ -65,6 +68,11 @@ class RemoteConsumer(Consumer):
         self.is_limited = is_limited
         self.granted = 0
         self.has_asked = False
+
+    @property
+    def incarnation(self) -> int:
+        """See `Consumer.incarnation`."""
+        return self.proxy.sender
 
     @property
     def own_credit(self) -> int:
@@ -127,7 +135,9 @@ class RemoteOutlet:
         self._turn_bytes += size
         self._busy[self] = None
         consumer.granted -= len(contents) if consumer.is_limited else 0
-        if not consumer.no_ack:
+        if consumer.no_ack:
+            consumer.local.count_consumed(run)
+        else:
             consumer.unacked += len(contents)
             consumer.local.delivered(run)
         proxy = consumer.proxy
@@ -155,6 +165,10 @@ class RemoteOutlet:
         assert isinstance(consumer, RemoteConsumer)
         self.remove(consumer)
         consumer.proxy.forget(consumer)
+
+    def reattached(self, consumer: Consumer, queue: "LiveQueue") -> Consumer | None:
+        """See `Outlet.reattached`: its own node sees to that."""
+        raise AssertionError("a consumer of another node came along")
 
     # --- room and credit come back ---
 

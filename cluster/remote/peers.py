@@ -18,16 +18,18 @@ from google.protobuf.message import DecodeError
 from cluster.remote.frames import Malformed
 from cluster.remote.front_end import FrontEnd
 from cluster.remote.home_link import HomeLink
+from cluster.remote.homeless_queue import HomelessQueue
 from cluster.remote.letter import Outbox
 from cluster.remote.remote_pb2 import Frame
 from cluster.remote.remote_queue import RemoteQueue
 from node.broker.live_queue import Asked, at_once
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
-from node.broker.run import Envelope
+from node.broker.run import Envelope, Run
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
+    from node.broker.queue import Queue
 
 
 class Peers:
@@ -50,27 +52,35 @@ class Peers:
         self._way_is_congested = is_congested
         self._on_fault = on_fault
         self._nodes: dict[str, _Node] = {}
+        self._has_moved = False  # so that channels count what nobody waits for any more
         self._is_closed = False
+        self.is_entered = True
+        """Whether this node counts as up: until then there is no way to the others, and dead letters wait."""
 
     @property
     def is_congested(self) -> bool:
         """See `live_queue.Peers.is_congested`. After the end dead letters stay in the queues where they died."""
-        return self._is_closed or any(
-            node.link.congested or node.link.is_congested for node in self._nodes.values()
+        return (
+            self._is_closed
+            or not self.is_entered
+            or any(node.link.congested or node.link.is_congested for node in self._nodes.values())
         )
 
     @property
     def has_work(self) -> bool:
         """Whether `turn` has something to do."""
-        return any(node.has_work for node in self._nodes.values())
+        return self._has_moved or any(node.has_work for node in self._nodes.values())
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is kept for anybody: no consumer, no request, no proxy."""
         return all(node.link.is_idle and node.front_end.is_idle for node in self._nodes.values())
 
-    def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
+    def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue | HomelessQueue:
         """See `live_queue.Peers.open`."""
+        view = record.view
+        if view is not None and (view.state != "live" or view.master_node == self._broker.settings.node_name):
+            return HomelessQueue(record, settings, self._broker)
         queue = self._node(record.home).link.open(record, settings)
         if self._is_closed:
             queue.lose()
@@ -118,8 +128,19 @@ class Peers:
             except (DecodeError, Malformed) as error:
                 self._fault(name, node, str(error))
 
+    def unsettled(self, queue: "Queue", *, take: bool) -> list[Run]:
+        """See `live_queue.Peers.unsettled`."""
+        if take:
+            self._moved()
+        return [run for node in self._nodes.values() for run in node.front_end.unsettled(queue, take=take)]
+
     def turn(self, now: float) -> None:
         """See `live_queue.Peers.turn`."""
+        if self._has_moved:
+            self._has_moved = False
+            for connection in self._broker.connections.values():
+                for channel in connection.channels.values():
+                    channel.disown()
         for name, node in list(self._nodes.items()):
             try:
                 node.turn()
@@ -143,11 +164,16 @@ class Peers:
         if node is None:
             is_congested = partial(self._way_is_congested, name)
             outbox = Outbox(partial(self._send, name), self._wake)
-            link = HomeLink(name, self._broker, outbox, is_congested)
-            node = self._nodes[name] = _Node(link, FrontEnd(self._broker, outbox, is_congested), outbox)
+            link = HomeLink(name, self._broker, outbox, is_congested, self._moved)
+            front_end = FrontEnd(name, self._broker, outbox, is_congested)
+            node = self._nodes[name] = _Node(link, front_end, outbox)
         return node
 
     def _wake(self) -> None:
+        self._broker.wake()
+
+    def _moved(self) -> None:
+        self._has_moved = True
         self._broker.wake()
 
 

@@ -4,6 +4,7 @@ Source: amqp-behaviour §4.3, §4.10, §4.11, §9.1; architecture §3.
 """
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -13,11 +14,14 @@ from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.remote_pb2 import Answer, Ask, Publish, Settle, Subscribe
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import decode_table
+from node.broker.belongings import Again, is_refusing
 from node.broker.commands import Command
 from node.broker.live_queue import Asked, Counts
+from node.broker.mirroring import Mirror
 from node.broker.names import not_found
+from node.broker.operations import Enqueue
 from node.broker.run import Run
-from node.broker.unacked import Delivery, Unacked
+from node.broker.unacked import Delivery, Unacked, open_runs
 
 if TYPE_CHECKING:
     from cluster.remote.front_end import FrontEnd
@@ -45,11 +49,15 @@ class Proxy:
     """Serves one front end at one queue. A `Waiter` for what the queue keeps.
 
     consumers: by the front end's number.   unacked: what was delivered, by tags of this pair of nodes.
+    mastership: names the conversation, see `QueueRecord`.
     """
 
-    def __init__(self, queue: "Queue", front_end: "FrontEnd", broker: "Broker", letter: Letter) -> None:
+    def __init__(
+        self, queue: "Queue", front_end: "FrontEnd", broker: "Broker", letter: Letter, mastership: int
+    ) -> None:
         self.queue = queue
         self.letter = letter
+        self.mastership = mastership
         self.unacked = Unacked()
         self.consumers: dict[int, RemoteConsumer] = {}
         self._front_end = front_end
@@ -57,22 +65,36 @@ class Proxy:
         self._next_tag = 1
         self._next_number = 1
         self._refused: dict[int, list[int]] = {}  # of publishes that are not answered
+        self._sender = front_end.incarnation
+        self._received = queue.mirror.last_received(self._sender) if queue.mirror is not None else 0
+        """The last publish that came in here or at a master before, when this conversation began."""
         self._unsafe: tuple[int, int] | None = None  # publishes of this frame that wait for the disk
+        self._unstable: tuple[int, int, bool] | None = None  # or for the mirrors, and whether for their disks
+        self._again: Again | None = None
+        self._has_left = False
         self._withheld: list[int] = []  # publishes whose answers wait until our disk keeps up
         self._is_closed = False
+
+    @property
+    def sender(self) -> int:
+        """The incarnation of the node whose clients these are."""
+        return self._sender
 
     # --- publishing ---
 
     def publish(self, message: Publish) -> None:
-        """Take a run; numbers are consecutive. Raises Malformed."""
+        """Take a run; numbers are consecutive, and rising where an earlier master had some. Raises Malformed."""
         entry = decode_run(message.run)
         number = entry.first_seq
-        if number != self._next_number:
+        if number < self._next_number or (number > self._next_number and not self.mastership):
             raise Malformed(f"publish {number} comes where {self._next_number} should")
-        self._next_number += 1
+        self._next_number = number + 1
         queue = self.queue
         if queue.is_deleted:
             self._answer(number, number)
+            return
+        if queue.mirror is not None:
+            self._publish_mirrored(entry, queue.mirror, is_again=message.is_again)
             return
         refused = self._broker.enqueue(entry.envelope, entry.contents, entry.size, (queue,))
         if refused:
@@ -86,8 +108,49 @@ class Proxy:
         else:
             self._withheld.append(number)
 
+    def _publish_mirrored(self, entry: Enqueue, mirror: Mirror, *, is_again: bool) -> None:
+        """Take a run unless it came in at a master before. All are answered, when they are where they must be."""
+        if is_again and self._again is None:
+            self._again = Again(self._broker, self.queue)
+        elif self._again is not None and not is_again:
+            self.end_again()
+        number, queue = entry.first_seq, self.queue
+        assert entry.contents is not None
+        if number > self._received:
+            envelope = copy(entry.envelope) if is_again else entry.envelope
+            refused = self._broker.enqueue(envelope, entry.contents, entry.size, (queue,))
+            if refused:
+                self._refused[number] = sorted(refused)
+            if not refused or len(refused) < entry.count:
+                mirror.received(self._sender, number)
+        elif is_refusing(queue.settings):
+            self._refused[number] = list(range(entry.count))
+        is_kept = entry.envelope.persistent and queue.is_durable
+        waiting = self._unstable
+        if waiting is not None and (waiting[1] != number - 1 or waiting[2] is not is_kept):
+            self.await_safety()
+            waiting = None
+        self._unstable = number if waiting is None else waiting[0], number, is_kept
+
+    @property
+    def is_again(self) -> bool:
+        """Whether publishes come that were sent to another master: `end_again` must follow before anything else."""
+        return self._again is not None
+
+    def end_again(self) -> None:
+        """What comes now is new."""
+        if self._again is not None:
+            self._again.end()
+            self._again = None
+
     def await_safety(self) -> None:
         """The end of a frame: wait for what it brought."""
+        if self._unstable is not None:
+            (first, last, is_kept), self._unstable = self._unstable, None
+            if self.queue.mirror is not None:
+                self.queue.mirror.await_stable(self, first, last, is_kept=is_kept)
+            else:
+                self._answer(first, last)
         if self._unsafe is not None:
             (first, last), self._unsafe = self._unsafe, None
             self._broker.storage.await_safety(self, first, last)
@@ -139,7 +202,7 @@ class Proxy:
                     queue.forget(run)
                     continue
                 else:
-                    queue.delivered(run)  # it was not counted when it went out
+                    queue.not_delivered(run)
             if kind == Settle.ACK:
                 queue.ack(run)
             elif kind == Settle.REJECT:
@@ -243,6 +306,9 @@ class Proxy:
         self._advance(running, on_done, None)
 
     def _advance(self, running: Asked[_T], on_done: Callable[[Any], None], result: Any) -> None:
+        if self._has_left:
+            running.close()  # the front end asks the next master
+            return
         try:
             awaited = running.send(result)
         except StopIteration as end:
@@ -299,7 +365,8 @@ class Proxy:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is kept for anybody."""
-        return not (self.consumers or self.unacked.count or self._withheld or self._refused or self._unsafe)
+        waiting = (self.consumers, self.unacked.count, self._withheld, self._refused)
+        return not any(waiting) and self._unsafe is None and self._unstable is None
 
     def leave(self) -> None:
         """The front end is gone, or has dropped the queue: its consumers leave. Deletions are still answered."""
@@ -309,6 +376,22 @@ class Proxy:
             self.forget(consumer)
             if not self.queue.is_deleted:
                 self.queue.unsubscribe(consumer, self._broker.now)
+
+    def unsettled(self) -> list[Run]:
+        """What the front end holds."""
+        return [run for delivery in self.unacked.deliveries() for run in open_runs(delivery)]
+
+    def take_leave(self) -> None:
+        """The queue has another master: the front end has to do with that one from now on."""
+        self._is_closed = self._has_left = True
+        self.letter.is_closed = True
+        while self.consumers:
+            _, consumer = self.consumers.popitem()
+            self.forget(consumer)
+        self.unacked.drain()
+        self._withheld.clear()
+        self._refused.clear()
+        self._unsafe = self._unstable = None
 
     def requeue_all(self) -> None:
         """What the front end held goes back to its place (§4.11); it may have reached clients."""

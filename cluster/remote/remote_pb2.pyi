@@ -8,18 +8,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("uid", "vhost", "name", "operations", "is_for_front_end")
+    __slots__ = ("uid", "vhost", "name", "operations", "is_for_front_end", "mastership")
     UID_FIELD_NUMBER: _ClassVar[int]
     VHOST_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     IS_FOR_FRONT_END_FIELD_NUMBER: _ClassVar[int]
+    MASTERSHIP_FIELD_NUMBER: _ClassVar[int]
     uid: str
     vhost: bytes
     name: bytes
     operations: _containers.RepeatedCompositeFieldContainer[Operation]
     is_for_front_end: bool
-    def __init__(self, uid: _Optional[str] = ..., vhost: _Optional[bytes] = ..., name: _Optional[bytes] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., is_for_front_end: _Optional[bool] = ...) -> None: ...
+    mastership: int
+    def __init__(self, uid: _Optional[str] = ..., vhost: _Optional[bytes] = ..., name: _Optional[bytes] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., is_for_front_end: _Optional[bool] = ..., mastership: _Optional[int] = ...) -> None: ...
 
 class Operation(_message.Message):
     __slots__ = ("publish", "settle", "subscribe", "unsubscribe", "ask", "credit", "grant", "limit", "close", "reply", "find_requester", "deliver", "accepted", "answer", "want", "give_back")
@@ -58,12 +60,14 @@ class Operation(_message.Message):
     def __init__(self, publish: _Optional[_Union[Publish, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., unsubscribe: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., credit: _Optional[_Union[Share, _Mapping]] = ..., grant: _Optional[_Union[Share, _Mapping]] = ..., limit: _Optional[_Union[Limit, _Mapping]] = ..., close: _Optional[bool] = ..., reply: _Optional[_Union[Reply, _Mapping]] = ..., find_requester: _Optional[_Union[FindRequester, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., want: _Optional[_Union[Share, _Mapping]] = ..., give_back: _Optional[_Union[Share, _Mapping]] = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("run", "is_confirmed")
+    __slots__ = ("run", "is_confirmed", "is_again")
     RUN_FIELD_NUMBER: _ClassVar[int]
     IS_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    IS_AGAIN_FIELD_NUMBER: _ClassVar[int]
     run: bytes
     is_confirmed: bool
-    def __init__(self, run: _Optional[bytes] = ..., is_confirmed: _Optional[bool] = ...) -> None: ...
+    is_again: bool
+    def __init__(self, run: _Optional[bytes] = ..., is_confirmed: _Optional[bool] = ..., is_again: _Optional[bool] = ...) -> None: ...
 
 class Settle(_message.Message):
     __slots__ = ("kind", "bounds")

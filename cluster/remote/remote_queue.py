@@ -1,23 +1,25 @@
 """The near end of a queue that lives on another node: what channels see instead of the `Queue`.
 
 It keeps what waits for an answer and who consumes; whatever it is told goes to the home, in order. When the queue
-is deleted, or its home is lost, everything that waits is answered at once.
-Source: amqp-behaviour §9.1; architecture §3.
+is deleted, or its home is lost, everything that waits is answered at once. A mirrored queue may have another master
+then: whoever takes the place of this one goes on with all that.
+Source: amqp-behaviour §9.1, §9.4; architecture §3.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any
 
-from cluster.remote.frames import Malformed, cut, encode_run, ranges
+from cluster.remote.frames import Malformed, cut, ranges
 from cluster.remote.letter import Letter
+from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
 from cluster.remote.remote_pb2 import Accepted, Answer, Ask, Settle
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import encode_table
 from node.broker.acceptance import Acceptance
 from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked, Counts
+from node.broker.live_queue import Asked, Belongings, Counts, LiveQueue, Party
 from node.broker.names import home_is_down, not_found
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
@@ -27,38 +29,36 @@ if TYPE_CHECKING:
     from cluster.remote.home_link import HomeLink, Subscription
     from node.broker.connection import Connection
 
-WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""Publishes to one queue without an answer; with more on the way its publishers are not read from."""
-
-
-class _Party(Protocol):
-    """Who waits for the answer to a publish."""
-
-    def accept(self, refused: Collection[int] = ()) -> None: ...
-
-    def fail(self) -> None: ...
-
 
 class Request:
     """A question to the home, which ends with `answer` or with an error.
 
     queue: asked about; None: a requester.   answer: the home's; None: there is none, and `error` says why, if
         that is anything to say.   run: fetched.
+    is_own: the queue asks by itself, and sees to what becomes of it at a move.
+    successor: who is to be asked instead.
     """
 
-    __slots__ = ("answer", "error", "is_delete", "on_done", "queue", "run")
+    __slots__ = ("answer", "error", "is_delete", "is_own", "on_done", "queue", "run", "successor")
 
-    def __init__(self, queue: "RemoteQueue | None", *, is_delete: bool = False) -> None:
+    def __init__(self, queue: "RemoteQueue | None", *, is_delete: bool = False, is_own: bool = False) -> None:
         self.queue = queue
         self.is_delete = is_delete
+        self.is_own = is_own
         self.answer: Answer | None = None
         self.error: ProtocolError | None = None
         self.run: Run | None = None
+        self.successor: LiveQueue | None = None
         self.on_done: Callable[[Any], None] = lambda request: None
 
     def fail(self, error: ProtocolError | None) -> None:
         """There will be no answer."""
         self.error = error
+        self.on_done(self)
+
+    def moved(self, successor: LiveQueue) -> None:
+        """The answer is not to be had here any more."""
+        self.successor = successor
         self.on_done(self)
 
     def result(self) -> Answer:
@@ -70,20 +70,25 @@ class Request:
 
 
 class RemoteQueue:
-    """See `node.broker.live_queue.RemoteQueue`. Publishes and deliveries are numbered from 1 for the pair of nodes."""
+    """See `node.broker.live_queue.RemoteQueue`.
+
+    Publishes are numbered from 1 for this node and the queue, deliveries for the pair of nodes.
+    mastership: names the conversation with the home, see `QueueRecord`.
+    """
 
     def __init__(
         self, record: QueueRecord, settings: QueueSettings, link: "HomeLink", incarnation: int | None
     ) -> None:
         self.record = record
         self.is_local = False
+        self.is_out_of_reach = False
         self.is_durable = record.durable and record.exclusive_owner is None
-        self.letter = Letter(link.outbox, record)
+        self.mastership = record.mastership
+        self.letter = Letter(link.outbox, record, self.mastership)
+        self.successor: LiveQueue | None = None
         self._link = link
         self._incarnation = incarnation
-        self._next_number = 1
-        self._outstanding: dict[int, tuple[_Party | None, int]] = {}  # with their bytes, by number
-        self._on_way_bytes = 0
+        self._publishes = Publishes()
         self._awaiting: dict[Connection, None] = {}
         self._subscriptions: dict[Consumer, Subscription] = {}
         self._on_closed: list[Callable[[Any], None]] = []
@@ -108,40 +113,39 @@ class RemoteQueue:
             if acceptance is not None:
                 acceptance.fail() if self._is_lost else acceptance.accept()
             return
-        pieces = cut(contents)
-        if len(pieces) == 1:
-            self._send(envelope, contents, size, acceptance)
+        parts = cut(contents)
+        if len(parts) == 1:
+            self._publish(envelope, contents, size, acceptance)
             return
-        whole = _Whole(acceptance, len(pieces)) if acceptance is not None else None
-        first = 0
-        for piece in pieces:
-            self._send(envelope, piece, size, _Piece(whole, first) if whole is not None else None)
-            first += len(piece)
+        for piece, party in pieces(parts, acceptance):
+            self._publish(envelope, piece, size, party)
 
-    def _send(self, envelope: Envelope, contents: list[bytes], size: int, party: _Party | None) -> None:
-        number = self._next_number
-        self._next_number = number + 1
-        raw = encode_run(envelope, number, contents, size)
-        publish = self.letter.operation(len(raw)).publish
-        publish.run = raw
+    def _publish(self, envelope: Envelope, contents: list[bytes], size: int, party: Party | None) -> None:
+        is_kept = self.record.view is not None
+        self._send(self._publishes.add(envelope, contents, size, party, is_kept=is_kept, is_sent=True), party)
+
+    def _send(self, run: bytes, party: Party | None, *, is_again: bool = False) -> None:
+        publish = self.letter.operation(len(run)).publish
+        publish.run = run
         if party is not None:
             publish.is_confirmed = True
-        self._outstanding[number] = party, len(raw)
-        self._on_way_bytes += len(raw)
-        if self._on_way_bytes > WINDOW_BYTES:
+        if is_again:
+            publish.is_again = True
+        if self._publishes.size > WINDOW_BYTES:
             self._link.congested[self] = None
 
     def accepted(self, answer: Accepted) -> None:
         """The home has answered publishes. Raises Malformed."""
         refused = {refusal.number: refusal.indexes for refusal in answer.refusals} if answer.refusals else {}
+        publishes = self._publishes
         for first, last in ranges(answer.bounds):
-            if last >= self._next_number or last - first >= len(self._outstanding):
+            if last >= publishes.next_number or last - first >= len(publishes):
                 raise Malformed("an answer to what was not published")
             for number in range(first, last + 1):
-                party, size = self._outstanding.pop(number, (None, -1))
-                if size < 0:
+                publish = publishes.pop(number)
+                if publish is None:
                     raise Malformed("a second answer to a publish")
-                self._on_way_bytes -= size
+                party = publish.party
                 if party is None:
                     continue
                 if answer.is_lost:
@@ -155,13 +159,17 @@ class RemoteQueue:
     @property
     def is_congested(self) -> bool:
         """See `live_queue.RemoteQueue.is_congested`."""
-        return self._end is None and (self._on_way_bytes > WINDOW_BYTES or self._link.is_congested)
+        return self._end is None and (self._publishes.size > WINDOW_BYTES or self._link.is_congested)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody on the other node is told of it any more."""
+        return self._end is not None
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is kept for anybody."""
-        kept = (self._outstanding, self._subscriptions, self._awaiting, self._on_closed)
-        return not any(kept) and not self._on_way_bytes
+        return not any((self._publishes, self._subscriptions, self._awaiting, self._on_closed))
 
     def await_relief(self, connection: "Connection") -> None:
         """See `live_queue.RemoteQueue.await_relief`."""
@@ -173,7 +181,7 @@ class RemoteQueue:
     def relieve(self) -> None:
         """Tell who waits for it if the way is not congested any more."""
         if self._end is None:
-            if self._on_way_bytes > WINDOW_BYTES // 2:
+            if self._publishes.size > WINDOW_BYTES // 2:
                 return
             if self in self._link.congested:
                 self._link.uncongest(self)
@@ -189,8 +197,8 @@ class RemoteQueue:
     def delivered(self, run: Run) -> None:
         """See `LiveQueue.delivered`: the home counts."""
 
-    def forget(self, run: Run) -> None:
-        """See `LiveQueue.forget`: the home forgets."""
+    def consumed(self, run: Run) -> None:
+        """See `LiveQueue.consumed`: the home forgets."""
 
     def ack(self, run: Run) -> None:
         """See `LiveQueue.ack`."""
@@ -220,13 +228,17 @@ class RemoteQueue:
         request = Request(self)
         try:
             yield partial(self._subscribe, subscription, request)
-            request.result()
-            subscription.is_joined = True
+            if request.successor is None:
+                request.result()
+                subscription.is_joined = True
         finally:
             if not subscription.is_joined and self._subscriptions.pop(consumer, None) is not None:
                 self._link.leave(subscription)
                 if request.error is None and self._end is None:
                     self.letter.operation().unsubscribe = subscription.id
+        if request.successor is not None:
+            consumer.queue = request.successor
+            yield from request.successor.subscribe(consumer)
 
     def _subscribe(
         self, subscription: "Subscription", request: Request, on_done: Callable[[Any], None]
@@ -271,12 +283,16 @@ class RemoteQueue:
 
     def heard(self) -> Asked[None]:
         """See `LiveQueue.heard`: what comes after all that, any question, is answered."""
-        with suppress(ProtocolError):  # gone, deleted or lost
+        with suppress(ProtocolError):  # gone, deleted or lost; or moved, and what was said is void
             yield from self._ask(Ask.COUNTS, Request(self))
 
     def counts(self) -> Asked[Counts]:
         """See `LiveQueue.counts`."""
-        answer = yield from self._ask(Ask.COUNTS, Request(self))
+        request = Request(self)
+        successor = yield from self._ask(Ask.COUNTS, request)
+        if successor is not None:
+            return (yield from successor.counts())
+        answer = request.result()
         return Counts(answer.messages, answer.consumers)
 
     def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
@@ -284,36 +300,52 @@ class RemoteQueue:
         request = Request(self)
         taken = False
         try:
-            answer = yield from self._ask(Ask.FETCH, request)
+            successor = yield from self._ask(Ask.FETCH, request)
             taken = True
         finally:
             if not taken and request.run is not None:  # whoever asked is gone
                 self.settle(Settle.RETURN, request.run)
+        if successor is not None:
+            return (yield from successor.fetch(no_ack=no_ack))
         if request.run is None:
             return None
         if no_ack:
             self.settle(Settle.ACK, request.run)
-        return request.run, answer.messages
+        return request.run, request.result().messages
 
     def purge(self) -> Asked[int]:
         """See `LiveQueue.purge`."""
-        answer = yield from self._ask(Ask.PURGE, Request(self))
-        return answer.messages
+        request = Request(self)
+        successor = yield from self._ask(Ask.PURGE, request)
+        if successor is not None:
+            return (yield from successor.purge())
+        return request.result().messages
 
     def delete(self, *, if_unused: bool, if_empty: bool) -> Asked[int]:
         """See `LiveQueue.delete`. The home submits the command."""
         request = Request(self, is_delete=True)
-        answer = yield from self._ask(Ask.DELETE, request, if_unused=if_unused, if_empty=if_empty)
+        successor = yield from self._ask(Ask.DELETE, request, if_unused=if_unused, if_empty=if_empty)
+        if successor is not None:
+            return (yield from successor.delete(if_unused=if_unused, if_empty=if_empty))
         if self._end is None:
-            yield self._on_closed.append  # here it is applied a little later
-        return answer.messages
+            # Here it is applied a little later. Another master then knows of it no less, or has heard of it already.
+            successor = yield self._on_closed.append
+            if successor is not None:
+                with suppress(ProtocolError):
+                    yield from successor.delete(if_unused=False, if_empty=False)
+        return request.result().messages
 
     def _ask(
         self, kind: Ask.Kind, request: Request, *, if_unused: bool = False, if_empty: bool = False
-    ) -> Asked[Answer]:
+    ) -> Asked[LiveQueue | None]:
+        """Wait for the answer of a request, or for who is to be asked instead. Raises: ProtocolError."""
+        if self.successor is not None:
+            return self.successor
         self._require_open()
         yield partial(self._begin, Ask(kind=kind, if_unused=if_unused, if_empty=if_empty), request)
-        return request.result()
+        if request.successor is None:
+            request.result()
+        return request.successor
 
     def _begin(self, ask: Ask, request: Request, on_done: Callable[[Any], None]) -> None:
         request.on_done = on_done
@@ -323,6 +355,67 @@ class RemoteQueue:
     def _require_open(self) -> None:
         if self._end is not None:
             raise self._end
+
+    # --- the home moves ---
+
+    def take_leave(self) -> Belongings:
+        """See `LiveQueue.take_leave`."""
+        belongings = Belongings(self._publishes.next_number)
+        if self._end is not None:
+            return belongings
+        self._end = home_is_down(self.record)
+        self.letter.is_closed = True
+        self._link.left(self)
+        belongings.publishes = self._publishes.take()
+        belongings.awaiting, self._awaiting = list(self._awaiting), {}
+        subscriptions, self._subscriptions = self._subscriptions, {}
+        for consumer, subscription in subscriptions.items():
+            self._link.leave(subscription)
+            if subscription.is_joined:
+                belongings.consumers.append(consumer)
+        on_closed, self._on_closed = self._on_closed, []
+        requests = self._link.take_requests(self)
+        belongings.questions = [request.moved for request in requests if not request.is_own]
+        belongings.questions += on_closed
+        return belongings
+
+    def take_over(self, belongings: Belongings) -> None:
+        """See `LiveQueue.take_over`."""
+        self._publishes.next_number = belongings.next_number
+        if self._end is None:
+            kept = [publish for publish in belongings.publishes if publish.run]
+            for publish in kept:
+                self._publishes.put(publish._replace(is_sent=True))
+                self._send(publish.run, publish.party, is_again=publish.is_sent)
+            self._publishes.next_number = belongings.next_number
+            settle_all((each for each in belongings.publishes if not each.run), is_lost=True)
+        else:
+            settle_all(belongings.publishes, is_lost=self._is_lost)
+        for consumer in belongings.consumers:
+            successor = consumer.channel.reattached(consumer, self)
+            if successor is None:
+                continue
+            if self._end is None:
+                self._join_again(successor)
+            else:
+                consumer.channel.cancelled_by_server(successor)
+        for connection in belongings.awaiting:
+            self.await_relief(connection)
+        for ask in belongings.questions:
+            ask(self)
+
+    def _join_again(self, consumer: Consumer) -> None:
+        """A consumer that the home before knew. Its client hears only if it can't be."""
+        subscription = self._link.subscribe(self, consumer)
+        subscription.is_joined = True
+        self._subscriptions[consumer] = subscription
+        self._subscribe(subscription, Request(self, is_own=True), partial(self._joined_again, subscription))
+
+    def _joined_again(self, subscription: "Subscription", request: Request) -> None:
+        consumer = subscription.consumer
+        if request.error is not None and self._subscriptions.pop(consumer, None) is not None:
+            self._link.leave(subscription)
+            consumer.channel.cancelled_by_server(consumer)
 
     # --- the end ---
 
@@ -348,15 +441,7 @@ class RemoteQueue:
     def _finish(self, end: ProtocolError) -> None:
         self._end = end
         self._link.closed(self)
-        outstanding, self._outstanding = self._outstanding, {}
-        self._on_way_bytes = 0
-        for party, _ in outstanding.values():
-            if party is None:
-                continue
-            if self._is_lost:
-                party.fail()
-            else:
-                party.accept()
+        settle_all(self._publishes.take(), is_lost=self._is_lost)
         for consumer in list(self._subscriptions):
             subscription = self._subscriptions.pop(consumer, None)
             if subscription is None:
@@ -369,41 +454,3 @@ class RemoteQueue:
         for on_done in on_closed:
             on_done(None)
         self.relieve()
-
-
-class _Whole:
-    """Gathers the answers for the pieces of one run."""
-
-    def __init__(self, acceptance: Acceptance, pieces: int) -> None:
-        self._acceptance = acceptance
-        self._left = pieces
-        self._refused: list[int] = []
-        self._is_lost = False
-
-    def settle(self, refused: Collection[int], *, is_lost: bool) -> None:
-        """A piece is answered."""
-        self._refused += refused
-        self._is_lost = self._is_lost or is_lost
-        self._left -= 1
-        if self._left:
-            return
-        if self._is_lost:
-            self._acceptance.fail()
-        else:
-            self._acceptance.accept(self._refused)
-
-
-class _Piece:
-    """One piece of a run, which begins at index `first`."""
-
-    def __init__(self, whole: _Whole, first: int) -> None:
-        self._whole = whole
-        self._first = first
-
-    def accept(self, refused: Collection[int] = ()) -> None:
-        """See `Acceptance.accept`."""
-        self._whole.settle([self._first + index for index in refused], is_lost=False)
-
-    def fail(self) -> None:
-        """See `Acceptance.fail`."""
-        self._whole.settle((), is_lost=True)

@@ -100,7 +100,7 @@ class LinkOptions:
     handshake_s: float = 5.0
     probe_after_s: float = 0.1
     refused_retry_s: float = 0.5
-    ack_after_s: float = 0.01
+    ack_after_s: float = 0.1
     ack_bytes: int = 1024 * 1024
     congested_bytes: int = 16 * 1024 * 1024
 

@@ -175,6 +175,11 @@ class Peer:
         """Whether more is unacknowledged than should be."""
         return self._sender is not None and self._sender.is_congested
 
+    @property
+    def pending_bytes(self) -> int:
+        """What is unacknowledged."""
+        return 0 if self._sender is None else self._sender.unacknowledged_bytes
+
     # --- streams that we open ---
 
     def _open_channel(self, kind: Kind) -> Any:

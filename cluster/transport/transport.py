@@ -141,6 +141,11 @@ class Transport:
         peer = self._peers.get(name)
         return peer is not None and peer.is_congested
 
+    def pending_bytes(self, name: str) -> int:
+        """Of the data stream to a node: what is not acknowledged."""
+        peer = self._peers.get(name)
+        return 0 if peer is None else peer.pending_bytes
+
     # --- calls ---
 
     async def call(self, address: str, body: bytes, timeout_s: float) -> bytes:

@@ -19,7 +19,14 @@ from node.amqp.constants import ReplyCode
 from node.amqp.erlang import octet_list
 from node.amqp.errors import REPLY_TEXT_MAX_BYTES, ProtocolError
 from node.amqp.field_table import decode_table, encode_table
-from node.amqp.methods import METHODS, FieldType, Method
+from node.amqp.methods import (
+    METHODS,
+    ConnectionSecureOk,
+    ConnectionStartOk,
+    ConnectionUpdateSecret,
+    FieldType,
+    Method,
+)
 
 Decoder: TypeAlias = Callable[[bytes, int, list[Any]], int]
 """Reads at a position, appends the values found, returns the position after them."""
@@ -35,6 +42,8 @@ _NUMBER_FORMATS: Final = {
     FieldType.LONGLONG: "Q",
 }
 _BITS_PER_OCTET: Final = 8
+_WITH_SECRETS: Final = frozenset({ConnectionStartOk, ConnectionSecureOk, ConnectionUpdateSecret})
+"""Passwords are in their arguments, which therefore are never shown."""
 
 
 class UnknownMethod(ProtocolError):
@@ -84,9 +93,11 @@ def encode_method(method: Method) -> bytes:
 
 
 def _cannot_decode(method: type[Method], payload: bytes) -> ProtocolError:
+    """The error, whose text goes to the log."""
     # Every octet takes a character or more: what follows the first 255 would be cut off the text anyway.
     octets = octet_list(payload[4 : 4 + REPLY_TEXT_MAX_BYTES])
-    return ProtocolError(ReplyCode.FRAME_ERROR, f"cannot decode {octets}", method.class_id, method.method_id)
+    what = f"the arguments of {method.name}" if method in _WITH_SECRETS else octets
+    return ProtocolError(ReplyCode.FRAME_ERROR, f"cannot decode {what}", method.class_id, method.method_id)
 
 
 def _runs(fields: dict[str, FieldType]) -> Iterator[tuple[str, list[str]]]:

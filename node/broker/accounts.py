@@ -7,9 +7,11 @@ set).
 """
 
 from dataclasses import replace
+from typing import Any
 
 from node.amqp.constants import ReplyCode
 from node.broker.commands import (
+    ChangePassword,
     ClearPermission,
     ClearTopicPermission,
     DeleteUser,
@@ -18,6 +20,7 @@ from node.broker.commands import (
     SetPermission,
     SetTopicPermission,
     SetUserLimits,
+    SetUserTags,
 )
 from node.broker.events import (
     Event,
@@ -50,13 +53,19 @@ class Accounts:
         )
         return existing is None
 
+    def change_password(self, command: ChangePassword) -> Refused | None:
+        """See `ChangePassword`."""
+        return self._change(
+            command.name, password_hash=command.password_hash, hashing_algorithm=command.hashing_algorithm
+        )
+
+    def set_tags(self, command: SetUserTags) -> Refused | None:
+        """See `SetUserTags`."""
+        return self._change(command.name, tags=command.tags)
+
     def set_limits(self, command: SetUserLimits) -> Refused | None:
         """See `SetUserLimits`."""
-        user = self.users.get(command.name)
-        if user is None:
-            return _no_such_user(command.name)
-        self._store(replace(user, limits=command.limits))
-        return None
+        return self._change(command.name, limits=command.limits)
 
     def delete_user(self, command: DeleteUser) -> bool:
         """See `DeleteUser`."""
@@ -113,6 +122,13 @@ class Accounts:
     def forget_vhost(self, vhost: str) -> None:
         """Remove all rows for a vhost that is being deleted."""
         self._drop_permissions(vhost=vhost)
+
+    def _change(self, name: str, **fields: Any) -> Refused | None:
+        user = self.users.get(name)
+        if user is None:
+            return _no_such_user(name)
+        self._store(replace(user, **fields))
+        return None
 
     def _store(self, user: User) -> None:
         self.users[user.name] = user

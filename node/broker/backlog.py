@@ -5,8 +5,10 @@ goes back to its old place. Memory is not all there is: see `node.broker.paged_b
 Source: amqp-behaviour §4.8, §4.11.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from node.amqp.reader import MIXED_SIZES
@@ -106,6 +108,14 @@ class Backlog:
         self._drop_taken()
         return iter(self._runs)
 
+    def runs_from(self, number: int) -> Iterator[Run]:
+        """The runs that have this number or a higher one, in order. Nothing may change until the last is taken."""
+        at = self._at
+        index = bisect_left(self._runs, number, key=_last_seq)
+        for run in islice(self._runs, index, None):
+            yield run[at:] if at and not index else run
+            index = 1
+
     def take(self, limit: int) -> Run:
         """Remove and return up to `limit` (at least 1) messages from the head; fewer where they don't share a run."""
         run, at = self._runs[0], self._at
@@ -168,3 +178,7 @@ class Backlog:
         """Drop all messages."""
         self._runs.clear()
         self._at = self.count = self.body_bytes = 0
+
+
+def _last_seq(run: Run) -> int:
+    return run.seqs[-1]

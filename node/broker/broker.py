@@ -10,46 +10,41 @@ no I/O: a shell calls it with the time and writes what the connections have to s
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import singledispatchmethod
-from itertools import count, groupby, islice
+from dataclasses import replace
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final
 
-from node.amqp.field_table import Field, Table, boolean, longstr, table
+from node.amqp.field_table import Table
 from node.amqp.reader import MIXED_SIZES
 from node.broker import events
 from node.broker.alarms import Alarms
+from node.broker.belongings import attach, publish_again
 from node.broker.catalogue import Catalogue
 from node.broker.commands import DeleteQueue
+from node.broker.counters import BrokerCounters
 from node.broker.dead_letters import DeadLetters
-from node.broker.live_queue import Asked, LiveQueue, Peers, at_once
+from node.broker.following import Following
+from node.broker.live_queue import Asked, Belongings, LiveQueue, Peers, at_once, move
+from node.broker.metering import Meter, MeteredQueue
+from node.broker.mirroring import Mirroring
 from node.broker.names import home_is_down, not_found
 from node.broker.observer import Observer
 from node.broker.paging import Pager
-from node.broker.policy import QueueSettings, alternate_exchange, queue_settings
+from node.broker.pieces import by_place
+from node.broker.policy import NO_POLICY, QueueSettings, queue_settings
 from node.broker.queue import Queue, is_any_durable
-from node.broker.records import Exchange, QueueRecord
+from node.broker.records import QueueRecord
 from node.broker.replicated_log import LocalLog, ReplicatedLog
 from node.broker.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.broker.run import Envelope, Run
 from node.broker.settings import BrokerSettings
-from node.broker.storage import NO_STORE_ID, MemoryStorage, Storage
+from node.broker.storage import NO_STORE_ID, MemoryStorage, QueueStorage, Storage
 from node.broker.timers import Timers
 from node.broker.vhost import LiveVhost
+from node.broker.views import stored_uid
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
-
-_CAPABILITIES = (
-    "publisher_confirms",
-    "exchange_exchange_bindings",
-    "basic.nack",
-    "consumer_cancel_notify",
-    "connection.blocked",
-    "consumer_priorities",
-    "authentication_failure_close",
-    "per_consumer_qos",
-    "direct_reply_to",
-)
 
 FLOW_ENDS_MAX: Final = 50
 """Publishers that go on in one turn after they had to wait: each may cost as much as its share of a turn."""
@@ -61,6 +56,7 @@ class Broker:
     entropy: gives that many random bytes.   epoch_s: add it to the broker's clock for the time of day.
     storage: keeps messages on disk.   pager: says when queues move messages there to free memory.
     catalogue, timers: given where others share them.
+    meter: keeps account of what each queue costs; None: nobody wants to know.
     wake: called when work for the end of the turn comes up.
     """
 
@@ -75,8 +71,10 @@ class Broker:
         pager: Pager | None = None,
         catalogue: Catalogue | None = None,
         timers: Timers | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.settings = settings
+        self.meter = meter
         self.storage: Storage = storage or MemoryStorage()
         self.pager = pager
         self._large_bytes = self.storage.embed_max_bytes
@@ -91,25 +89,36 @@ class Broker:
         )
         self.in_flow: dict[Connection, None] = {}
         """Publishers that aren't read from until the storage isn't congested, who waited longest first."""
+        self.counters = BrokerCounters()
         self.now = 0.0
         self.timers = timers if timers is not None else Timers()
         self.catalogue = catalogue if catalogue is not None else Catalogue()
+        self.following = Following(self)
         self.log: ReplicatedLog = LocalLog(self.catalogue, self.react)
         self.peers: Peers | None = None
         """Set before there is any queue on another node."""
+        self.mirrors: Mirroring | None = None
+        """Set before there is any mirrored queue."""
         self.vhosts: dict[str, LiveVhost] = {}
         self.connections: dict[str, Connection] = {}
+        self.direct_clients: dict[Connection, Callable[[], None]] = {}
+        """Connections of clients in this process, which no shell flushes: called when they have output."""
         self.connection_counts: Counter[tuple[str | None, str | None]] = Counter()
         """Open connections of a vhost (vhost, None) and of a user (None, user)."""
         self.remote_counts: Counter[tuple[str | None, str | None]] = Counter()
         """The same of all other nodes together, as far as they are known."""
+        self.channel_counts: Counter[str] = Counter()
+        """Open channels by user."""
+        self.remote_channel_counts: Counter[str] = Counter()
+        """The same of all other nodes together, of users with a limit of channels."""
         self.reply_consumers = ReplyConsumers()
         self.wake: Callable[[], None] = lambda: None
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[Connection, None] = {}
-        self._dead_letters = DeadLetters(self)
+        self.dead_letters = DeadLetters(self)
         self._connection_numbers = count(1)
-        self._exclusive: dict[str, dict[str, QueueRecord]] = {}  # by owner and uid
+        self._plain_settings = NO_POLICY, queue_settings({}, NO_POLICY)
+        """The last queue without arguments: of many queues most are like that, and under the same policy."""
         self._deletions = self._deletions_done = 0
         self._awaiting_deletions: deque[tuple[int, Callable[[Any], None]]] = deque()
 
@@ -133,23 +142,27 @@ class Broker:
         return bool(
             self._touched
             or self._dirty
-            or self._dead_letters.has_work
+            or self.dead_letters.has_work
             or self.storage.has_work
             or (self.in_flow and not self.storage.is_congested)
             or (self.pager is not None and self.pager.has_work)
+            or self.following.has_work
+            or (self.mirrors is not None and self.mirrors.has_work)
             or (self.peers is not None and self.peers.has_work)
         )
 
     def turn(self, now: float) -> "Collection[Connection]":
         """Deliver from every touched queue, and hand over to the disk what is due.
 
-        Returns: the connections to flush, which then are no longer on the list.
+        Returns: the connections for the shell to flush, which then are no longer on the list.
         """
         self.now = now
         if self.in_flow:
             self._end_flow(FLOW_ENDS_MAX)
-        if self._dead_letters.has_work:
-            self._dead_letters.turn()
+        if self.following.has_work:
+            self.following.turn()
+        if self.dead_letters.has_work:
+            self.dead_letters.turn()
         queues = deque(self._touched)
         self._touched.clear()
         try:
@@ -162,9 +175,14 @@ class Broker:
             self.pager.turn()
         if self.storage.has_work:
             self.storage.turn(now)
+        if self.mirrors is not None:
+            self.mirrors.turn(now)
         if self.peers is not None:
             self.peers.turn(now)
         dirty, self._dirty = self._dirty, {}
+        for connection in self.direct_clients.keys() & dirty.keys() if self.direct_clients else ():
+            del dirty[connection]
+            self.direct_clients[connection]()
         return dirty
 
     def tick(self, now: float) -> None:
@@ -194,6 +212,7 @@ class Broker:
 
     def opened(self, connection: "Connection") -> None:
         """A connection has opened its vhost: it counts against limits."""
+        self.counters.connection_created += 1
         self.connection_counts[connection.vhost, None] += 1
         self.connection_counts[None, connection.user_name] += 1
 
@@ -201,10 +220,20 @@ class Broker:
         """Open connections in the whole cluster, of a vhost or of a user."""
         return self.connection_counts[vhost, user] + self.remote_counts[vhost, user]
 
+    def channel_count(self, user: str) -> int:
+        """Open channels of a user who has a limit of them, in the whole cluster."""
+        return self.channel_counts[user] + self.remote_channel_counts[user]
+
     def forget(self, connection: "Connection") -> None:
         """A connection is gone."""
         del self.connections[connection.id]
+        self.counters.recv_oct += connection.recv_oct
+        self.counters.send_oct += connection.send_oct
         if connection.vhost:
+            self.counters.connection_closed += 1
+            if (live := self.vhosts.get(connection.vhost)) is not None:
+                live.recv_oct += connection.recv_oct
+                live.send_oct += connection.send_oct
             self.connection_counts[connection.vhost, None] -= 1
             self.connection_counts[None, connection.user_name] -= 1
         self._dirty.pop(connection, None)
@@ -240,19 +269,8 @@ class Broker:
 
     def delete_exclusive_queues(self, connection: "Connection") -> None:
         """Delete the queues that belonged to a connection which ends (§3.13)."""
-        for record in list(self._exclusive.get(connection.id, {}).values()):
+        for record in self.following.exclusive_queues(connection.id):
             self._delete(record)
-
-    def server_properties(self) -> Table:
-        """What connection.start says of us (§1.2)."""
-        cluster_name = self.catalogue.global_parameter("cluster_name")
-        return {
-            "capabilities": table({name: boolean(True) for name in _CAPABILITIES}),
-            "cluster_name": longstr(
-                cluster_name if isinstance(cluster_name, str) else self.settings.node_name
-            ),
-            **self.settings.server_properties,
-        }
 
     # --- routing and publishing ---
 
@@ -274,8 +292,8 @@ class Broker:
             return None
         large = self._large_bytes
         store_id = NO_STORE_ID
-        if size == MIXED_SIZES and max(map(len, contents)) >= large:
-            pieces = [list(piece) for _, piece in groupby(contents, lambda content: len(content) >= large)]
+        if size == MIXED_SIZES:
+            pieces = by_place(contents, size, large)
             if len(pieces) > 1:
                 return self._enqueue_pieces(envelope, pieces, size, queues)
         if len(contents[0]) >= large:
@@ -308,7 +326,9 @@ class Broker:
 
     def dead_letter(self, queue: Queue, run: Run, reason: str, now: float) -> None:
         """See `QueueHost.dead_letter`."""
-        self._dead_letters.add(queue, run, reason, now)
+        if self.meter is not None:
+            self.meter.died(queue, len(run), reason)
+        self.dead_letters.add(queue, run, reason, now)
 
     # --- direct replies ---
 
@@ -368,8 +388,8 @@ class Broker:
         return record.home in ("", self.settings.node_name)
 
     def is_within_reach(self, record: QueueRecord) -> bool:
-        """Whether the node where a queue lives is up."""
-        if self.is_here(record):
+        """Whether there is a live queue of it here: the node where it lives is up, or it is mirrored."""
+        if self.is_here(record) or record.view is not None:
             return True
         member = self.catalogue.member(record.home)
         return member is not None and member.is_up
@@ -401,141 +421,45 @@ class Broker:
 
     def react(self, changes: Sequence[events.Event]) -> None:
         """Follow what a command changed."""
-        for change in changes:
-            self._follow(change)
+        self.following.react(changes)
 
-    @singledispatchmethod
-    def _follow(self, change: events.Event) -> None:
-        """Nothing live hangs on the other events."""
+    def open_storage(self, record: QueueRecord, copy: int) -> QueueStorage:
+        """The disk side of a queue here.   copy: as in `RingMember`."""
+        return self.storage.open(replace(record, uid=stored_uid(record.uid, copy)) if copy else record)
 
-    @_follow.register
-    def _(self, change: events.VhostCreated) -> None:
-        self.vhosts[change.vhost.name] = LiveVhost(change.vhost.name)
+    def make_queue(self, record: QueueRecord, storage: QueueStorage) -> Queue:
+        """An empty queue of this node."""
+        settings = self.queue_settings(record)
+        if self.meter is not None:
+            return MeteredQueue(record, settings, self, storage, self.now, self.meter)
+        return Queue(record, settings, self, storage, self.now)
 
-    @_follow.register
-    def _(self, change: events.VhostDeleted) -> None:
-        self.close_connections(
-            f"vhost '{change.name}' is deleted", lambda connection: connection.vhost == change.name
-        )
-        del self.vhosts[change.name]
+    def replace(self, record: QueueRecord, live: LiveQueue) -> None:
+        """A mirrored queue has moved: what clients have of it is `live` from now on, and takes over what was under way.
 
-    @_follow.register
-    def _(self, change: events.UserDeleted) -> None:
-        self.close_connections(
-            f"user '{change.name}' is deleted", lambda connection: connection.user_name == change.name
-        )
+        Routes that lead to it are looked up anew.
+        """
+        queues = self.vhosts[record.vhost].queues
+        former, queues[record.name] = queues[record.name], live
+        self.catalogue.version += 1
+        move(former, live)
 
-    @_follow.register
-    def _(self, change: events.ExchangeCreated) -> None:
-        record = change.exchange
-        self.vhosts[record.vhost].router.add_exchange(record, self._alternate(record))
+    def take_over(self, queue: Queue, belongings: Belongings) -> None:
+        """See `QueueHost.take_over`."""
+        publish_again(self, queue, belongings)
+        attach(queue, belongings.consumers, self.now)
+        for ask in belongings.questions:
+            ask(queue)
+        for connection in belongings.awaiting:
+            connection.throttle.peer_relieved()
 
-    @_follow.register
-    def _(self, change: events.ExchangeDeleted) -> None:
-        self.vhosts[change.exchange.vhost].router.remove_exchange(change.exchange.name)
-
-    @_follow.register
-    def _(self, change: events.QueueCreated) -> None:
-        record = change.queue
-        if self.is_within_reach(record):
-            self._open_queue(record)
-            if self.peers is not None:
-                self.wake()  # a peer that knew of it before us may have sent something for it
-        if record.type == "quorum":
-            self.observer.quorum_requested(record)
-        if record.exclusive_owner is not None:
-            self._exclusive.setdefault(record.exclusive_owner, {})[record.uid] = record
-
-    @_follow.register
-    def _(self, change: events.QueueDeleted) -> None:
-        record = change.queue
-        self._close_queue(record)
-        if record.exclusive_owner is not None:
-            owned = self._exclusive[record.exclusive_owner]
-            del owned[record.uid]
-            if not owned:
-                del self._exclusive[record.exclusive_owner]
-
-    @_follow.register
-    def _(self, change: events.BindingAdded) -> None:
-        live = self.vhosts[change.binding.vhost]
-        if live.is_routable(change.binding):
-            live.router.bind(change.binding)
-
-    @_follow.register
-    def _(self, change: events.BindingRemoved) -> None:
-        live = self.vhosts[change.binding.vhost]
-        if live.is_routable(change.binding):
-            live.router.unbind(change.binding)
-
-    @_follow.register
-    def _(self, change: events.MemberUp) -> None:
-        node = change.member.name
-        if node == self.settings.node_name or self.peers is None:
-            return
-        self.peers.node_up(node)
-        for record in self._queues_of(node):
-            self._open_queue(record)
-            live = self.vhosts[record.vhost]
-            for binding in self.catalogue.bindings_to(record.vhost, "queue", record.name):
-                live.router.bind(binding)
-
-    @_follow.register
-    def _(self, change: events.MemberDown) -> None:
-        node = change.member.name
-        if node == self.settings.node_name or self.peers is None:
-            return
-        self.peers.node_down(node)
-        for record in self._queues_of(node):
-            live = self.vhosts[record.vhost]
-            for binding in self.catalogue.bindings_to(record.vhost, "queue", record.name):
-                live.router.unbind(binding)
-            self._close_queue(record)
-
-    def _queues_of(self, node: str) -> list[QueueRecord]:
-        """The durable queues that live on another node: the others have events of their own."""
-        return [
-            record
-            for vhost in self.catalogue.vhosts()
-            for record in self.catalogue.queues(vhost.name)
-            if record.home == node
-        ]
-
-    def _open_queue(self, record: QueueRecord) -> None:
-        live, settings = self.vhosts[record.vhost], self._queue_settings(record)
-        if self.is_here(record):
-            live.queues[record.name] = Queue(record, settings, self, self.storage.open(record), self.now)
-        else:
-            assert self.peers is not None, record
-            live.queues[record.name] = self.peers.open(record, settings)
-        live.router.add_queue(record.name)
-
-    def _close_queue(self, record: QueueRecord) -> None:
-        live = self.vhosts[record.vhost]
-        queue = live.queues.pop(record.name, None)
-        if queue is not None:
-            live.router.remove_queue(record.name)
-            queue.close()
-
-    @_follow.register
-    def _(self, change: events.PolicyChanged) -> None:
-        live = self.vhosts[change.vhost]
-        for name in change.queues:
-            queue = live.queues.get(name)
-            if queue is not None:
-                queue.apply_settings(self._queue_settings(queue.record), self.now)
-        for name in change.exchanges:
-            record = self.catalogue.exchange(change.vhost, name)
-            assert record is not None
-            live.router.set_alternate(name, self._alternate(record))
-
-    def _queue_settings(self, record: QueueRecord) -> QueueSettings:
-        return queue_settings(record.arguments, self.catalogue.effective_policy(record))
-
-    def _alternate(self, record: Exchange) -> str | None:
-        return alternate_exchange(record.arguments, self.catalogue.effective_policy(record))
-
-
-def text_properties(**texts: str) -> dict[str, Field]:
-    """Server properties that are plain texts."""
-    return {name: longstr(text) for name, text in texts.items()}
+    def queue_settings(self, record: QueueRecord) -> QueueSettings:
+        """What arguments and policies come to for a queue."""
+        effective = self.catalogue.effective_policy(record)
+        if record.arguments:
+            return queue_settings(record.arguments, effective)
+        policy, settings = self._plain_settings
+        if effective is not policy:
+            settings = queue_settings(record.arguments, effective)
+            self._plain_settings = effective, settings
+        return settings

@@ -4,19 +4,19 @@
 nodes that apply the same commands in the same order have the same catalogue, give the same results and report
 the same events. What a command cannot do comes back as `Refused` and has changed nothing.
 
-`Topology` holds what is in one vhost, `Accounts` users and permissions, `Members` the nodes of the cluster; the
-vhosts themselves and the parameters are here. Records that look-ups give are not to be changed; the collections
-are views that change with the next command.
+`Topology` holds what is in one vhost, `Accounts` users and permissions, `Members` the nodes of the cluster,
+`MirroredQueues` sees to the views of queues that have copies on several; the vhosts themselves and the parameters are
+here. Records that look-ups give are not to be changed; the collections are views that change with the next command.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker import commands
 from node.broker.accounts import Accounts
-from node.broker.commands import Command, Refused
+from node.broker.commands import Command, Refused, StepOutcome
 from node.broker.events import (
     Event,
     LeasesRenewed,
@@ -26,9 +26,11 @@ from node.broker.events import (
     VhostCreated,
     VhostDeleted,
     VhostUpdated,
+    ViewChanged,
 )
 from node.broker.limits import VhostLimits, check_vhost_queues, vhost_limits_from
 from node.broker.members import Members
+from node.broker.mirrored_queues import MirroredQueues
 from node.broker.names import missing_vhost
 from node.broker.parameters import (
     OPERATOR_POLICY,
@@ -37,6 +39,7 @@ from node.broker.parameters import (
     VHOST_LIMITS_NAME,
     validate_parameter,
 )
+from node.broker.plan_lock import refusal, taken
 from node.broker.policy import NO_POLICY, EffectivePolicy
 from node.broker.policy_validation import validate_policy
 from node.broker.records import (
@@ -45,6 +48,7 @@ from node.broker.records import (
     Json,
     Member,
     Permission,
+    PlanLock,
     Policy,
     QueueRecord,
     QueueType,
@@ -72,16 +76,26 @@ class Catalogue:
         self._parameters: dict[str, dict[tuple[str, str], Json]] = {}
         self._global_parameters: dict[str, Json] = {}
         self._members = Members(self._events)
+        self.plan_lock: PlanLock | None = None
+        """Of the plan that is carried out, if any; it may have expired."""
+        self._mirrored = MirroredQueues(self._topologies, self._members, self._events)
         self._handlers: Final[dict[type[Command[Any]], Callable[[Any], object]]] = {
             commands.DeclareExchange: self._in_vhost(Topology.declare_exchange),
             commands.DeleteExchange: self._in_vhost(Topology.delete_exchange),
             commands.DeclareQueue: self._declare_queue,
             commands.DeleteQueue: self._in_vhost(Topology.delete_queue),
+            commands.StartMirroring: self._mirrored.start,
+            commands.ChangeView: self._mirrored.change,
+            commands.TakePlanLock: self._take_plan_lock,
+            commands.ReleasePlanLock: self._release_plan_lock,
+            commands.TakePlanStep: self._take_plan_step,
             commands.Bind: self._in_vhost(Topology.bind),
             commands.Unbind: self._in_vhost(Topology.unbind),
             commands.PutVhost: self._put_vhost,
             commands.DeleteVhost: self._delete_vhost,
             commands.PutUser: self._accounts.put_user,
+            commands.ChangePassword: self._accounts.change_password,
+            commands.SetUserTags: self._accounts.set_tags,
             commands.DeleteUser: self._accounts.delete_user,
             commands.SetUserLimits: self._accounts.set_limits,
             commands.SetPermission: self._set_permission,
@@ -100,8 +114,10 @@ class Catalogue:
             commands.NodeDown: self._node_down,
             commands.SetDraining: self._members.set_draining,
             commands.RenewLeases: self._renew_leases,
+            commands.RestoreQueue: self._restore_queue,
             commands.RestoreMember: self._restore_member,
             commands.RestoreIncarnations: self._restore_incarnations,
+            commands.RestorePlanLock: self._restore_plan_lock,
         }
 
     def apply(self, command: Command[ResultT]) -> ResultT | Refused:
@@ -112,7 +128,7 @@ class Catalogue:
             return Refused(ReplyCode.NOT_IMPLEMENTED, f"unknown command {type(command).__name__}")
         first_new = len(self._events)
         result = handler(command)
-        if any(not isinstance(event, _ALTERS_NO_ROUTE) for event in self._events[first_new:]):
+        if any(map(_alters_routes, self._events[first_new:])):
             self.version += 1
         return cast("ResultT | Refused", result)
 
@@ -165,6 +181,11 @@ class Catalogue:
         kind: ResourceKind = "queue" if isinstance(record, QueueRecord) else "exchange"
         return NO_POLICY if topology is None else topology.effective_policy(kind, record.name)
 
+    def queue_policies(self, vhost: str) -> Mapping[str, EffectivePolicy]:
+        """What applies to queues of the vhost now, by name; of those that something applies to. Not changed later."""
+        topology = self._topologies.get(vhost)
+        return {} if topology is None else topology.queue_policies()
+
     def policy_of_new_queue(self, vhost: str, name: str, queue_type: QueueType) -> EffectivePolicy:
         """What would apply to a queue that is not there yet."""
         topology = self._topologies.get(vhost)
@@ -185,6 +206,11 @@ class Catalogue:
     def next_incarnation(self) -> int:
         """What the next node that starts is numbered."""
         return self._members.next_incarnation
+
+    @property
+    def member_changes(self) -> int:
+        """Rises whenever a node comes, goes, starts, ends, drains or changes its type or address."""
+        return self._members.changes
 
     # --- vhosts, users, permissions, policies, parameters -------------------------------------------------
 
@@ -266,7 +292,7 @@ class Catalogue:
                 check_vhost_queues(limits, command.vhost, command.name, len(topology.queues))
             except ProtocolError as full:
                 return Refused(full.code, full.explanation)
-        return topology.declare_queue(command)
+        return topology.declare_queue(command, self._mirrored.first_view)
 
     def _put_vhost(self, command: commands.PutVhost) -> bool:
         vhost = Vhost(
@@ -379,6 +405,7 @@ class Catalogue:
             return False
         if member.is_up:
             self._down(member)
+        self._delete(self._mirrored.forget(member.name))
         for topology in self._topologies.values():
             topology.delete_queues_of(member.name, transient_only=False)
         self._members.remove(member.name)
@@ -399,22 +426,64 @@ class Catalogue:
         member = self._members.by_name.get(command.name)
         if member is None or not member.is_up or member.incarnation != command.incarnation:
             return False
-        self._down(member)
+        self._down(member, is_clean=command.is_clean)
         return True
 
-    def _down(self, member: Member) -> None:
+    def _down(self, member: Member, *, is_clean: bool = False) -> None:
+        over = self._mirrored.lose(member, is_clean=is_clean)
         self._members.down(member)
+        self._delete(over)
         for topology in self._topologies.values():
             topology.delete_queues_of(member.name, transient_only=True)
 
+    def _delete(self, queues: Iterable[QueueRecord]) -> None:
+        for queue in queues:
+            self._topologies[queue.vhost].delete_queue(
+                commands.DeleteQueue(queue.vhost, queue.name, queue.uid)
+            )
+
+    def _take_plan_lock(self, command: commands.TakePlanLock) -> PlanLock:
+        lock = taken(self.plan_lock, command.plan, command.owner, command.now_ms, command.ttl_ms)
+        self.plan_lock = lock
+        return lock
+
+    def _release_plan_lock(self, command: commands.ReleasePlanLock) -> PlanLock | None:
+        lock = self.plan_lock
+        if lock is not None and (lock.plan, lock.owner) == (command.plan, command.owner):
+            self.plan_lock = None
+        return self.plan_lock
+
+    def _take_plan_step(self, command: commands.TakePlanStep) -> StepOutcome:
+        problem = refusal(self.plan_lock, command.plan, command.now_ms)
+        if problem is not None:
+            return StepOutcome("locked", problem)
+        return self._mirrored.take_step(command)
+
+    def _restore_plan_lock(self, command: commands.RestorePlanLock) -> None:
+        self.plan_lock = command.lock
+
     def _renew_leases(self, command: commands.RenewLeases) -> None:
         self._events.append(LeasesRenewed(command.sent))
+
+    def _restore_queue(self, command: commands.RestoreQueue) -> Refused | None:
+        topology = self._topologies.get(command.queue.vhost)
+        if topology is None:
+            return _no_such_vhost(command.queue.vhost)
+        topology.restore_queue(command)
+        return None
 
     def _restore_member(self, command: commands.RestoreMember) -> None:
         self._members.by_name[command.member.name] = command.member
 
     def _restore_incarnations(self, command: commands.RestoreIncarnations) -> None:
         self._members.next_incarnation = command.next
+        self._members.changes = command.changes
+
+
+def _alters_routes(event: Event) -> bool:
+    if isinstance(event, ViewChanged):
+        return event.is_move
+    return not isinstance(event, _ALTERS_NO_ROUTE)
 
 
 def _no_such_vhost(name: str) -> Refused:

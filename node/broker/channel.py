@@ -5,23 +5,25 @@ publishing a run along a cached route, delivering a run, settling ranges of deli
 Source: amqp-behaviour §2, §4.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from node.amqp.channel_state import ChannelState
-from node.amqp.constants import FRAME_END, FRAME_METHOD, ReplyCode
+from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
-from node.amqp.field_table import long
-from node.amqp.frames import FRAME_HEADER_STRUCT, method_frame, recut, with_channel
+from node.amqp.field_table import boolean
+from node.amqp.frames import method_frame
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
 from node.broker.acceptance import Acceptance
 from node.broker.access import Operation, check_resource
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
-from node.broker.content import decode_content, with_header
+from node.broker.content import decode_content
+from node.broker.counters import ChannelCounters, ExchangeCounters
+from node.broker.deliver_frames import deliver_frame, fitting
 from node.broker.live_queue import local_and_remote
 from node.broker.names import resource
 from node.broker.publishing import Route, make_envelope, rewritten
@@ -30,20 +32,18 @@ from node.broker.records import QueueRecord, ResourceKind
 from node.broker.reply_to import ReplyConsumer
 from node.broker.run import Envelope, Run
 from node.broker.transaction import Transaction
-from node.broker.unacked import Delivery, Unacked, unknown_delivery_tag
+from node.broker.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
     from node.broker.live_queue import LiveQueue, RemoteQueue
     from node.broker.queue import Queue
 
-DELIVERY_COUNT: Final = "x-delivery-count"
-"""The header that tells consumers of a quorum queue how often a message came back."""
+CANCEL_ON_FAILOVER: Final = "x-cancel-on-ha-failover"
+"""The argument of a consumer that wants basic.cancel when its queue gets another master (§9.4)."""
 
-_DELIVER: Final = b"\x00\x3c\x00\x3c"
+_TRUE: Final = boolean(True)
 _TAG: Final = Struct(">Q")
-_CACHED_MAX: Final = 256
-"""Keys for which a consumer remembers the constant parts of its frames; with more it starts over."""
 
 
 class Channel:
@@ -60,6 +60,7 @@ class Channel:
         self.number = number
         self.connection = connection
         self.broker = connection.broker
+        self.vhost = self.broker.vhosts[connection.vhost]
         self.state = ChannelState.OPEN
         self.consumers: dict[str, Consumer] = {}
         self.reply_consumer: ReplyConsumer | None = None
@@ -70,10 +71,25 @@ class Channel:
         self.prefetch_limit = self.broker.settings.default_prefetch_limit
         self.last_queue: str | None = None
         self.held_cancels: list[Consumer] | None = None
+        self._counters = ChannelCounters()
+        self.broker.counters.channel_created += 1
+        self.broker.channel_counts[connection.user_name] += 1
         self._next_tag = 1
         self._limited_count = 0  # unacknowledged messages that count against prefetch_limit
         self._limit_since_tag = 1
         self._blocked: dict[Consumer, None] = {}
+
+    @property
+    def counters(self) -> ChannelCounters:
+        """What happened on the channel so far. Once it is closed the broker has them."""
+        counters = self._counters
+        if self.state is not ChannelState.OPEN:
+            return counters
+        if self.confirms is not None:
+            counters.received_confirm, counters.confirm = self.confirms.numbered, self.confirms.confirmed
+        others = counters.deliver_no_ack + counters.get + counters.get_no_ack
+        counters.deliver = self._next_tag - 1 - others
+        return counters
 
     def send(self, method: Method) -> None:
         """Send a method without content."""
@@ -130,7 +146,16 @@ class Channel:
                     self._publish_one(route, envelope, traits, content, size)
                 return
             route.envelope, route.traits = envelope, traits
-        self._publish(envelope, contents, size, route.queues, route.remote, is_returned=route.is_returned)
+        self._publish(
+            envelope,
+            contents,
+            size,
+            route.queues,
+            route.remote,
+            route.counters,
+            is_returned=route.is_returned,
+            is_mirrored=route.is_mirrored,
+        )
 
     def _publish_one(
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
@@ -146,7 +171,17 @@ class Channel:
             for key in dict.fromkeys(keys):
                 self.broker.reply(key, envelope, content)
         is_returned = route.mandatory and not queues and not remote
-        self._publish(envelope, [content], size, queues, remote, is_returned=is_returned)
+        is_mirrored = any(queue.mirror is not None for queue in queues)
+        self._publish(
+            envelope,
+            [content],
+            size,
+            queues,
+            remote,
+            route.counters,
+            is_returned=is_returned,
+            is_mirrored=is_mirrored,
+        )
 
     def _publish(
         self,
@@ -155,23 +190,33 @@ class Channel:
         size: int,
         queues: "Collection[Queue]",
         remote: "Collection[RemoteQueue]",
+        exchange: ExchangeCounters,
         *,
         is_returned: bool,
+        is_mirrored: bool,
     ) -> None:
+        if self.vhost.tracer is not None:
+            self.vhost.tracer.published(self, envelope, contents, [*queues, *remote])
         if self.transaction is not None:
-            self.transaction.publish(envelope, contents, size, queues, remote, is_returned=is_returned)
+            self.transaction.publish(
+                envelope, contents, size, queues, remote, exchange, is_returned=is_returned
+            )
             return
-        if is_returned:
-            self.return_unroutable(envelope, contents)
+        count = len(contents)
+        self._counters.publish += count
+        exchange.publish_in += count
+        if queues or remote:
+            exchange.publish_out += count * (len(queues) + len(remote))
+        else:
+            self.unroutable(envelope, contents, is_returned)
         refused = self.broker.enqueue(envelope, contents, size, queues)
-        if remote:
+        if remote or is_mirrored:
             self._publish_away(envelope, contents, size, queues, remote, refused or ())
             return
         if self.confirms is None:
             return
         self.connection.confirming[self] = None
         is_kept = envelope.persistent and is_any_durable(queues)
-        count = len(contents)
         if not refused and not is_kept:
             self.confirms.confirm_at_once(count)
             return
@@ -179,7 +224,9 @@ class Channel:
         for index in sorted(refused or ()):
             self.confirms.reject(first + index, first + index)
         if is_kept:
-            self.broker.storage.await_safety(self, first, first + count - 1)
+            meter = self.broker.meter
+            waiter = self if meter is None else meter.timed(self, queues, self.broker.now)
+            self.broker.storage.await_safety(waiter, first, first + count - 1)
         else:
             self.confirms.confirm(first, first + count - 1)
 
@@ -192,24 +239,53 @@ class Channel:
         remote: "Collection[RemoteQueue]",
         refused: Collection[int],
     ) -> None:
-        """Publish a run to queues on other nodes too. It is confirmed when all of them have it.
+        """Publish a run to queues on other nodes, or with copies there. It is confirmed when all of them have it.
 
         queues: those of this node, which have the run already but for what they `refused`.
         """
-        acceptance: Acceptance | None = None
-        if self.confirms is not None:
-            first = self.confirms.expect(len(contents))
-            acceptance = Acceptance(len(contents), len(remote) + 1, partial(self._accepted, first))
-        for queue in remote:
-            queue.send(envelope, contents, size, acceptance)
-            if queue.is_congested:
-                self.connection.throttle.hold_for_peer(queue)
-        if acceptance is not None:
-            acceptance.refused.update(refused)
-            if envelope.persistent and is_any_durable(queues):
-                self.broker.storage.await_safety(acceptance, 0, 0)
-            else:
-                acceptance.accept()
+        mirrors = [(queue, queue.mirror) for queue in queues if queue.mirror is not None]
+        for _, mirror in mirrors:
+            if mirror.is_congested:
+                self.connection.throttle.hold_for_peer(mirror)
+        if self.confirms is None:
+            for away in remote:
+                self._send_away(away, envelope, contents, size, None)
+            return
+        count = len(contents)
+        first = self.confirms.expect(count)
+        if not remote and len(mirrors) == len(queues) == 1:
+            ((queue, mirror),) = mirrors
+            for index in sorted(refused):
+                self.confirms.reject(first + index, first + index)
+                self.connection.confirming[self] = None
+            is_kept = envelope.persistent and queue.is_durable
+            meter = self.broker.meter
+            waiter = self if meter is None else meter.timed(self, queues, self.broker.now)
+            mirror.await_stable(waiter, first, first + count - 1, is_kept=is_kept)
+            return
+        parties = len(remote) + len(mirrors) + 1
+        acceptance = Acceptance(count, parties, partial(self._accepted, first))
+        for away in remote:
+            self._send_away(away, envelope, contents, size, acceptance)
+        for queue, mirror in mirrors:
+            mirror.await_stable(acceptance, 0, 0, is_kept=envelope.persistent and queue.is_durable)
+        acceptance.refused.update(refused)
+        if envelope.persistent and is_any_durable(queue for queue in queues if queue.mirror is None):
+            self.broker.storage.await_safety(acceptance, 0, 0)
+        else:
+            acceptance.accept()
+
+    def _send_away(
+        self,
+        queue: "RemoteQueue",
+        envelope: Envelope,
+        contents: list[bytes],
+        size: int,
+        acceptance: Acceptance | None,
+    ) -> None:
+        queue.send(envelope, contents, size, acceptance)
+        if queue.is_congested:
+            self.connection.throttle.hold_for_peer(queue)
 
     def _accepted(self, first: int, acceptance: Acceptance) -> None:
         """All queues of a run have answered; its messages are numbered from `first`."""
@@ -222,7 +298,7 @@ class Channel:
         self.broker.has_output(self.connection)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`: publishes with these numbers are on disk."""
+        """See `Waiter.settle`: publishes with these numbers are on disk, and on the mirrors' nodes."""
         if self.confirms is None or self.state is not ChannelState.OPEN:
             return
         settle = self.confirms.confirm if is_safe else self.confirms.reject
@@ -230,8 +306,12 @@ class Channel:
         self.connection.confirming[self] = None
         self.broker.has_output(self.connection)
 
-    def return_unroutable(self, envelope: Envelope, contents: Iterable[bytes]) -> None:
-        """Give mandatory messages back (§4.2)."""
+    def unroutable(self, envelope: Envelope, contents: list[bytes], is_mandatory: bool) -> None:
+        """Messages were published that reach no queue: give those back that are mandatory (§4.2)."""
+        if not is_mandatory:
+            self._counters.drop_unroutable += len(contents)
+            return
+        self._counters.return_unroutable += len(contents)
         code = ReplyCode.NO_ROUTE
         head = method_frame(
             self.number, BasicReturn(code, code.name, envelope.exchange, envelope.routing_key)
@@ -279,7 +359,7 @@ class Channel:
     def deliver(self, consumer: Consumer, run: Run, now: float) -> None:
         """See `Outlet.deliver`."""
         count = len(run.contents)
-        head, tail = self._deliver_frame(consumer, run)
+        head, tail = deliver_frame(consumer, run, self.number)
         tag = self._next_tag
         self._next_tag = tag + count
         contents = self.fit(run, consumer.queue)
@@ -291,32 +371,18 @@ class Channel:
             parts[2::4] = [tail] * count
             parts[3::4] = contents
             self.connection.send_parts(parts, sum(map(len, contents)))
+        if run.deliveries:
+            self._counters.redeliver += count
         if consumer.no_ack:
-            consumer.queue.forget(run)
+            self._counters.deliver_no_ack += count
+            consumer.queue.consumed(run)
         else:
             consumer.unacked += count
             self._limited_count += count
             consumer.queue.delivered(run)
             self.unacked.add(Delivery(tag, run, consumer.queue, consumer, now))
-
-    def _deliver_frame(self, consumer: Consumer, run: Run) -> tuple[bytes, bytes]:
-        """The deliver frame before and after the delivery tag."""
-        address = run.envelope.address
-        key = (address, run.deliveries > 0)
-        frame = consumer.frames.get(key)
-        if frame is None:
-            tag = consumer.tag.encode("utf-8", "surrogateescape")
-            start = _DELIVER + bytes([len(tag)]) + tag
-            rest = bytes([run.deliveries > 0]) + address
-            size = len(start) + _TAG.size + len(rest)
-            frame = (
-                FRAME_HEADER_STRUCT.pack(FRAME_METHOD, self.number, size) + start,
-                rest + bytes([FRAME_END]),
-            )
-            if len(consumer.frames) >= _CACHED_MAX:
-                consumer.frames.clear()
-            consumer.frames[key] = frame
-        return frame
+        if self.vhost.tracer is not None:
+            self.vhost.tracer.delivered(self, consumer.queue, run)
 
     def deliver_reply(self, requester: ReplyConsumer, envelope: Envelope, content: bytes) -> None:
         """Send a direct reply: its delivery tag is the next one and isn't used up (§4.12). It may be dropped."""
@@ -328,24 +394,7 @@ class Channel:
 
     def fit(self, run: Run, queue: "LiveQueue | None" = None) -> list[bytes]:
         """The contents of a run, from a queue, as this channel's client can take them."""
-        envelope, limit = run.envelope, self.connection.frame_max_bytes
-        contents = run.contents
-        if run.deliveries and queue is not None and queue.record.type == "quorum":
-            count = long(run.deliveries)
-            contents = [
-                with_header(content, DELIVERY_COUNT, count, envelope.channel, envelope.frame_max_bytes)
-                for content in contents
-            ]
-        if limit and (not envelope.frame_max_bytes or envelope.frame_max_bytes > limit):
-            return [
-                recut(content, self.number, limit)
-                if len(content) > limit
-                else with_channel(content, self.number)
-                for content in contents
-            ]
-        if envelope.channel != self.number:
-            return [with_channel(content, self.number) for content in contents]
-        return contents
+        return fitting(run, queue, self.number, self.connection.frame_max_bytes)
 
     def take_tag(self) -> int:
         """Use up the next delivery tag, for `basic.get`."""
@@ -354,12 +403,46 @@ class Channel:
 
     def cancelled_by_server(self, consumer: Consumer) -> None:
         """See `Outlet.cancelled_by_server`."""
-        del self.consumers[consumer.tag]
-        self._blocked.pop(consumer, None)
+        self._forget_consumer(consumer)
         if self.held_cancels is not None:
             self.held_cancels.append(consumer)
         else:
             self.notify_cancelled(consumer)
+
+    def reattached(self, consumer: Consumer, queue: "LiveQueue") -> Consumer | None:
+        """See `Outlet.reattached`. Its prefetch limit counts anew (§9.4)."""
+        if self.consumers.get(consumer.tag) is not consumer:
+            return None
+        self._blocked.pop(consumer, None)
+        if consumer.arguments.get(CANCEL_ON_FAILOVER) == _TRUE and self.connection.has_capability(
+            "consumer_cancel_notify"
+        ):
+            self._forget_consumer(consumer)
+            self.notify_cancelled(consumer)
+            return None
+        successor = Consumer(
+            consumer.tag,
+            self,
+            queue,
+            no_ack=consumer.no_ack,
+            exclusive=consumer.exclusive,
+            priority=consumer.priority,
+            prefetch=consumer.prefetch,
+            arguments=consumer.arguments,
+        )
+        self.consumers[consumer.tag] = successor
+        return successor
+
+    def disown(self) -> None:
+        """Queues have left: what was delivered from them counts for nothing any more (§9.4)."""
+        deliveries = self.unacked.disown()
+        if self.transaction is not None:
+            deliveries += self.transaction.disown()
+        for delivery in deliveries:
+            if delivery.consumer is not None or delivery.first_tag < self._limit_since_tag:
+                self._limited_count -= delivery.open
+        if deliveries:
+            self.unblock()
 
     def notify_cancelled(self, consumer: Consumer) -> None:
         """Tell the client that its consumer is gone, if it wants to know (§4.7)."""
@@ -399,9 +482,12 @@ class Channel:
 
     def settle_acked(self, settled: list[Delivery]) -> None:
         """Let the queues forget deliveries."""
+        acked = 0
         for delivery in settled:
+            acked += delivery.open
             self._uncount(delivery)
             delivery.queue.ack(delivery.run)
+        self._counters.ack += acked
         if self._blocked:
             self.unblock()
 
@@ -423,6 +509,8 @@ class Channel:
 
     def _uncount(self, delivery: Delivery) -> None:
         """A delivery no longer counts against prefetch limits."""
+        if delivery.queue is NOBODY:
+            return
         if delivery.consumer is not None:
             delivery.consumer.unacked -= delivery.open
         if delivery.consumer is not None or delivery.first_tag < self._limit_since_tag:
@@ -440,7 +528,8 @@ class Channel:
         """Set the limit for all consumers together. What is unacknowledged now counts, later gets don't (§4.9)."""
         if limit and not self.prefetch_limit:
             self._limit_since_tag = self._next_tag
-            self._limited_count = self.unacked.count
+            deliveries = self.unacked.deliveries()
+            self._limited_count = sum(each.open for each in deliveries if each.queue is not NOBODY)
         if limit or self.prefetch_limit:
             self.prefetch_limit = limit
             for consumer in self.consumers.values():
@@ -450,12 +539,26 @@ class Channel:
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer is cancelled by the client or goes with the channel."""
+        self._forget_consumer(consumer)
+        consumer.queue.unsubscribe(consumer, self.broker.now)
+
+    def _forget_consumer(self, consumer: Consumer) -> None:
         del self.consumers[consumer.tag]
         self._blocked.pop(consumer, None)
-        consumer.queue.unsubscribe(consumer, self.broker.now)
+        self.broker.observer.consumer_removed(self, consumer)
 
     def close(self) -> None:
         """Clean up: consumers go, a transaction is rolled back, what is unacknowledged is requeued (§2.1)."""
+        self.broker.observer.channel_closed(self)
+        self.broker.counters.channel_closed += 1
+        self.broker.channel_counts[self.connection.user_name] -= 1
+        if not self.broker.channel_counts[self.connection.user_name]:
+            del self.broker.channel_counts[self.connection.user_name]
+        counters = self.counters
+        self.broker.counters.ended.add(counters)
+        if (live := self.broker.vhosts.get(self.connection.vhost)) is not None:
+            live.ended.add(counters)
+        self._counters = ChannelCounters()
         self.state = ChannelState.CLOSING
         self.connection.stalled.pop(self, None)
         self.connection.confirming.pop(self, None)

@@ -5,7 +5,8 @@
 Every field is written, so that a default may change without a change in what old logs say. Read, a field with a
 default may be missing: an older version did not know it. What this version does not know is an error and never
 skipped, as it was a change that somebody was told of. How a field is written follows from its annotation:
-tables become the base64 of their encoding, in which every type of field survives; all else is JSON as it is.
+tables become the base64 of their encoding, in which every type of field survives; where an object may be of one class
+or another, it says of which; all else is JSON as it is.
 """
 
 import json
@@ -24,6 +25,9 @@ from node.broker.records import Json, JsonObject
 
 _NAME: Final = "command"
 """The key of the command's name; no field may have it."""
+
+_KIND: Final = "kind"
+"""The key of the class of an object within a command that may be of several; no field of these may have it."""
 
 
 class CommandUnreadable(Exception):
@@ -50,6 +54,7 @@ _PLAIN: Final[dict[object, str]] = {
     _NoneType: "null",
 }
 """Types that are in JSON what they are in Python, and what errors call them."""
+_PLURALS: Final[dict[object, str]] = {str: "texts", int: "whole numbers"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +163,13 @@ def _form(annotation: Any) -> tuple[Write | None, Read]:
         return dict, _exactly("an object", dict)
     if annotation == Table:
         return _write_table, _read_table
-    if annotation == tuple[str, ...]:
-        return list, _read_texts
-    if annotation == tuple[tuple[str, int, float], ...]:
-        return list, _read_times
     if isinstance(annotation, type) and is_dataclass(annotation):
         plan = _plan(annotation)
         return plan.write, partial(_read_inner, plan)
     if get_origin(annotation) is Literal:
         return None, _one_of(get_args(annotation))
+    if get_origin(annotation) is tuple:
+        return _tuple(get_args(annotation))
     if isinstance(annotation, _UnionType):
         return _union(annotation)
     assert annotation in _PLAIN, f"no form for {annotation}"
@@ -174,10 +177,12 @@ def _form(annotation: Any) -> tuple[Write | None, Read]:
 
 
 def _union(annotation: Any) -> tuple[Write | None, Read]:
-    """Of plain types, or of None and one other type."""
+    """Of plain types, of classes, or of None and one other type."""
     kinds = get_args(annotation)
     if set(kinds) <= _PLAIN.keys():
         return None, _exactly(" or ".join(_PLAIN[kind] for kind in kinds), *kinds)
+    if _NoneType not in kinds:
+        return _one_class_of(kinds)
     (kind,) = (kind for kind in kinds if kind is not _NoneType)
     write, read = _form(kind)
     assert write is not None, annotation
@@ -185,6 +190,52 @@ def _union(annotation: Any) -> tuple[Write | None, Read]:
         lambda value: None if value is None else write(value),
         lambda data: None if data is None else read(data),
     )
+
+
+def _one_class_of(classes: tuple[type[Any], ...]) -> tuple[Write, Read]:
+    """An object of one of these classes, which it names."""
+    plans = {cls.__name__: _plan(cls) for cls in classes}
+    assert not any(_KIND in plan.known for plan in plans.values()), classes
+    due = f"an object of the kind {' or '.join(plans)}"
+
+    def write(value: Any) -> dict[str, Any]:
+        name = type(value).__name__
+        return {_KIND: name, **plans[name].write(value)}
+
+    def read(data: Any) -> Any:
+        kind = data.get(_KIND) if isinstance(data, dict) else None
+        if not isinstance(kind, str) or kind not in plans:
+            raise _Misfit(due)
+        return plans[kind].read({name: value for name, value in data.items() if name != _KIND})
+
+    return write, read
+
+
+def _tuple(kinds: tuple[Any, ...]) -> tuple[Write | None, Read]:
+    """Of any number of one type, or of one of each. What is in it is not changed for JSON unless its type says so."""
+    if kinds[-1] is not Ellipsis:
+        reads = tuple(_form(kind)[1] for kind in kinds)
+        return None, partial(_read_row, f"a list of {len(kinds)}", reads)
+    write, read = _form(kinds[0])
+    due = f"a list of {_PLURALS.get(kinds[0], 'lists or objects')}"
+    return (None if write is None else lambda values: list(map(write, values))), partial(
+        _read_list, due, read
+    )
+
+
+def _read_list(due: str, read: Read, data: Any) -> tuple[Any, ...]:
+    if not isinstance(data, list):
+        raise _Misfit(due)
+    try:
+        return tuple(map(read, data))
+    except _Misfit:
+        raise _Misfit(due) from None
+
+
+def _read_row(due: str, reads: tuple[Read, ...], data: Any) -> tuple[Any, ...]:
+    if not isinstance(data, list) or len(data) != len(reads):
+        raise _Misfit(due)
+    return tuple(read(value) for read, value in zip(reads, data, strict=True))
 
 
 def _exactly(due: str, *kinds: type[Any]) -> Read:
@@ -206,20 +257,6 @@ def _one_of(choices: tuple[Any, ...]) -> Read:
         return data
 
     return read
-
-
-def _read_texts(data: Any) -> tuple[str, ...]:
-    if not isinstance(data, list) or not all(isinstance(text, str) for text in data):
-        raise _Misfit("a list of texts")
-    return tuple(data)
-
-
-def _read_times(data: Any) -> tuple[tuple[str, int, float], ...]:
-    if not isinstance(data, list) or any(
-        not isinstance(row, list) or list(map(type, row)) != [str, int, float] for row in data
-    ):
-        raise _Misfit("a list of names with two numbers each")
-    return tuple((name, incarnation, sent_at) for name, incarnation, sent_at in data)
 
 
 def _read_inner(plan: _Plan, data: Any) -> Any:

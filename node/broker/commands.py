@@ -8,7 +8,7 @@ only: they are written as JSON (`node.broker.command_codec`).
 """
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
@@ -20,11 +20,16 @@ from node.broker.records import (
     JsonObject,
     Member,
     MemberType,
+    PlanLock,
     QueueRecord,
     QueueType,
     ResourceKind,
     UserLimits,
 )
+from node.broker.views import View, ViewChange
+
+PlanAction: TypeAlias = Literal["promote", "add_mirror", "drop_mirror", "wait_synced"]
+StepState: TypeAlias = Literal["done", "skipped", "started", "waiting", "stale", "locked", "missing"]
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
@@ -64,6 +69,20 @@ class QueueDeclared:
     created: bool
 
 
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """What became of a step of a plan.
+
+    state: done: it has been made; skipped: there was nothing to do; started: it goes on by itself; waiting: it cannot
+        be made just now, ask again; stale: what it relies on is not so (any more); locked: this plan may do nothing;
+        missing: no such queue. Only with "done" anything of the view has changed.
+    reason: for people; empty with done.
+    """
+
+    state: StepState
+    reason: str = ""
+
+
 # --- exchanges, queues, bindings --------------------------------------------------------------------------
 
 
@@ -98,6 +117,8 @@ class DeclareQueue(Command[QueueDeclared]):
 
     uid: fresh for each attempt, e.g. 16 random bytes in hexadecimal.
     home: the node where it is to live.
+    mirrors: nodes that are to have a copy beside it. Those that are up when the command is applied get one, unless
+        the queue is exclusive.
     Refused when the vhost is missing (530) or full (406, §3.7 step 7).
     """
 
@@ -110,6 +131,7 @@ class DeclareQueue(Command[QueueDeclared]):
     arguments: Table = field(default_factory=dict)
     type: QueueType = "classic"
     home: str = ""
+    mirrors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +175,84 @@ class Unbind(Command[bool]):
     arguments: Table = field(default_factory=dict)
 
 
+# --- mirrored queues --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartMirroring(Command[View]):
+    """Give a queue that is not mirrored its first view, of its home alone; gives the view.
+
+    Refused (406) when it is mirrored already, exclusive or another one than `uid`, or when its home is down.
+    """
+
+    vhost: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeView(Command[View]):
+    """Change the view of a mirrored queue; gives the view, for `Unmirror` the last one.
+
+    Refused (406) when the change cannot be made, or not any more: it is harmless to propose one twice or too late.
+    """
+
+    vhost: str
+    name: str
+    uid: str
+    change: ViewChange
+
+
+# --- plans ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TakePlanLock(Command[PlanLock]):
+    """Have a plan carried out, and no other one; or go on with it. Gives the lock that holds now: ours, or another's.
+
+    now_ms: milliseconds since 1970 by the clock of the node that is asked.
+    """
+
+    plan: str
+    owner: str
+    now_ms: int
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlanLock(Command[PlanLock | None]):
+    """End what `TakePlanLock` began. Gives the lock that holds now: None, or another's, which stays."""
+
+    plan: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakePlanStep(Command[StepOutcome]):
+    """Make a step of a plan, if all that it relies on is so when this is applied (reference spark.md §3.4).
+
+    plan, step: their ids.   now_ms: as in `TakePlanLock`.   uid: of the queue.
+    source: the node whose copy goes (drop_mirror).   target: the node that gets a copy, or the master.
+    epoch: `View.since`; None: of any.   master: the node where it is; empty: anywhere.
+    synced: nodes whose copies are synchronised.   min_synced: that there are so many of these, the master's among them;
+        to drop a copy, without it, and never fewer than the policy wants.
+    """
+
+    plan: str
+    step: str
+    now_ms: int
+    action: PlanAction
+    vhost: str
+    name: str
+    uid: str
+    source: str = ""
+    target: str = ""
+    epoch: int | None = None
+    master: str = ""
+    synced: tuple[str, ...] = ()
+    min_synced: int = 1
+
+
 # --- vhosts -----------------------------------------------------------------------------------------------
 
 
@@ -186,6 +286,23 @@ class PutUser(Command[bool]):
     hashing_algorithm: str
     tags: tuple[str, ...] = ()
     limits: UserLimits | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePassword(Command[None]):
+    """Replace a user's password. Refused (404) when there is no such user."""
+
+    name: str
+    password_hash: str
+    hashing_algorithm: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetUserTags(Command[None]):
+    """Replace a user's tags. Refused (404) when there is no such user."""
+
+    name: str
+    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,10 +462,15 @@ class NodeUp(Command[int]):
 
 @dataclass(frozen=True, slots=True)
 class NodeDown(Command[bool]):
-    """This incarnation of a node is gone; False when that is no news. Its transient queues go with it (§9.1)."""
+    """This incarnation of a node is gone; False when that is no news.
+
+    Its transient queues go with it unless they are mirrored (§9.1); mirrored queues lose their copies there.
+    is_clean: it was stopped and says so itself, so `ha-promote-on-shutdown` counts, else `ha-promote-on-failure`.
+    """
 
     name: str
     incarnation: int
+    is_clean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,10 +499,25 @@ class RestoreMember(Command[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreQueue(Command[None]):
+    """Put back a queue as it was: for snapshots. Refused (530) when the vhost is missing."""
+
+    queue: QueueRecord
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreIncarnations(Command[None]):
-    """Number incarnations from here on: for snapshots."""
+    """Number incarnations from here on: for snapshots.   changes: see `Members.changes`."""
 
     next: int
+    changes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlanLock(Command[None]):
+    """Put back who may carry out a plan: for snapshots."""
+
+    lock: PlanLock
 
 
 def seed_commands(

@@ -14,13 +14,14 @@ Range = tuple[int, int]
 class Confirms:
     """Numbers of publishes: outstanding, confirmed, rejected. Outstanding ranges are disjoint and in order."""
 
-    __slots__ = ("_acked", "_nacked", "_next", "_outstanding")
+    __slots__ = ("_acked", "_nacked", "_next", "_outstanding", "_rejected")
 
     def __init__(self) -> None:
         self._next = 1
         self._outstanding: list[Range] = []
         self._acked: list[Range] = []
         self._nacked: list[Range] = []
+        self._rejected = 0
 
     def expect(self, count: int) -> int:
         """Number `count` publishes, which wait to be settled; the first number."""
@@ -44,11 +45,22 @@ class Confirms:
         """The publishes from first to last were refused."""
         for low, high in self._settle(first, last):
             _append(self._nacked, low, high)
+            self._rejected += high + 1 - low
 
     @property
     def outstanding(self) -> int:
         """How many publishes wait to be settled."""
         return sum(last - first + 1 for first, last in self._outstanding)
+
+    @property
+    def numbered(self) -> int:
+        """How many publishes there were."""
+        return self._next - 1
+
+    @property
+    def confirmed(self) -> int:
+        """How many of them are safe."""
+        return self.numbered - self.outstanding - self._rejected
 
     def _settle(self, first: int, last: int) -> list[Range]:
         """Take a range out of what is outstanding; what of it was."""

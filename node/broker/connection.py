@@ -65,9 +65,11 @@ _MISS_US: Final = 20
 class Connection:
     """One connection. Implements `node.amqp.reader.Sink`.
 
-    number: for the log.   vhost, user_name: empty before the connection is open.
+    number: for the log.   vhost, user_name: empty before the connection is open.   auth_mechanism: of SASL.
     stalled: channels with consumers that wait for room in our output.
     confirming: channels with confirms to flush.
+    connected_at_ms: milliseconds since 1970.
+    recv_oct, recv_cnt: bytes that were received, in so many reads.   send_oct, send_cnt: sent, in so many writes.
     throttle: what keeps us from reading when the client publishes too much.
     is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
     is_finished: there is nothing more to wait for: flush and reset the socket.
@@ -82,6 +84,7 @@ class Connection:
         self.vhost = ""
         self.client_properties: Table = {}
         self.client_name: str | None = None
+        self.auth_mechanism = ""
         self.capabilities: frozenset[str] = frozenset()
         self.channels: dict[int, Channel] = {}
         self.frame_max_bytes = 0
@@ -92,6 +95,9 @@ class Connection:
             excuses=lambda: not self.is_reading,
             lost=self._heartbeats_missed,
         )
+        self.connected_at_ms = int((now + broker.epoch_s) * 1000)
+        self.recv_oct = self.recv_cnt = 0
+        self.send_oct = self.send_cnt = 0
         self.held_bytes = 0
         """Of messages in open transactions."""
         self.stalled: dict[Channel, None] = {}
@@ -148,6 +154,8 @@ class Connection:
     def receive_data(self, data: bytes, now: float) -> None:
         """Take what the socket brought."""
         self.broker.now = now
+        self.recv_oct += len(data)
+        self.recv_cnt += 1
         self.heartbeat.has_heard = True
         if self._handshake is not None and self.state is ConnectionState.AWAIT_HEADER:
             data = self._handshake.take_header(data)
@@ -189,6 +197,9 @@ class Connection:
         data = b"".join(self._out)
         self._out.clear()
         self._out_bytes = 0
+        if data:
+            self.send_oct += len(data)
+            self.send_cnt += 1
         # A heartbeat alone doesn't put off the next one (§1.6).
         self.heartbeat.has_spoken = self.heartbeat.has_spoken or data != HEARTBEAT
         return data
@@ -424,13 +435,9 @@ class Connection:
             )
         account = self.broker.catalogue.user(self.user.name)
         if account is not None and account.limits.max_channels is not None:
-            count = sum(
-                len(other.channels)
-                for other in self.broker.connections.values()
-                if other.user_name == account.name
-            )
-            check_user_channels(account.limits, account.name, count)
-        self.channels[number] = Channel(number, self)
+            check_user_channels(account.limits, account.name, self.broker.channel_count(account.name))
+        self.channels[number] = channel = Channel(number, self)
+        self.broker.observer.channel_opened(channel)
         self.send(method_frame(number, ChannelOpenOk()))
 
     def _handle(self, channel: Channel, method: Method) -> None:

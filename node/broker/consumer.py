@@ -60,12 +60,21 @@ class Outlet(Protocol):
     def cancelled_by_server(self, consumer: "Consumer") -> None:
         """The queue is gone: forget the consumer and tell the client."""
 
+    def reattached(self, consumer: "Consumer", queue: "LiveQueue") -> "Consumer | None":
+        """The queue of a consumer has another master: who is to join `queue` in its place.
+
+        None: nobody, as the client wanted to be told then that the consumer is gone, or it has cancelled it.
+        """
+
 
 class Consumer:
     """A subscription of a channel to a queue.
 
     prefetch: how many messages it may hold unacknowledged; 0 for no limit.   unacked: how many it holds.
+    is_near: its client is connected to this node.
     """
+
+    is_near = True
 
     __slots__ = (
         "arguments",
@@ -106,6 +115,11 @@ class Consumer:
         """Whether it is in the rotation of its queue."""
         self.frames: dict[tuple[bytes, bool], tuple[bytes, bytes]] = {}
         """The constant parts of its deliver frames, kept by the channel."""
+
+    @property
+    def incarnation(self) -> int:
+        """Of the node that its client is connected to; 0: this one."""
+        return 0
 
 
 class Consumers:
@@ -157,6 +171,14 @@ class Consumers:
             self._levels[consumer.priority] = deque()
             self._priorities = sorted(self._levels, reverse=True)
         self._levels[consumer.priority].append(consumer)
+
+    def hold(self) -> None:
+        """Give out nothing until `release`."""
+        self._priorities = []
+
+    def release(self) -> None:
+        """Go on: the queue has to be touched."""
+        self._priorities = sorted(self._levels, reverse=True)
 
     def _leave(self, consumer: Consumer) -> None:
         if not consumer.is_waiting:

@@ -1,7 +1,8 @@
 """Messages on their way from queues to dead-letter exchanges.
 
 It happens in the next turns, so that no number of deaths holds up one. A message leaves its queue only when it is
-where it goes: on this node the order in which the disk works sees to that; another node has to answer first.
+where it goes: on this node the order in which the disk works sees to that; another node has to answer first, and
+so have the mirrors of a queue.
 Source: amqp-behaviour §5.5; architecture §4 (at least once inside the cluster).
 """
 
@@ -10,8 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from node.broker.acceptance import Acceptance
+from node.broker.counters import AT_MOST_ONCE, DISABLED
 from node.broker.dead_letter import Death, dead_copy, dead_envelope, is_cycle
-from node.broker.live_queue import RemoteQueue
+from node.broker.live_queue import LiveQueue, RemoteQueue
+from node.broker.mirroring import Mirror
 from node.broker.queue import REJECTED, Queue
 from node.broker.run import Run
 
@@ -22,18 +25,27 @@ DEAD_LETTERS_MAX: Final = 500
 """Messages that are dead-lettered in one turn: at some 20 us each, what a turn may cost in all."""
 
 
+RETRY_S: Final = 1.0
+"""Before dead letters are routed anew that were to go to a mirrored queue without a master."""
+
+
 class DeadLetters:
     """Those of one broker that are to be published, in the order in which they died."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._waiting: deque[tuple[Death, Run, Queue]] = deque()
+        self._postponed: list[tuple[Death, Run, Queue]] = []
+        self._on_way: dict[Acceptance, tuple[Run, Queue]] = {}
+        self._congested: Mirror | None = None  # the last one that was
 
     def add(self, queue: Queue, run: Run, reason: str, now: float) -> None:
         """Messages left a queue: publish them, if they have somewhere to go; then the queue is to forget them."""
         broker, record = self._broker, queue.record
         exchange = queue.settings.dead_letter_exchange
-        if exchange is None or broker.catalogue.exchange(record.vhost, exchange) is None:
+        is_dropped = exchange is None or broker.catalogue.exchange(record.vhost, exchange) is None
+        broker.counters.dead_lettered[reason, DISABLED if is_dropped else AT_MOST_ONCE] += len(run)
+        if exchange is None or is_dropped:
             queue.forget(run)
             return
         key, died_at_s = queue.settings.dead_letter_routing_key, int(now + broker.epoch_s)
@@ -43,8 +55,10 @@ class DeadLetters:
     @property
     def has_work(self) -> bool:
         """Whether `turn` has something to do. All wait while too much is on its way to other nodes."""
+        if not self._waiting or (self._congested is not None and self._congested.is_congested):
+            return False
         peers = self._broker.peers
-        return bool(self._waiting) and not (peers is not None and peers.is_congested)
+        return not (peers is not None and peers.is_congested)
 
     def turn(self) -> None:
         """Publish as many as a turn may cost."""
@@ -63,27 +77,71 @@ class DeadLetters:
         broker = self._broker
         envelope = dead_envelope(death, run.envelope)
         keys = [envelope.routing_key, *envelope.cc, *envelope.bcc]
-        remote: list[tuple[RemoteQueue, bytes]] = []
+        targets: list[tuple[LiveQueue, bytes]] = []
         for content in run.contents:
             copy, headers = dead_copy(content, death, run.envelope)
             for target in broker.route(death.vhost, death.exchange, keys, headers):
                 if death.reason != REJECTED and is_cycle(target.record.name, headers):
                     broker.observer.message_cycled(target.record, keys)
-                elif isinstance(target, Queue):
-                    broker.enqueue(envelope, [copy], run.size, (target,))
                 else:
-                    remote.append((cast(RemoteQueue, target), copy))
-        if not remote:
+                    targets.append((target, copy))
+        remote: list[tuple[RemoteQueue, bytes]] = []
+        for target, copy in targets:
+            if not isinstance(target, Queue):
+                remote.append((cast(RemoteQueue, target), copy))
+        if any(away.is_out_of_reach for away, _ in remote):
+            self._postpone(death, run, queue)
+            return True
+        mirrored: dict[Queue, None] = {}
+        for target, copy in targets:
+            if isinstance(target, Queue):
+                broker.enqueue(envelope, [copy], run.size, (target,))
+                target.count_letters(1)
+                if target.mirror is not None:
+                    mirrored[target] = None
+        parties = len(remote) + len(mirrored)
+        if not parties:
             return False
-        acceptance = Acceptance(len(run), len(remote), partial(self._accepted, death, run, queue))
+        acceptance = Acceptance(len(run), parties, partial(self._accepted, death, run, queue))
+        self._on_way[acceptance] = run, queue
         for away, copy in remote:
             away.send(envelope, [copy], run.size, acceptance)
+        for local in mirrored:
+            assert local.mirror is not None
+            self._congested = local.mirror
+            local.mirror.await_stable(acceptance, 0, 0, is_kept=envelope.persistent and local.is_durable)
         return True
 
+    def _postpone(self, death: Death, run: Run, queue: Queue) -> None:
+        """A mirrored queue has no master: publish to nobody yet, or the others would get it again and again."""
+        if not self._postponed:
+            self._broker.timers.at(self._broker.now + RETRY_S, self._resume)
+        self._postponed.append((death, run, queue))
+
+    def _resume(self, now: float) -> None:
+        self._waiting.extend(self._postponed)
+        self._postponed.clear()
+        self._broker.wake()
+
     def _accepted(self, death: Death, run: Run, queue: Queue, acceptance: Acceptance) -> None:
-        """Other nodes have the dead messages, or one of them is lost: then they are routed anew, all of them."""
+        """Other nodes have the dead messages, or one of them is lost: then they are routed anew, all of them.
+
+        If their queue has left, they are at its new master again.
+        """
+        del self._on_way[acceptance]
+        if queue.successor is not None:
+            return
         if acceptance.is_lost:
             self._waiting.append((death, run, queue))
             self._broker.wake()
         else:
             queue.forget(run)
+
+    def unsettled(self, queue: Queue, *, take: bool) -> list[Run]:
+        """Messages of a queue that it has not been told to forget.   take: those that wait are not to be published."""
+        runs = [run for run, origin in self._on_way.values() if origin is queue]
+        runs += [run for _, run, origin in (*self._waiting, *self._postponed) if origin is queue]
+        if take:
+            self._waiting = deque(waiting for waiting in self._waiting if waiting[2] is not queue)
+            self._postponed = [waiting for waiting in self._postponed if waiting[2] is not queue]
+        return runs

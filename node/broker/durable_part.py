@@ -37,6 +37,9 @@ from node.broker.records import Binding, Exchange, QueueRecord, ResourceKind
 
 _OF_TOPOLOGY: Final = (DeclareExchange, DeleteExchange, DeclareQueue, DeleteQueue, Bind, Unbind)
 
+_PASSING: Final = (commands.TakePlanLock, commands.ReleasePlanLock, commands.TakePlanStep)
+"""Those about moves between nodes: a node without peers has nothing of it to keep."""
+
 _REMOVALS: Final = (
     commands.DeleteVhost,
     commands.DeleteUser,
@@ -61,7 +64,7 @@ def durable_changes(
 
     result, events: what applying it gave.   catalogue: as it is just after that.
     """
-    if isinstance(result, Refused):
+    if isinstance(result, Refused) or isinstance(command, _PASSING):
         return []
     if not isinstance(command, _OF_TOPOLOGY):
         # Not all of these report an event: a policy may apply to nothing yet.

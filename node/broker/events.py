@@ -69,6 +69,27 @@ class QueueDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewChanged:
+    """A queue has another view: it became a mirrored queue, is one no more, or its copies or their parts changed.
+
+    cause: `plan:<plan>:<step>` of a plan's step; empty: none.
+    """
+
+    before: QueueRecord
+    after: QueueRecord
+    cause: str = ""
+
+    @property
+    def is_move(self) -> bool:
+        """Whether the master is another one, or begins or ends: what concerns those who use the queue."""
+        return _mastership(self.before) != _mastership(self.after)
+
+
+def _mastership(record: QueueRecord) -> tuple[str, int, str]:
+    return (record.home, record.mastership, "live" if record.view is None else record.view.state)
+
+
+@dataclass(frozen=True, slots=True)
 class BindingAdded:
     """A new binding."""
 
@@ -93,7 +114,11 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True)
 class ParameterChanged:
-    """A parameter was set or cleared. vhost: None and component: empty for one of the whole cluster."""
+    """A parameter or a policy was set or cleared.
+
+    vhost: None and component: empty for a parameter of the whole cluster. component: of policies `policy` and
+        `operator_policy`.
+    """
 
     vhost: str | None
     component: str
@@ -156,7 +181,10 @@ class MemberUp:
 
 @dataclass(frozen=True, slots=True)
 class MemberDown:
-    """A node is gone; what it was until then. Comes before the deletion of its transient queues."""
+    """A node is gone; what it was until then.
+
+    Comes after the changes of views that this brings, and before the deletion of transient queues.
+    """
 
     member: Member
 
@@ -176,6 +204,7 @@ Event: TypeAlias = (
     | ExchangeDeleted
     | QueueCreated
     | QueueDeleted
+    | ViewChanged
     | BindingAdded
     | BindingRemoved
     | PolicyChanged

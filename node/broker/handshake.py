@@ -26,7 +26,9 @@ from node.amqp.methods import (
 )
 from node.broker import sasl
 from node.broker.access import LoginRefused, check_login, check_open
+from node.broker.counters import AMQP
 from node.broker.records import User
+from node.broker.server_properties import server_properties
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
@@ -62,7 +64,7 @@ class Handshake:
         self._broker.observer.accepted(connection)
         connection.send_method(
             ConnectionStart(
-                server_properties=self._broker.server_properties(),
+                server_properties=server_properties(self._broker),
                 mechanisms=" ".join(self._mechanisms()).encode(),
             )
         )
@@ -93,7 +95,7 @@ class Handshake:
         if name is not None and isinstance(name.value, bytes):
             connection.client_name = name.value.decode("utf-8", "backslashreplace")
             self._broker.observer.named_by_client(connection)
-        self._mechanism = method.mechanism
+        self._mechanism = connection.auth_mechanism = method.mechanism
         if method.mechanism not in self._mechanisms():
             raise ProtocolError(
                 ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{method.mechanism}'"
@@ -107,7 +109,7 @@ class Handshake:
             connection.state = ConnectionState.AWAIT_SECURE_OK
             connection.send_method(ConnectionSecure(sasl.CR_DEMO_CHALLENGE))
         elif connection.peer.certificate_user is None:
-            self._refuse_login(connection.peer.certificate_problem)
+            self._refuse_login(connection.peer.certificate_problem, "")
         else:
             self._log_in(sasl.Credentials(connection.peer.certificate_user, None))
 
@@ -126,17 +128,21 @@ class Handshake:
                 loopback_users=settings.loopback_users,
             )
         if isinstance(outcome, LoginRefused):
-            self._refuse_login(outcome.reason)
+            self._refuse_login(outcome.reason, credentials.user)
             return
+        self._broker.observer.login_tried(self._connection, outcome.name, "")
+        self._broker.counters.count_login(AMQP, is_good=True)
         self._connection.user = outcome
         self._connection.state = ConnectionState.AWAIT_TUNE_OK
         self._connection.send_method(
             ConnectionTune(settings.channel_max, settings.frame_max_bytes, settings.heartbeat_s)
         )
 
-    def _refuse_login(self, reason: str) -> None:
+    def _refuse_login(self, reason: str, user: str) -> None:
         """Refuse: at once in words to a client that can take them, and to all by a reset after a pause."""
         connection = self._connection
+        self._broker.counters.count_login(AMQP, is_good=False)
+        self._broker.observer.login_tried(connection, user, reason)
         self._broker.observer.login_refused(connection, self._mechanism, reason)
         if connection.has_capability("authentication_failure_close"):
             connection.send_close(

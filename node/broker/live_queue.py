@@ -7,6 +7,7 @@ Source: amqp-behaviour §9.1; architecture §1, §3.
 """
 
 from collections.abc import Callable, Collection, Generator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from node.broker.acceptance import Acceptance
@@ -18,6 +19,7 @@ from node.broker.run import Envelope, Run
 if TYPE_CHECKING:
     from node.broker.connection import Connection
     from node.broker.consumer import Consumer
+    from node.broker.queue import Queue
 
 T = TypeVar("T")
 
@@ -41,15 +43,61 @@ class Counts(NamedTuple):
     consumers: int
 
 
+class Party(Protocol):
+    """Who waits for the answer to a publish: an `Acceptance`, or something between."""
+
+    def accept(self, refused: Collection[int] = ()) -> None:
+        """See `Acceptance.accept`."""
+
+    def fail(self) -> None:
+        """See `Acceptance.fail`."""
+
+
+class Unanswered(NamedTuple):
+    """A publish of this node to a queue on another one, which has not answered yet.
+
+    number: rising for this node and the queue, over all its masters.   size: what it takes on the way, in bytes.
+    run: the messages, an Enqueue of `node.broker.operations` whose first_seq is the number; empty where they are
+        not kept, as the queue was not mirrored when they were sent.
+    party: None: nobody wants to know.   is_sent: to some master, who may have delivered it.
+    """
+
+    number: int
+    size: int
+    run: bytes
+    party: Party | None
+    is_sent: bool
+
+
+@dataclass(slots=True)
+class Belongings:
+    """What the clients of this node have at a mirrored queue, which goes along when its master is another one.
+
+    next_number: of the next publish to be numbered.   publishes: in order of their numbers.
+    consumers: those that had joined, by age.   awaiting: connections that wait for relief.
+    questions: each waits to be called with who can answer it now.
+    homeless_since: when there was no master any more, on the broker's clock; None: there is one, or there was.
+    """
+
+    next_number: int = 1
+    publishes: list[Unanswered] = field(default_factory=list)
+    consumers: "list[Consumer]" = field(default_factory=list)
+    questions: "list[Callable[[LiveQueue], None]]" = field(default_factory=list)
+    awaiting: "list[Connection]" = field(default_factory=list)
+    homeless_since: float | None = None
+
+
 class LiveQueue(Protocol):
     """One live queue.
 
     is_local: it lives on this node, and is a `Queue`.
     is_durable: persistent messages in it survive its node.   is_plain: no rule looks at messages as they come in.
+    successor: who took its place, as the master of a mirrored queue is another one; None: it has not left.
     """
 
     record: QueueRecord
     settings: QueueSettings
+    successor: "LiveQueue | None"
     is_local: bool
     is_durable: bool
     is_plain: bool
@@ -60,12 +108,22 @@ class LiveQueue(Protocol):
     def close(self) -> None:
         """The queue is gone, or out of reach: cancel its consumers."""
 
+    def take_leave(self) -> Belongings:
+        """The master is another one: hand over what clients of this node have here.
+
+        From now on it does nothing: acks, rejects and requeues of what it delivered are accepted and ignored
+        (§9.4), late answers are too.
+        """
+
+    def take_over(self, belongings: Belongings) -> None:
+        """Go on with what clients of this node had at the master before."""
+
     # --- deliveries ---
 
     def delivered(self, run: Run) -> None:
         """Messages went to a client that will settle them."""
 
-    def forget(self, run: Run) -> None:
+    def consumed(self, run: Run) -> None:
         """Messages went to a client that will not settle them."""
 
     def ack(self, run: Run) -> None:
@@ -112,8 +170,23 @@ class LiveQueue(Protocol):
         """Delete the queue; how many ready messages went with it. Raises: ProtocolError 406 (§3.11)."""
 
 
+class Way(Protocol):
+    """What publishes have to go, beyond this node's memory and disk: to another node, or to a queue's mirrors."""
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether so much is on it that publishers should hold on."""
+
+    def await_relief(self, connection: "Connection") -> None:
+        """Call `connection.throttle.peer_relieved()` once that is over, or the way is gone."""
+
+
 class RemoteQueue(LiveQueue, Protocol):
-    """A queue that lives on another node."""
+    """A queue that lives on another node, or one that has no master now."""
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether who can wait had better try again later: there is no master, and too much waits for one."""
 
     @property
     def is_congested(self) -> bool:
@@ -143,13 +216,22 @@ class Peers(Protocol):
         """Whether `turn` has something to do."""
 
     def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
-        """The near end of a queue that lives on another node, which is up."""
+        """The near end of a queue that lives on another node, which is up.
+
+        Of a mirrored queue: also while it has no master, or the master is here and has not begun.
+        """
 
     def node_up(self, name: str) -> None:
         """A node has started. Its queues are opened after this."""
 
     def node_down(self, name: str) -> None:
         """A node is gone. Its queues are closed after this."""
+
+    def unsettled(self, queue: "Queue", *, take: bool) -> list[Run]:
+        """What other nodes hold of a queue of this one.
+
+        take: it takes leave: they have to do with its successor from now on.
+        """
 
     def reply(self, node: str, name: str, envelope: Envelope, content: bytes) -> None:
         """Send a direct reply to a requester on another node (§4.12). It may be dropped."""
@@ -162,6 +244,20 @@ class Peers(Protocol):
 
     def close(self) -> None:
         """This node stops and its clients are gone: take back what is out with those of others. The end."""
+
+
+def current(queue: LiveQueue) -> LiveQueue:
+    """The queue, or who has taken its place meanwhile."""
+    while queue.successor is not None:
+        queue = queue.successor
+    return queue
+
+
+def move(queue: LiveQueue, successor: LiveQueue) -> None:
+    """A mirrored queue has another master: its successor, which is to be found in the vhost already, takes over."""
+    belongings = queue.take_leave()
+    queue.successor = successor
+    successor.take_over(belongings)
 
 
 def local_and_remote(queues: "Collection[LiveQueue]") -> "tuple[Collection[Any], Collection[Any]]":

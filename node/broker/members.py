@@ -19,6 +19,8 @@ class Members:
     def __init__(self, events: list[Event]) -> None:
         self.by_name: dict[str, Member] = {}
         self.next_incarnation = 1
+        self.changes = 0
+        """Rises whenever a node comes, goes, starts, ends, drains or changes its type or address."""
         self._events = events
 
     @property
@@ -35,12 +37,12 @@ class Members:
         if known is not None:
             member = replace(known, address=command.address, type=command.type)
         if member != known:
-            self.by_name[member.name] = member
-            self._events.append(MemberPut(member))
+            self._changed(member, MemberPut(member))
         return known is None
 
     def remove(self, name: str) -> None:
         """Forget a member that is there and down."""
+        self.changes += 1
         self._events.append(MemberRemoved(self.by_name.pop(name)))
 
     def find(self, command: NodeUp) -> Member | Refused:
@@ -54,14 +56,12 @@ class Members:
         """Count a member as up; its incarnation."""
         member = replace(member, address=address, incarnation=self.next_incarnation, is_up=True)
         self.next_incarnation += 1
-        self.by_name[member.name] = member
-        self._events.append(MemberUp(member))
+        self._changed(member, MemberUp(member))
         return member.incarnation
 
     def down(self, member: Member) -> None:
         """Count a member that is up as down."""
-        self.by_name[member.name] = replace(member, is_up=False)
-        self._events.append(MemberDown(member))
+        self._changed(replace(member, is_up=False), MemberDown(member))
 
     def set_draining(self, command: SetDraining) -> bool:
         """See `SetDraining`."""
@@ -69,9 +69,14 @@ class Members:
         if member is None:
             return False
         if member.is_draining is not command.is_draining:
-            self.by_name[member.name] = member = replace(member, is_draining=command.is_draining)
-            self._events.append(MemberPut(member))
+            member = replace(member, is_draining=command.is_draining)
+            self._changed(member, MemberPut(member))
         return True
+
+    def _changed(self, member: Member, event: Event) -> None:
+        self.changes += 1
+        self.by_name[member.name] = member
+        self._events.append(event)
 
 
 def _taken(name: str) -> Refused:

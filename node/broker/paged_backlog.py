@@ -15,10 +15,10 @@ Source: architecture §2.2; amqp-behaviour §7.3.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.backlog import Backlog
@@ -44,6 +44,14 @@ _NO_PAGES: Final[deque[Page]] = deque()
 """Shared by all queues that have never paged. Nothing is ever put into them."""
 
 
+class Holdings(NamedTuple):
+    """What a backlog had.   runs, absents, pages: in memory, without contents there, and known by number only."""
+
+    runs: list[Run]
+    absents: list[Absent]
+    pages: list[Page]
+
+
 class PagedBacklog:
     """Ready messages of one priority.
 
@@ -66,6 +74,7 @@ class PagedBacklog:
         "_q2",
         "_q3",
         "_q4",
+        "_redelivered_below",
         "_storage",
         "_taken_to",
         "append",
@@ -92,6 +101,7 @@ class PagedBacklog:
         self._is_lazy = False
         self._find_where_to_append()
         self._taken_to = 0  # the highest number that ever left
+        self._redelivered_below = 0
         self._asked = 0  # goes up when an answer that is still to come no longer counts
         self._is_asking = False
 
@@ -171,8 +181,12 @@ class PagedBacklog:
         """When the message at the head expires; `NEVER` if there is none, or it is still on disk."""
         return self._q4.head_expiry
 
-    def clear(self) -> int:
-        """Drop all messages and have the storage forget them; how many there were."""
+    def clear(self, on_gone: Callable[[range], None] | None = None) -> int:
+        """Drop all messages and have the storage forget them; how many there were.
+
+        on_gone: called with their numbers, and some that are no messages of this queue (any more); later for those of
+            which only the disk knows which priority they have.
+        """
         count = self.count
         for run in chain(self._q1, self._q4):
             if run.is_indexed:
@@ -180,11 +194,14 @@ class PagedBacklog:
         for absent in chain(self._q2, self._q3):
             self._storage.forget(absent.seqs, absent.store_id)
         for page in self._delta:
-            self._forget_page(page)
+            self._forget_page(page, on_gone)
+        if on_gone is not None:
+            for seqs in self.ready_ranges():
+                on_gone(seqs)
         self.abandon()
         return count
 
-    def _forget_page(self, page: Page) -> None:
+    def _forget_page(self, page: Page, on_gone: Callable[[range], None] | None) -> None:
         if self._priority is None:
             self._storage.clear(page.first_seq, page.last_seq)
             return
@@ -192,6 +209,8 @@ class PagedBacklog:
         def forget(found: list[Absent]) -> None:
             for absent in self._own(found):
                 self._storage.forget(absent.seqs, absent.store_id)
+                if on_gone is not None:
+                    on_gone(absent.seqs)
 
         # Other priorities have messages between these.
         self._storage.scan(page.segment, page.first_seq, page.last_seq, forget)
@@ -213,6 +232,54 @@ class PagedBacklog:
     def delivered_before(self) -> Iterable[Run]:
         """The runs in memory that came back from a client."""
         return [run for run in chain(self._q4, self._q1) if run.deliveries]
+
+    # --- a queue that moves to another node, or comes from there ---
+
+    @property
+    def levels(self) -> "Sequence[PagedBacklog]":
+        """The backlogs of each priority; see `PriorityBacklog`."""
+        return (self,)
+
+    def add(self, run: Run) -> None:
+        """Add a run whose numbers are above all others."""
+        (self._q1 if self.is_paged else self._q4).add(run)
+
+    def redelivered_below(self, number: int) -> None:
+        """All messages with lower numbers count as delivered before, also those that are on disk."""
+        self._redelivered_below = number
+
+    def in_memory(self, first: int) -> Iterator[Run]:
+        """The runs that have number `first` or a higher one, in order. Nothing may change until the last is taken."""
+        return chain(self._q4.runs_from(first), self._q1.runs_from(first))
+
+    def on_disk(self, first: int) -> Iterator[Absent | Page]:
+        """As `in_memory`: what is on disk."""
+        for absent in self._q3:
+            if absent.seqs.stop > first:
+                yield absent
+        for page in self._delta:
+            if page.last_seq >= first:
+                yield page
+        for absent in self._q2:
+            if absent.seqs.stop > first:
+                yield absent
+
+    def ready_ranges(self) -> list[range]:
+        """The numbers of all messages, in no order, and some that are no messages of this queue (any more).
+
+        With priorities those of which only the disk knows the priority are left out.
+        """
+        entries: Iterable[Run | Absent] = chain(self._q4, self._q1, self._q3, self._q2)
+        found = [entry.seqs for entry in entries]
+        if self._priority is None:
+            found += [range(page.first_seq, page.last_seq + 1) for page in self._delta]
+        return found
+
+    def hand_over(self) -> Holdings:
+        """Let go of all messages, which the storage still has, and say what they were."""
+        had = Holdings([*self._q4, *self._q1], [*self._q3, *self._q2], list(self._delta))
+        self.abandon()
+        return had
 
     # --- from disk ---
 
@@ -278,10 +345,21 @@ class PagedBacklog:
                 if run is None:
                     self._storage.forget(absent.seqs, absent.store_id)
                 else:
-                    self._q4.add(run)
+                    self._add_loaded(run)
             self._answered()
 
         self._storage.load(wanted, loaded)
+
+    def _add_loaded(self, run: Run) -> None:
+        below = self._redelivered_below - run.seqs.start
+        if below > 0 and not run.deliveries:
+            if below < len(run):
+                before, run = run[:below], run[below:]
+                before.deliveries = 1
+                self._q4.add(before)
+            else:
+                run.deliveries = 1
+        self._q4.add(run)
 
     def _scan(self, page: Page) -> None:
         """Make the first page of delta the entries of q3."""
@@ -351,6 +429,7 @@ class PagedBacklog:
             run = self._q1.take(self._q1.count)
             leaving.append(run)
             limit_bytes -= run.body_bytes + len(run) * MESSAGE_BYTES
+        self._note_deliveries(leaving)
         self._count_paged(leaving)
         behind: list[Run | Absent] = []
         for run in leaving:
@@ -384,9 +463,16 @@ class PagedBacklog:
         self._to_front(list(self._q3))
         self._q3.clear()
         self._storage.page_out(list(leaving))
+        self._note_deliveries(leaving)
         self._count_paged(leaving)
         self._to_front(list(leaving))
         self._find_where_to_append()
+
+    def _note_deliveries(self, runs: Iterable[Run]) -> None:
+        # What was taken here never leaves memory; so this is what a copy knew of its queue's former master.
+        for run in runs:
+            if run.is_indexed and run.deliveries > 1:
+                self._storage.delivered(run.seqs, run.deliveries)
 
     def _count_paged(self, runs: Iterable[Run]) -> None:
         for run in runs:

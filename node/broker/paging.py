@@ -6,8 +6,9 @@ Source: amqp-behaviour §7.3; architecture §2.2.
 """
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Final, Protocol
 
 from node.broker.queue import Queue
 
@@ -18,35 +19,50 @@ QUEUE_MIN_BYTES: Final = 64 * 1024
 """A queue that holds less in memory is left alone: many of them would give little."""
 
 
+class Pageable(Protocol):
+    """The messages of a queue, or a copy of them: what can leave memory. Once it is done with it holds nothing."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is held in memory, about."""
+
+    def page_out(self, limit_bytes: int) -> int:
+        """Take messages out of memory until that much is out; how many bytes that was."""
+
+
 class Pager:
-    """Decides from the memory in use what leaves it.   threshold_bytes: above it queues page."""
+    """Decides from the memory in use what leaves it.
+
+    threshold_bytes: above it queues page.   copies: gives what this node has of queues whose master is elsewhere.
+    """
 
     def __init__(self, threshold_bytes: float) -> None:
         self.threshold_bytes = threshold_bytes
+        self.copies: Callable[[], Iterable[Pageable]] = tuple
         self._owed_bytes = 0
-        self._queues: deque[Queue] = deque()
+        self._holders: deque[Pageable] = deque()
 
     @property
     def has_work(self) -> bool:
         """Whether `turn` has something to do."""
-        return self._owed_bytes > 0 and bool(self._queues)
+        return self._owed_bytes > 0 and bool(self._holders)
 
     def sample(self, used_bytes: int, queues: Iterable[Queue]) -> None:
         """The node uses so much memory now."""
         self._owed_bytes = int(used_bytes - self.threshold_bytes)
-        self._queues.clear()
+        self._holders.clear()
         if self._owed_bytes > 0:
-            sizes = {queue: queue.backlog.memory_bytes for queue in queues}
-            large = [queue for queue, size in sizes.items() if size >= QUEUE_MIN_BYTES]
-            self._queues.extend(sorted(large, key=sizes.__getitem__, reverse=True))
+            holders: Iterable[Pageable] = chain((queue.backlog for queue in queues), self.copies())
+            sizes = {holder: holder.memory_bytes for holder in holders}
+            large = [holder for holder, size in sizes.items() if size >= QUEUE_MIN_BYTES]
+            self._holders.extend(sorted(large, key=sizes.__getitem__, reverse=True))
 
     def turn(self) -> None:
         """Page out what one turn can take."""
         room = TURN_MAX_BYTES
         while room > 0 and self.has_work:
-            queue = self._queues[0]
-            freed = 0 if queue.is_deleted else queue.backlog.page_out(min(room, self._owed_bytes))
+            freed = self._holders[0].page_out(min(room, self._owed_bytes))
             self._owed_bytes -= freed
             room -= max(freed, QUEUE_MIN_BYTES)
             if freed < QUEUE_MIN_BYTES:
-                self._queues.popleft()
+                self._holders.popleft()

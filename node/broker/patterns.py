@@ -6,7 +6,7 @@ otherwise: `(?<name>…)`, `\\h`, `\\z`, `\\Q…\\E`, `\\K`, `\\p{…}`, recursi
 look-behind of varying length, and `[[:alpha:]]`, which `re` would misread and we refuse ourselves. What
 differs in silence: `{,3}` is a repetition here and literal text there, `\\Z` does not match before a final
 line feed here, and letters above 127 in ISO 8859-1 are not `\\w` here. `re` has no match limit: a pattern
-that backtracks without end stalls the broker, and only an administrator can set one.
+that backtracks without end stalls the broker. Administrators and policymakers can set one.
 
 Source: amqp-behaviour §6.1, §6.7, §6.8.
 """

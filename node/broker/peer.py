@@ -4,6 +4,22 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFacts:
+    """What a TLS connection uses, and the client's certificate, in RabbitMQ's words; empty without one.
+
+    protocol: `tlsv1.3`.   key_exchange, cipher, hash: parts of the suite.   validity: `notBefore - notAfter`.
+    """
+
+    protocol: str = ""
+    key_exchange: str = ""
+    cipher: str = ""
+    hash: str = ""
+    subject: str = ""
+    issuer: str = ""
+    validity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Peer:
     """Who is at the other end, as far as the transport knows.
 
@@ -17,3 +33,4 @@ class Peer:
     is_tls: bool = False
     certificate_user: str | None = None
     certificate_problem: str = ""
+    tls: TlsFacts | None = None

@@ -10,11 +10,13 @@ Source: amqp-behaviour §6.1, §6.2.
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from node.amqp.field_table import Table
 from node.broker.patterns import PatternInvalid, compile_pattern, encode_name
 from node.broker.records import Json, JsonObject, Policy, QueueType, ResourceKind
+
+DefaultT = TypeVar("DefaultT", str, None)
 
 SMALLEST_WINS: Final = frozenset(
     {
@@ -28,6 +30,10 @@ SMALLEST_WINS: Final = frozenset(
     }
 )
 """Of these the smallest of argument, policy and operator policy counts; an operator has no other keys."""
+
+WHEN_SYNCED: Final = "when-synced"
+SYNC_BATCH_SIZE: Final = 4096
+"""Messages."""
 
 _UNSUPPORTED: Final[dict[QueueType, frozenset[str]]] = {
     "classic": frozenset(
@@ -160,6 +166,9 @@ class QueueSettings:
 
     message_ttl, expires: milliseconds.   max_priority, single_active_consumer: by argument only.
     delivery_limit, dead_letter_strategy: of quorum queues only.
+    ha_...: of mirrored queues (§9.3), by policy only. ha_params: how many copies, or the names of nodes.
+    ha_confirm: whose copies a confirm waits for.   ha_slow_mirror: what becomes of a mirror that doesn't keep up
+        (reliability §4.9).
     """
 
     message_ttl: int | None = None
@@ -176,6 +185,14 @@ class QueueSettings:
     queue_mode: str = "default"
     queue_version: int = 1
     queue_master_locator: str | None = None
+    ha_mode: str | None = None
+    ha_params: int | tuple[str, ...] | None = None
+    ha_sync_mode: str = "manual"
+    ha_sync_batch_size: int = SYNC_BATCH_SIZE
+    ha_promote_on_shutdown: str = WHEN_SYNCED
+    ha_promote_on_failure: str = WHEN_SYNCED
+    ha_confirm: str = "all"
+    ha_slow_mirror: str = "evict"
 
 
 def queue_settings(arguments: Table, effective: EffectivePolicy) -> QueueSettings:
@@ -201,6 +218,14 @@ def queue_settings(arguments: Table, effective: EffectivePolicy) -> QueueSetting
         queue_mode=_text(arguments, definition, "queue-mode") or "default",
         queue_version=version if version is not None else _number(definition.get("queue-version")) or 1,
         queue_master_locator=_text(arguments, definition, "queue-master-locator"),
+        ha_mode=_policy_text(definition, "ha-mode", None),
+        ha_params=_ha_params(definition.get("ha-params")),
+        ha_sync_mode=_policy_text(definition, "ha-sync-mode", "manual"),
+        ha_sync_batch_size=_sync_batch_size(definition.get("ha-sync-batch-size")),
+        ha_promote_on_shutdown=_policy_text(definition, "ha-promote-on-shutdown", WHEN_SYNCED),
+        ha_promote_on_failure=_policy_text(definition, "ha-promote-on-failure", WHEN_SYNCED),
+        ha_confirm=_policy_text(definition, "ha-confirm", "all"),
+        ha_slow_mirror=_policy_text(definition, "ha-slow-mirror", "evict"),
     )
 
 
@@ -229,6 +254,23 @@ def _text(arguments: Table, definition: JsonObject, key: str) -> str | None:
         return argument.value.decode("utf-8", "surrogateescape")
     value = definition.get(key)
     return value if isinstance(value, str) else None
+
+
+def _policy_text(definition: JsonObject, key: str, default: DefaultT) -> str | DefaultT:
+    value = definition.get(key)
+    return value if isinstance(value, str) else default
+
+
+def _ha_params(value: Json) -> int | tuple[str, ...] | None:
+    if isinstance(value, list):
+        return tuple(node for node in value if isinstance(node, str))
+    return _number(value)
+
+
+def _sync_batch_size(value: Json) -> int:
+    """Of 1, RabbitMQ thinks that nobody wants that (§9.3)."""
+    size = _number(value)
+    return SYNC_BATCH_SIZE if size is None or size <= 1 else size
 
 
 def _number(value: object) -> int | None:

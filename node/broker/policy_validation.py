@@ -148,7 +148,10 @@ _MIRRORING_KEYS: Final = (
     "ha-sync-batch-size",
     "ha-promote-on-shutdown",
     "ha-promote-on-failure",
+    "ha-confirm",
+    "ha-slow-mirror",
 )
+"""The last two are Fluffle's own."""
 
 
 def _mirroring_problem(definition: Mapping[str, Json]) -> str | None:
@@ -165,6 +168,8 @@ def _mirroring_problem(definition: Mapping[str, Json]) -> str | None:
         ("ha-sync-mode", "manual", "automatic"),
         ("ha-promote-on-shutdown", "always", "when-synced"),
         ("ha-promote-on-failure", "always", "when-synced"),
+        ("ha-confirm", "all", "master"),
+        ("ha-slow-mirror", "evict", "block"),
     ):
         if key == "ha-promote-on-shutdown" and not _at_least(1)(definition.get("ha-sync-batch-size", 1)):
             size = term(definition["ha-sync-batch-size"])

@@ -3,9 +3,9 @@
 Source: amqp-behaviour §4.8, §5.6.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from node.broker.paged_backlog import KEPT_BYTES, PagedBacklog, nobody
+from node.broker.paged_backlog import KEPT_BYTES, Holdings, PagedBacklog, nobody
 from node.broker.run import NEVER, Envelope, Run
 from node.broker.storage import Page, QueueStorage
 
@@ -13,13 +13,22 @@ from node.broker.storage import Page, QueueStorage
 class PriorityBacklog:
     """Ready messages by level, each level in its own order, behind the methods of `PagedBacklog`."""
 
-    __slots__ = ("_is_lazy", "_levels", "_max_priority", "_on_loaded", "_ordered", "_storage")
+    __slots__ = (
+        "_is_lazy",
+        "_levels",
+        "_max_priority",
+        "_on_loaded",
+        "_ordered",
+        "_redelivered_below",
+        "_storage",
+    )
 
     def __init__(self, storage: QueueStorage, on_loaded: Callable[[], None], max_priority: int) -> None:
         self._storage = storage
         self._on_loaded = on_loaded
         self._max_priority = max_priority
         self._is_lazy = False
+        self._redelivered_below = 0
         self._levels: dict[int, PagedBacklog] = {}
         self._ordered: list[PagedBacklog] = []  # the levels that were ever used, highest first
 
@@ -75,6 +84,7 @@ class PriorityBacklog:
         level = self._levels.get(priority)
         if level is None:
             level = PagedBacklog(self._storage, self._on_loaded, priority, self._cap)
+            level.redelivered_below(self._redelivered_below)
             if self._is_lazy:
                 level.set_lazy(True)
             self._levels[priority] = level
@@ -114,9 +124,37 @@ class PriorityBacklog:
         top = self._top
         return NEVER if top is None else top.head_expiry
 
-    def clear(self) -> int:
+    def clear(self, on_gone: Callable[[range], None] | None = None) -> int:
         """See `PagedBacklog.clear`."""
-        return sum(level.clear() for level in self._ordered)
+        return sum(level.clear(on_gone) for level in self._ordered)
+
+    @property
+    def levels(self) -> Sequence[PagedBacklog]:
+        """The backlogs of each priority, highest first."""
+        return self._ordered
+
+    def add(self, run: Run) -> None:
+        """See `PagedBacklog.add`: above all others of its priority."""
+        self._level(run.envelope.priority).add(run)
+
+    def redelivered_below(self, number: int) -> None:
+        """See `PagedBacklog.redelivered_below`."""
+        self._redelivered_below = number
+        for level in self._ordered:
+            level.redelivered_below(number)
+
+    def ready_ranges(self) -> list[range]:
+        """See `PagedBacklog.ready_ranges`."""
+        return [seqs for level in self._ordered for seqs in level.ready_ranges()]
+
+    def hand_over(self) -> Holdings:
+        """See `PagedBacklog.hand_over`."""
+        had = [level.hand_over() for level in self._ordered]
+        return Holdings(
+            [run for each in had for run in each.runs],
+            [absent for each in had for absent in each.absents],
+            [page for each in had for page in each.pages],
+        )
 
     def abandon(self) -> None:
         """See `PagedBacklog.abandon`."""

@@ -56,17 +56,20 @@ class Route:
     catalogue.
 
     is_returned: it is mandatory and leads nowhere.
-    queues, remote: where it leads to on this node, and on others.
+    queues, remote: where it leads to on this node, and on others.   is_mirrored: one of `queues` is.
     looks_at_each: routing depends on each message's headers, or leads to a direct reply.
     run_us: what a run of publishes costs, in microseconds, about.   message_us: what each message costs beside
         that where it isn't only one of a run.
+    counters: of the exchange.
     traits, envelope: of the messages that came last, to be used again while the traits stay the same.
     """
 
     __slots__ = (
         "channel",
+        "counters",
         "envelope",
         "exchange",
+        "is_mirrored",
         "is_returned",
         "looks_at_each",
         "mandatory",
@@ -84,11 +87,13 @@ class Route:
         self.channel = channel
         self.exchange = publish.exchange
         self.routing_key = publish.routing_key
+        self.counters = channel.broker.vhosts[channel.connection.vhost].count(publish.exchange)
         self.mandatory = publish.mandatory
         self.is_returned = publish.mandatory and not queues
         self.queues: Collection[Queue]
         self.remote: Collection[RemoteQueue]
         self.queues, self.remote = local_and_remote(queues)
+        self.is_mirrored = any(queue.mirror is not None for queue in self.queues)
         self.looks_at_each = looks_at_each
         is_plain = not looks_at_each and all(queue.is_plain for queue in queues)
         self.run_us = _RUN_US * (1 + len(queues))

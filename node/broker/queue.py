@@ -12,9 +12,12 @@ from typing import Any, Final, Protocol
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.backlog import RUN_MAX
+from node.broker.belongings import near_consumers
 from node.broker.commands import DeleteQueue, Refused
 from node.broker.consumer import Consumer, Consumers
-from node.broker.live_queue import Asked, Counts, at_once
+from node.broker.counters import QueueCounters
+from node.broker.live_queue import Asked, Belongings, Counts, LiveQueue, at_once
+from node.broker.mirroring import Mirror
 from node.broker.names import resource
 from node.broker.paged_backlog import PagedBacklog
 from node.broker.policy import QueueSettings
@@ -42,8 +45,20 @@ class QueueHost(Protocol):
     def dead_letter(self, queue: "Queue", run: Run, reason: str, now: float) -> None:
         """Publish messages that left the queue to its dead-letter exchange, if it has one; then `forget` them."""
 
+    def take_over(self, queue: "Queue", belongings: Belongings) -> None:
+        """Give the queue what clients of this node had at the masters before."""
+
     def queue_unused(self, queue: "Queue", now: float) -> None:
         """Delete the queue: its last consumer left an auto-delete queue, or its time without use is over."""
+
+
+class Copied(Protocol):
+    """What a node had of a queue before it became its master."""
+
+    next_seq: int
+
+    def fill(self, backlog: PagedBacklog | PriorityBacklog, on_done: Callable[[], None]) -> None:
+        """Put all messages into an empty backlog; `on_done` is called when they are there, maybe at once."""
 
 
 class Queue:
@@ -77,10 +92,18 @@ class Queue:
         self.unacked_bytes = 0
         self.delivered_count = self.settled_count = 0
         """Deliveries that were to be settled, and those that were, since the queue is live."""
+        self._counters = QueueCounters()
+        self._unpublished = 0  # numbers without a client's publish, less such publishes without a number
+        self._returned_count = 0  # of settled_count, what was not acknowledged
         self.is_deleted = False
         self.count_at_deletion = 0
         """Ready messages that went with the queue."""
         self._host = host
+        self.mirror: Mirror | None = None
+        """The copies on other nodes; all that happens to messages is told."""
+        self.mastership = record.mastership
+        self.successor: LiveQueue | None = None
+        self._next_publish = 1  # of this node as a front end, once another one is master
         self.next_seq = 1
         self._had_consumer = False
         self.is_plain = True
@@ -91,6 +114,16 @@ class Queue:
         self._head_timer: Timer | None = None
         self._unused_timer: Timer | None = None
         self.apply_settings(settings, now)
+
+    @property
+    def counters(self) -> QueueCounters:
+        """What happened to the queue since it is live."""
+        counters = self._counters
+        counters.publish = self.next_seq - 1 - self._unpublished
+        counters.deliver = self.delivered_count - counters.get
+        counters.ack = self.settled_count - self._returned_count
+        counters.disk_reads, counters.disk_writes = self.storage.disk_reads, self.storage.disk_writes
+        return counters
 
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
         """Take over changed settings; limits act on what is here, times to live on what comes (§6.2)."""
@@ -111,6 +144,7 @@ class Queue:
     def restore(self, next_seq: int, pages: Iterable[Page]) -> None:
         """Take over what a recovery found on disk, which is not to be asked for anything yet."""
         self.next_seq = next_seq
+        self._unpublished = next_seq - 1
         self._may_expire = True
         self.backlog.restore(pages)
         self._host.touch(self)
@@ -125,7 +159,7 @@ class Queue:
         size, store_id: as in `Run`.   Returns: the indexes of those that were refused for a length limit.
         """
         if self.is_plain and envelope.expiration_ms is None and not self.is_deleted:
-            if envelope.persistent and self.is_durable:
+            if self.mirror is not None or (envelope.persistent and self.is_durable):
                 self._append(envelope, contents, size, NEVER, store_id)
             else:
                 self.backlog.append(envelope, self.next_seq, contents, size, NEVER, store_id)
@@ -140,6 +174,8 @@ class Queue:
     ) -> None:
         first_seq = self.next_seq
         self.next_seq = first_seq + len(contents)
+        if self.mirror is not None:
+            self.mirror.enqueued(envelope, first_seq, contents, size, expiry)
         if envelope.persistent and self.is_durable:
             self.storage.keep(envelope, first_seq, contents, size, expiry, store_id)
             self.backlog.append(envelope, first_seq, contents, size, expiry, store_id, True)
@@ -170,6 +206,7 @@ class Queue:
                 self._enqueue(envelope, message.contents, size, expiry, now, own_id)
                 continue
             refused.append(index)
+            self._unpublished -= 1
             if settings.overflow == "reject-publish-dlx":
                 self._host.dead_letter(self, message, MAXLEN, now)
         return refused
@@ -254,13 +291,20 @@ class Queue:
         """See `LiveQueue.fetch`."""
         while self.seek_head(self._host.now):
             yield self.await_head
+            if self.successor is not None:
+                return (yield from self.successor.fetch(no_ack=no_ack))
         run = self.get(self._host.now)
+        counters = self._counters
         if run is None:
+            counters.get_empty += 1
             return None
         left = self.backlog.count
         if no_ack:
+            counters.get_no_ack += 1
+            counters.redeliver += run.deliveries > 0
             self.forget(run)
         else:
+            counters.get += 1
             self.delivered(run)
         return run, left
 
@@ -275,14 +319,42 @@ class Queue:
 
     def delivered(self, run: Run) -> None:
         """Messages went to a client that will settle them."""
-        self.unacked_count += len(run)
+        count = len(run.contents)
+        self.unacked_count += count
         self.unacked_bytes += run.body_bytes
-        self.delivered_count += len(run)
+        self.delivered_count += count
+        if run.deliveries:
+            self._counters.redeliver += count
+
+    def consumed(self, run: Run) -> None:
+        """See `LiveQueue.consumed`."""
+        count = len(run.contents)
+        self._counters.deliver_no_ack += count
+        if run.deliveries:
+            self._counters.redeliver += count
+        if run.is_indexed or self.mirror is not None:
+            self.forget(run)
+
+    def count_consumed(self, run: Run) -> None:
+        """Messages went to a client that will not settle them; they are forgotten later."""
+        count = len(run.contents)
+        self._counters.deliver_no_ack += count
+        if run.deliveries:
+            self._counters.redeliver += count
+
+    def not_delivered(self, run: Run) -> None:
+        """Messages that counted as consumed come back: they are unacknowledged until they are settled."""
+        self.unacked_count += len(run.contents)
+        self.unacked_bytes += run.body_bytes
+
+    def count_letters(self, count: int) -> None:
+        """Of what was published here so many were no client's messages."""
+        self._unpublished += count
 
     def ack(self, run: Run) -> None:
         """A client has settled messages: they are done with."""
         self._returned(run)
-        if run.is_indexed:
+        if run.is_indexed or self.mirror is not None:
             self.forget(run)
 
     def _returned(self, run: Run) -> None:
@@ -292,12 +364,15 @@ class Queue:
 
     def forget(self, run: Run) -> None:
         """Messages that left the queue are done with: they need not survive any longer."""
+        if self.mirror is not None:
+            self.mirror.removed(run.seqs)
         if run.is_indexed and not self.is_deleted:
             self.storage.forget(run.seqs, run.store_id)
 
     def reject(self, run: Run, now: float) -> None:
         """A client doesn't want messages and doesn't want them requeued: dead-letter them."""
         self._returned(run)
+        self._returned_count += len(run.contents)
         if not self.is_deleted:
             self._host.dead_letter(self, run, REJECTED, now)
 
@@ -310,7 +385,10 @@ class Queue:
         exceeded: list[Run] = []
         for run in runs:
             self._returned(run)
+            self._returned_count += len(run.contents)
             run.deliveries += 1
+            if limit is not None and self.mirror is not None:
+                self.mirror.returned(run.seqs, run.deliveries)
             if limit is not None and run.deliveries > limit:
                 exceeded.append(run)
             elif not self.is_deleted:
@@ -325,7 +403,7 @@ class Queue:
 
     def purge(self) -> Asked[int]:
         """See `LiveQueue.purge`."""
-        count = self.backlog.clear()
+        count = self.backlog.clear(self.mirror.removed if self.mirror is not None else None)
         self._loaded()
         return at_once(count)
 
@@ -458,6 +536,47 @@ class Queue:
         if not self.consumers.all:
             self._host.queue_unused(self, now)
 
+    # --- moving ---
+
+    def begin_with(self, copy: "Copied", on_done: Callable[[], None]) -> None:
+        """Begin with the messages of a copy; all of them may have been delivered before (reliability §4.6)."""
+        self.next_seq = copy.next_seq
+        self._unpublished = copy.next_seq - 1
+        self._may_expire = True
+
+        def filled() -> None:
+            on_done()
+            self._drop_excess(self._host.now)
+            self._host.touch(self)
+
+        copy.fill(self.backlog, filled)
+
+    def take_leave(self) -> Belongings:
+        """See `LiveQueue.take_leave`."""
+        awaited, self._heads_awaited = self._heads_awaited, []
+        return Belongings(
+            next_number=self._next_publish,
+            consumers=near_consumers(self),
+            questions=awaited,
+        )
+
+    def take_over(self, belongings: Belongings) -> None:
+        """See `LiveQueue.take_over`."""
+        self._next_publish = belongings.next_number
+        self._host.take_over(self, belongings)
+
+    def retire(self) -> None:
+        """It has left, and its messages with it: what clients still say of them is accepted and ignored (§9.4)."""
+        self.is_deleted = True
+        self.mirror = None
+        self._stop_timers()
+        self.backlog.close()
+
+    def _stop_timers(self) -> None:
+        for timer in (self._head_timer, self._unused_timer):
+            if timer is not None:
+                timer.cancel()
+
     def close(self) -> None:
         """The queue was deleted: drop everything, dead-letter nothing (§3.11), cancel the consumers."""
         self.is_deleted = True
@@ -466,9 +585,7 @@ class Queue:
         self.storage.drop()
         self._loaded()
         self.backlog.close()
-        for timer in (self._head_timer, self._unused_timer):
-            if timer is not None:
-                timer.cancel()
+        self._stop_timers()
         for consumer in list(self.consumers.all):
             self.consumers.remove(consumer)
             consumer.channel.cancelled_by_server(consumer)

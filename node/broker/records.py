@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from node.amqp.field_table import Table
+from node.broker.views import View
 
 ResourceKind: TypeAlias = Literal["queue", "exchange"]
 QueueType: TypeAlias = Literal["classic", "quorum"]
@@ -110,7 +111,15 @@ class QueueRecord:
 
     uid: names this incarnation: a queue declared again under the same name has another one.
     exclusive_owner: opaque id of the connection that owns an exclusive queue, else None.
-    home: the node where the queue lives; empty in a broker that has no name for itself.
+    home: the node where the queue lives; with a view that of the master, or of the last one while there is none;
+        empty in a broker that has no name for itself.
+    view: of a mirrored queue, else None.
+    ring_version: the last version of a view that the queue ever had, 0: it had none. Kept when it is mirrored no
+        more, so that versions and the ids of members never come again.
+    copy: names what its home has on disk while it is not mirrored, see `views.stored_uid`.
+    mastership: names the time in which it has one master; rises when another one takes over, 0 until then.
+    placement: nodes that are to have a copy while a plan moves the copies, the master's among them; empty: as its
+        policy says.
     """
 
     vhost: str
@@ -122,6 +131,11 @@ class QueueRecord:
     arguments: Table = field(default_factory=dict)
     type: QueueType = "classic"
     home: str = ""
+    view: View | None = None
+    ring_version: int = 0
+    mastership: int = 0
+    copy: int = 0
+    placement: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +167,20 @@ class Member:
     incarnation: int = 0
     is_up: bool = False
     is_draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLock:
+    """Who may move copies of queues by a plan.
+
+    plan: its id.   owner: who carries it out.
+    since_ms, expires_ms: milliseconds since 1970, by the clocks of the nodes that were asked.
+    """
+
+    plan: str
+    owner: str
+    since_ms: int
+    expires_ms: int
 
 
 def implicit_binding(queue: QueueRecord) -> Binding:

@@ -90,8 +90,12 @@ class Router:
         self._exchanges.pop(name, None)
 
     def set_alternate(self, name: str, alternate: str | None) -> None:
-        """Change the effective alternate exchange of an existing exchange: a policy came or went."""
-        self._exchanges[name].alternate = alternate
+        """Change the effective alternate exchange of an existing exchange: a policy came or went.
+
+        The default exchange leads to queues alone, whatever policy matches it.
+        """
+        if name != DEFAULT_EXCHANGE:
+            self._exchanges[name].alternate = alternate
 
     def bind(self, binding: Binding) -> None:
         """Take in a new binding, once per binding record; its source exists."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from node.broker import commands
 from node.broker.catalogue import Catalogue
-from node.broker.commands import Command, RestoreIncarnations, RestoreMember
+from node.broker.commands import Command, RestoreIncarnations, RestoreMember, RestorePlanLock, RestoreQueue
 from node.broker.durable_part import bind, declaration, is_kept
 from node.broker.events import BindingAdded, Event, ExchangeCreated, QueueCreated, VhostCreated
 from node.broker.records import (
@@ -32,7 +32,8 @@ from node.broker.records import (
 def snapshot(catalogue: Catalogue, *, whole: bool = False) -> Iterator[Command[Any]]:
     """The commands, in an order in which none is refused: applied to an empty catalogue they give the durable part.
 
-    whole: with all that is transient, and the nodes of the cluster: what a node that is behind needs.
+    whole: with all that is transient, the nodes of the cluster and the views of mirrored queues: what a node that is
+        behind needs.
     """
     accounts = _Accounts(
         list(catalogue.users()), list(catalogue.permissions()), list(catalogue.topic_permissions())
@@ -42,7 +43,9 @@ def snapshot(catalogue: Catalogue, *, whole: bool = False) -> Iterator[Command[A
     if not whole:
         return rest
     members: list[Command[Any]] = [RestoreMember(member) for member in catalogue.members.values()]
-    return chain(members, [RestoreIncarnations(catalogue.next_incarnation)], rest)
+    numbers = RestoreIncarnations(catalogue.next_incarnation, catalogue.member_changes)
+    lock = catalogue.plan_lock
+    return chain(members, [numbers], [] if lock is None else [RestorePlanLock(lock)], rest)
 
 
 def everything(catalogue: Catalogue) -> Iterator[Event]:
@@ -68,10 +71,12 @@ class _Accounts:
 class _Contents:
     """What was in a vhost.
 
-    policies: with whether it is an operator's.   bindings: all that leave one of these exchanges.
+    is_whole: with all that is transient.   policies: with whether it is an operator's.
+    bindings: all that leave one of these exchanges.
     """
 
     vhost: Vhost
+    is_whole: bool
     parameters: dict[tuple[str, str], Json]
     policies: list[tuple[Policy, bool]]
     exchanges: dict[str, Exchange]
@@ -89,6 +94,7 @@ def _taken(catalogue: Catalogue, vhost: Vhost, *, whole: bool) -> _Contents:
     name = vhost.name
     contents = _Contents(
         vhost,
+        whole,
         dict(catalogue.parameters(name)),
         [(policy, False) for policy in catalogue.policies(name)]
         + [(policy, True) for policy in catalogue.policies(name, operator=True)],
@@ -142,7 +148,7 @@ def _content_commands(contents: _Contents) -> Iterator[Command[Any]]:
     yield from (
         declaration(exchange) for exchange in contents.exchanges.values() if exchange.name not in predeclared
     )
-    yield from map(declaration, contents.queues.values())
+    yield from map(RestoreQueue if contents.is_whole else declaration, contents.queues.values())
     yield from map(bind, filter(contents.outlives, contents.bindings))
     for (component, name), value in contents.parameters.items():
         yield commands.SetParameter(contents.vhost.name, component, name, value)

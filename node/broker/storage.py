@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from node.broker.counters import DiskCounters
 from node.broker.records import QueueRecord
 from node.broker.run import Absent, Envelope, Run
 
@@ -48,8 +49,16 @@ class QueueStorage(Protocol):
     can_page: bool
     """Whether `page_out` may be called: there is a disk."""
 
+    disk_reads: int
+    disk_writes: int
+    """Messages that came from the disk and that went there, since the node's start."""
+
     segment_entries: int
     """How many consecutive numbers share a segment: number n is in segment n // segment_entries."""
+
+    @property
+    def alive(self) -> list[range]:
+        """The numbers of all messages that are in segments and not forgotten, and maybe of more that are indexed."""
 
     def keep(
         self,
@@ -113,6 +122,10 @@ class Storage(Protocol):
     """Whether `turn` has something to do."""
 
     @property
+    def counters(self) -> DiskCounters:
+        """What was read and written since the node's start."""
+
+    @property
     def is_congested(self) -> bool:
         """Whether so much waits to be written that publishers should hold on."""
 
@@ -144,10 +157,19 @@ class MemoryStorage:
     can_page = False
     has_work = False
     is_congested = False
+    disk_reads = disk_writes = 0
+
+    def __init__(self) -> None:
+        self.counters = DiskCounters()
 
     def open(self, record: QueueRecord) -> QueueStorage:
         """See `Storage.open`."""
         return self
+
+    @property
+    def alive(self) -> list[range]:
+        """See `QueueStorage.alive`."""
+        return []
 
     def place(self, contents: list[bytes], *, persistent: bool) -> int:
         """See `Storage.place`."""

@@ -7,7 +7,7 @@
 Nothing at all is read from a publisher that is held, so that whatever it sent is taken in order later. What it
 consumes, and our heartbeats, go out to it all the time.
 
-A publisher to a queue on another node waits for the way there too.
+A publisher to a queue on another node, or with copies on others, waits for the way there too.
 Source: amqp-behaviour §7.1, §7.2; architecture §2.3.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from node.amqp.connection_state import ConnectionState
 from node.amqp.methods import ConnectionBlocked, ConnectionUnblocked
 from node.amqp.reader import FrameReader
-from node.broker.live_queue import RemoteQueue
+from node.broker.live_queue import Way
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
@@ -89,12 +89,14 @@ class Throttle:
         self._reader.paused = True
         self._broker.in_flow[self._connection] = None
 
-    def hold_for_peer(self, queue: RemoteQueue) -> None:
-        """The way to a queue's node has more on it than it should: nothing more from this client for now."""
+    def hold_for_peer(self, way: Way) -> None:
+        """The way to a queue's node, or to its mirrors, has more on it than it should: nothing more from this client
+        for now.
+        """
         self._reader.paused = True
         if not self._waits_for_peer:
             self._waits_for_peer = True
-            queue.await_relief(self._connection)
+            way.await_relief(self._connection)
 
     def peer_relieved(self) -> None:
         """The way is free again, or gone: go on, in turn with the others. Nothing if the connection is closing."""

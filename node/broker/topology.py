@@ -8,7 +8,8 @@ Source: amqp-behaviour §3.2 (pre-declared exchanges), §3.4, §3.5 (auto-delete
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from node.amqp.constants import ReplyCode
@@ -22,6 +23,7 @@ from node.broker.commands import (
     ExchangeDeclared,
     QueueDeclared,
     Refused,
+    RestoreQueue,
     Unbind,
 )
 from node.broker.events import (
@@ -30,22 +32,28 @@ from node.broker.events import (
     Event,
     ExchangeCreated,
     ExchangeDeleted,
+    ParameterChanged,
     PolicyChanged,
     QueueCreated,
     QueueDeleted,
+    ViewChanged,
 )
 from node.broker.names import missing, resource
+from node.broker.parameters import OPERATOR_POLICY, POLICY
+from node.broker.patterns import matches
 from node.broker.policy import NO_POLICY, EffectivePolicy, PolicySet
 from node.broker.records import (
     DEFAULT_EXCHANGE,
     Binding,
     Exchange,
+    Json,
     Policy,
     QueueRecord,
     ResourceKind,
     implicit_binding,
 )
 from node.broker.routing import EXCHANGE_TYPES
+from node.broker.views import View
 
 _PREDECLARED: Final = (
     (DEFAULT_EXCHANGE, "direct", False),
@@ -96,6 +104,10 @@ class Topology:
         """What applies to an object that exists."""
         return self._effective.get((kind, name), NO_POLICY)
 
+    def queue_policies(self) -> dict[str, EffectivePolicy]:
+        """What applies to queues now, by name; of those that something applies to."""
+        return {name: effective for (kind, name), effective in self._effective.items() if kind == "queue"}
+
     # --- exchanges and queues -----------------------------------------------------------------------------
 
     def declare_exchange(self, command: DeclareExchange) -> ExchangeDeclared | Refused:
@@ -128,11 +140,15 @@ class Topology:
         self._delete_unused(self._remove_exchange(exchange))
         return exchange
 
-    def declare_queue(self, command: DeclareQueue) -> QueueDeclared:
-        """See `DeclareQueue`; the limit of the vhost has been checked."""
+    def declare_queue(
+        self, command: DeclareQueue, first_view: Callable[[DeclareQueue, EffectivePolicy], View | None]
+    ) -> QueueDeclared:
+        """See `DeclareQueue`; the limit of the vhost has been checked.   first_view: gives that of a new queue."""
         existing = self.queues.get(command.name)
         if existing is not None:
             return QueueDeclared(existing, created=False)
+        effective = self.policies.match("queue", command.name, command.type)
+        view = first_view(command, effective)
         queue = QueueRecord(
             command.vhost,
             command.name,
@@ -142,12 +158,18 @@ class Topology:
             command.exclusive_owner,
             command.arguments,
             command.type,
-            command.home,
+            command.home if view is None else view.master_node or command.home,
+            view,
+            0 if view is None else view.version,
         )
-        self.queues[queue.name] = queue
-        self._set_effective("queue", queue.name, self.policies.match("queue", queue.name, queue.type))
-        self._events.append(QueueCreated(queue))
+        self._add_queue(queue, effective)
         return QueueDeclared(queue, created=True)
+
+    def restore_queue(self, command: RestoreQueue) -> None:
+        """See `RestoreQueue`."""
+        queue = command.queue
+        self.delete_queue(DeleteQueue(self._vhost, queue.name))
+        self._add_queue(queue, self.policies.match("queue", queue.name, queue.type))
 
     def delete_queue(self, command: DeleteQueue) -> QueueRecord | None:
         """See `DeleteQueue`."""
@@ -162,11 +184,11 @@ class Topology:
         return queue
 
     def delete_queues_of(self, home: str, *, transient_only: bool) -> None:
-        """Delete the queues that live on a node, which is lost for a while or for good (§9.1)."""
+        """Delete the queues that live on a node alone, which is lost for a while or for good (§9.1)."""
         lost = [
             queue
             for queue in self.queues.values()
-            if queue.home == home and not (transient_only and queue.durable)
+            if queue.home == home and queue.view is None and not (transient_only and queue.durable)
         ]
         for queue in lost:
             self.delete_queue(DeleteQueue(self._vhost, queue.name, queue.uid))
@@ -238,6 +260,11 @@ class Topology:
             self._remove_binding(key)
         return [source for source, *_ in keys]
 
+    def _add_queue(self, queue: QueueRecord, effective: EffectivePolicy) -> None:
+        self.queues[queue.name] = queue
+        self._set_effective("queue", queue.name, effective)
+        self._events.append(QueueCreated(queue))
+
     def _add_exchange(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
         self._set_effective("exchange", exchange.name, self.policies.match("exchange", exchange.name))
@@ -265,30 +292,46 @@ class Topology:
 
     def put_policy(self, policy: Policy, *, operator: bool) -> bool:
         """Add or replace a policy that has been validated; gives True when new."""
-        created = self.policies.policy(policy.name, operator=operator) is None
+        before = self.policies.policy(policy.name, operator=operator)
         self.policies.put(policy, operator=operator)
-        self._match_all()
-        return created
+        self._policy_changed(policy.name, (before, policy) if before != policy else (), operator=operator)
+        return before is None
 
     def clear_policy(self, name: str, *, operator: bool) -> bool:
         """Remove a policy; gives False when there is none."""
-        if self.policies.policy(name, operator=operator) is None:
+        before = self.policies.policy(name, operator=operator)
+        if before is None:
             return False
         self.policies.remove(name, operator=operator)
-        self._match_all()
+        self._policy_changed(name, [before], operator=operator)
         return True
 
-    def _match_all(self) -> None:
-        """Find each object's policy anew and say for which it changed."""
+    def _policy_changed(self, name: str, versions: Iterable[Policy | None], *, operator: bool) -> None:
+        """Say so, and find the policies of objects anew.   versions: of the policy, before and after."""
+        self._events.append(ParameterChanged(self._vhost, OPERATOR_POLICY if operator else POLICY, name))
+        for_whom = [version.pattern for version in versions if version is not None]
+        if for_whom:
+            self._match_all(for_whom)
+
+    def _match_all(self, patterns: Sequence[str]) -> None:
+        """Find anew the policy of each object with such a name, and say for which it changed.
+
+        What matches neither the old nor the new version of a policy isn't concerned by the change.
+        """
+
+        def is_concerned(name: str) -> bool:
+            return any(matches(pattern, name) for pattern in patterns)
+
         queues = tuple(
             queue.name
-            for queue in self.queues.values()
-            if self._set_effective("queue", queue.name, self.policies.match("queue", queue.name, queue.type))
+            for queue in list(self.queues.values())
+            if is_concerned(queue.name) and self._match_queue(queue)
         )
         exchanges = tuple(
             name
             for name in self.exchanges
-            if self._set_effective("exchange", name, self.policies.match("exchange", name))
+            if is_concerned(name)
+            and self._set_effective("exchange", name, self.policies.match("exchange", name))
         )
         if queues or exchanges:
             self._events.append(PolicyChanged(self._vhost, queues, exchanges))
@@ -302,6 +345,21 @@ class Topology:
         else:
             self._effective[kind, name] = effective
         return True
+
+    def _match_queue(self, queue: QueueRecord) -> bool:
+        """Find anew the policy of a queue; gives whether it is something else than before."""
+        before = self.effective_policy("queue", queue.name)
+        after = self.policies.match("queue", queue.name, queue.type)
+        if queue.placement and _copies(after) != _copies(before):
+            # What a plan wanted was meant for the policy that there was.
+            self.queues[queue.name] = replace(queue, placement=())
+            self._events.append(ViewChanged(queue, self.queues[queue.name]))
+        return self._set_effective("queue", queue.name, after)
+
+
+def _copies(effective: EffectivePolicy) -> tuple[Json, Json]:
+    """What says how many copies a queue has, or where."""
+    return effective.definition.get("ha-mode"), effective.definition.get("ha-params")
 
 
 def _key(command: Bind | Unbind) -> BindingKey:

@@ -4,19 +4,21 @@ Not atomic across queues, as RabbitMQ's isn't: commit enqueues one after the oth
 Source: amqp-behaviour §4.4.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.acceptance import Acceptance
-from node.broker.live_queue import Asked, RemoteQueue
+from node.broker.counters import ExchangeCounters
+from node.broker.live_queue import Asked, LiveQueue, RemoteQueue, current, local_and_remote
+from node.broker.mirroring import Mirror
 from node.broker.paged_backlog import MESSAGE_BYTES
 from node.broker.queue import Queue, is_any_durable
 from node.broker.run import Envelope
 from node.broker.safety import Safety
-from node.broker.unacked import Delivery
+from node.broker.unacked import Delivery, disowned
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
@@ -33,15 +35,40 @@ class _Publish(NamedTuple):
     size: int
     queues: Collection[Queue]
     remote: Collection[RemoteQueue]
+    exchange: ExchangeCounters
     is_returned: bool
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether this node's disk alone has to have it."""
+        return self.envelope.persistent and is_any_durable(
+            queue for queue in self.queues if queue.mirror is None
+        )
+
+    @property
+    def mirrors(self) -> "list[tuple[Queue, Mirror]]":
+        """Those of this node's queues that have copies on others."""
+        return [(queue, queue.mirror) for queue in self.queues if queue.mirror is not None]
+
+    def resolved(self) -> "_Publish":
+        """The same, to the queues that have taken the place of others meanwhile."""
+        live: list[LiveQueue] = [*self.queues, *self.remote]
+        if all(queue.successor is None for queue in live):
+            return self
+        queues, remote = local_and_remote([current(queue) for queue in live])
+        return self._replace(queues=queues, remote=remote)
 
 
 class Transaction:
-    """What to do when it commits, in order."""
+    """What to do when it commits, in order.
+
+    publish_count, settled_count: messages that are to be published, and deliveries that are to be settled.
+    """
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
         self._held_bytes = 0
+        self.publish_count = self.settled_count = 0
         self._publishes: list[_Publish] = []
         self._settled: list[
             tuple[list[Delivery], bool | None]
@@ -54,6 +81,7 @@ class Transaction:
         size: int,
         queues: Collection[Queue],
         remote: Collection[RemoteQueue],
+        exchange: ExchangeCounters,
         *,
         is_returned: bool,
     ) -> None:
@@ -69,33 +97,39 @@ class Transaction:
             )
         self._held_bytes += cost
         self._connection.held_bytes += cost
-        self._publishes.append(_Publish(envelope, contents, size, queues, remote, is_returned))
+        self.publish_count += len(contents)
+        self._publishes.append(_Publish(envelope, contents, size, queues, remote, exchange, is_returned))
 
     def ack(self, settled: list[Delivery]) -> None:
         """Deliveries to acknowledge."""
+        self.settled_count += sum(delivery.open for delivery in settled)
         self._settled.append((settled, None))
 
     def reject(self, settled: list[Delivery], *, requeue: bool) -> None:
         """Deliveries to reject."""
+        self.settled_count += sum(delivery.open for delivery in settled)
         self._settled.append((settled, requeue))
 
     def commit(self, channel: "Channel") -> Asked[None]:
         """Do it all, and wait until it is safe.
 
-        Raises: ProtocolError 406 if a queue refused a message, or was lost with its node before it answered; 541 if
-            this node's disk could not keep one. Everything else is done then.
+        Raises: ProtocolError 406 if a queue refused a message, or was lost with its node before it answered, or
+            with all its copies; 541 if this node's disk could not keep one. Everything else is done then.
         """
-        publishes, self._publishes = self._publishes, []
+        publishes, self._publishes = [publish.resolved() for publish in self._publishes], []
         settled, self._settled = self._settled, []
+        self.publish_count = self.settled_count = 0
         self._let_go()
         refused = is_kept = False
-        away = [publish for publish in publishes if publish.remote]
+        away = [publish for publish in publishes if publish.remote or publish.mirrors]
         for publish in publishes:
-            if publish.is_returned:
-                channel.return_unroutable(publish.envelope, publish.contents)
+            channel.counters.publish += len(publish.contents)
+            publish.exchange.published(len(publish.contents), len(publish.queues) + len(publish.remote))
+            if not publish.queues and not publish.remote:
+                channel.unroutable(publish.envelope, publish.contents, publish.is_returned)
             if channel.broker.enqueue(publish.envelope, publish.contents, publish.size, publish.queues):
                 refused = True
-            is_kept = is_kept or (publish.envelope.persistent and is_any_durable(publish.queues))
+            is_kept = is_kept or publish.is_kept
         for deliveries, requeue in settled:
             if requeue is None:
                 channel.settle_acked(deliveries)
@@ -111,12 +145,23 @@ class Transaction:
 
     @staticmethod
     def _publish_away(away: list[_Publish], on_settled: Callable[[Acceptance], None]) -> None:
-        """Publish to queues on other nodes."""
-        parties = sum(len(publish.remote) for publish in away)
+        """Publish to queues on other nodes, and wait for the mirrors of those on this one."""
+        parties = sum(len(publish.remote) + len(publish.mirrors) for publish in away)
         acceptance = Acceptance(0, parties, on_settled)
         for publish in away:
             for queue in publish.remote:
                 queue.send(publish.envelope, publish.contents, publish.size, acceptance)
+            for local, mirror in publish.mirrors:
+                is_kept = publish.envelope.persistent and local.is_durable
+                mirror.await_stable(acceptance, 0, 0, is_kept=is_kept)
+
+    def settled(self) -> Iterator[Delivery]:
+        """What the client has settled, as far as it knows."""
+        return (delivery for deliveries, _ in self._settled for delivery in deliveries)
+
+    def disown(self) -> list[Delivery]:
+        """See `Unacked.disown`."""
+        return [delivery for delivery in self.settled() if disowned(delivery)]
 
     def _let_go(self) -> None:
         self._connection.held_bytes -= self._held_bytes
@@ -124,7 +169,8 @@ class Transaction:
 
     def rollback(self) -> list[Delivery]:
         """Forget it all; the deliveries that are unacknowledged again."""
-        settled, self._settled = self._settled, []
+        settled = list(self.settled())
+        self._settled = []
         self._publishes = []
         self._let_go()
-        return [delivery for deliveries, _ in settled for delivery in deliveries]
+        return settled

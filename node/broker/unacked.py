@@ -7,7 +7,8 @@ Source: amqp-behaviour §4.10.
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, cast
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 _HUSKS_MAX: Final = 1024
 """Settled entries kept among the open ones before the list is rebuilt; enough that rebuilding costs nearly nothing."""
+
+_STALE: Final = b"stale"
+"""What stands for the content of a message that somebody else may get again."""
 
 _SETTLED: Final = Run(Envelope("", "", channel=0, frame_max_bytes=0), range(0), [], 0)
 """What a settled delivery holds until it is tidied away, so that it keeps no bytes."""
@@ -47,6 +51,56 @@ class Delivery:
     def last_tag(self) -> int:
         """The delivery tag of its last message."""
         return self.first_tag + len(self.run.contents) - 1
+
+
+class _Nobody:
+    """Whom a client settles with what it has of a queue whose master is another one by now (§9.4).
+
+    The messages are ready again at the new master; the tags stay valid.
+    """
+
+    is_local = True
+    successor = None
+
+    def ack(self, run: Run) -> None:
+        """Nobody minds."""
+
+    def reject(self, run: Run, now: float) -> None:
+        """Nobody minds."""
+
+    def requeue(self, runs: list[Run], now: float) -> None:
+        """Nobody minds."""
+
+
+NOBODY: Final = cast("LiveQueue", _Nobody())
+
+
+def disowned(delivery: Delivery) -> bool:
+    """If the queue of a delivery has left, leave nothing of the delivery but its tags; whether that is so.
+
+    It counts for nothing from then on: the caller sees to that.
+    """
+    if delivery.queue.successor is None:
+        return False
+    contents = delivery.run.contents
+    blank = [_STALE if content is not None else None for content in contents]
+    delivery.run = Run(delivery.run.envelope, range(len(contents)), blank, len(_STALE))
+    delivery.queue = NOBODY
+    return True
+
+
+def open_runs(delivery: Delivery) -> Iterator[Run]:
+    """Copies of what is open of a delivery, which stays as it is."""
+    run = delivery.run
+    if delivery.open == len(run.contents):
+        yield run[:]
+        return
+    start = 0
+    for is_settled, part in groupby(run.contents, lambda content: content is None):
+        stop = start + len(list(part))
+        if not is_settled:
+            yield run[start:stop]
+        start = stop
 
 
 class Unacked:
@@ -121,8 +175,16 @@ class Unacked:
 
     @property
     def oldest(self) -> Delivery | None:
-        """The open delivery that was made first."""
-        return next((delivery for delivery in self._deliveries[self._head :] if delivery.open), None)
+        """The open delivery that was made first, of those that the queue still waits for."""
+        return next((delivery for delivery in self.deliveries() if delivery.queue is not NOBODY), None)
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Those with open messages, in order of tags."""
+        return (delivery for delivery in self._deliveries[self._head :] if delivery.open)
+
+    def disown(self) -> list[Delivery]:
+        """See `disowned`; those that it made so."""
+        return [delivery for delivery in self.deliveries() if disowned(delivery)]
 
     def _find(self, tag: int) -> Delivery | None:
         """The delivery in which `tag` is open."""

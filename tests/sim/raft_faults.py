@@ -196,7 +196,8 @@ class Campaign:
 
     def _is_well(self) -> bool:
         world = self.world
-        return len(world.up) == len(world.names) and world.is_settled() and not world.is_busy()
+        is_there = len(world.up) == len(world.names) and world.is_linked()
+        return is_there and world.is_settled() and not world.is_busy()
 
 
 def _state(world: World) -> str:

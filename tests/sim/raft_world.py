@@ -287,6 +287,10 @@ class World:
                 if a < b:
                     self.connect_soon(a, b)
 
+    def is_linked(self) -> bool:
+        """Whether all that are up have a session with each other."""
+        return all(frozenset((a, b)) in self.session for a in self.up for b in self.up if a < b)
+
     # --- a stand-in for membership ---
 
     def _membership(self) -> None:

@@ -25,6 +25,7 @@ from node.broker.arguments import parse_consume_arguments
 from node.broker.channel import Channel
 from node.broker.consumer import Consumer
 from node.broker.handlers.steps import Handlers, Steps
+from node.broker.live_queue import current
 from node.broker.names import (
     GENERATED_CONSUMER_TAG_PREFIX,
     GENERATED_RANDOM_BYTES,
@@ -74,6 +75,7 @@ def consume(channel: Channel, method: BasicConsume) -> Steps:
     )
     yield from queue.subscribe(consumer)
     channel.consumers[tag] = consumer
+    channel.broker.observer.consumer_added(channel, consumer)
     if not method.nowait:
         channel.send(BasicConsumeOk(tag))
 
@@ -115,15 +117,21 @@ def get(channel: Channel, method: BasicGet) -> Steps:
     queue = channel.usable_queue(name)
     found = yield from queue.fetch(no_ack=method.no_ack)
     if found is None:
+        channel.counters.get_empty += 1
         channel.send(BasicGetEmpty())
         return
     run, left = found
+    queue = current(queue)  # who answered
     envelope = run.envelope
+    is_redelivered = run.deliveries > 0
+    channel.counters.got(no_ack=method.no_ack, is_redelivered=is_redelivered)
     tag = channel.take_tag()
-    channel.send(BasicGetOk(tag, run.deliveries > 0, envelope.exchange, envelope.routing_key, left))
+    channel.send(BasicGetOk(tag, is_redelivered, envelope.exchange, envelope.routing_key, left))
     channel.connection.send(channel.fit(run, queue)[0])
     if not method.no_ack:
         channel.unacked.add(Delivery(tag, run, queue, None, channel.broker.now))
+    if channel.vhost.tracer is not None:
+        channel.vhost.tracer.delivered(channel, queue, run)
 
 
 def ack(channel: Channel, method: BasicAck) -> None:

@@ -35,7 +35,7 @@ from node.broker.names import (
     not_found,
     strip_line_breaks,
 )
-from node.broker.placement import choose_home
+from node.broker.placement import placed
 from node.broker.records import Binding
 from node.broker.reply_to import REPLY_TO, is_reply_name
 
@@ -60,6 +60,7 @@ def declare(channel: Channel, method: QueueDeclare) -> Steps:
         record = yield from _declare(channel, name, method)
     channel.last_queue = record.name
     counts = yield from channel.broker.live_queue(vhost, record.name).counts()
+    channel.broker.counters.queue_declared += 1
     if not method.nowait:
         channel.send(QueueDeclareOk(record.name, counts.messages, counts.consumers))
 
@@ -91,19 +92,17 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
         queue_type = validate_queue_arguments(
             arguments, name, vhost, durable, method.exclusive, method.auto_delete, broker.settings.node_name
         )
-        declared = yield from submit(
-            DeclareQueue(
-                vhost,
-                name,
-                broker.entropy(_UID_BYTES).hex(),
-                durable=durable,
-                auto_delete=method.auto_delete,
-                exclusive_owner=connection.id if method.exclusive else None,
-                arguments=arguments,
-                type=queue_type,
-                home=choose_home(broker, vhost, name, arguments, queue_type, exclusive=method.exclusive),
-            )
+        command = DeclareQueue(
+            vhost,
+            name,
+            broker.entropy(_UID_BYTES).hex(),
+            durable=durable,
+            auto_delete=method.auto_delete,
+            exclusive_owner=connection.id if method.exclusive else None,
+            arguments=arguments,
+            type=queue_type,
         )
+        declared = yield from submit(placed(broker, command))
         if declared.created:
             return declared.queue
         known = declared.queue

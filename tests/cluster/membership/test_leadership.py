@@ -23,6 +23,20 @@ def beaten(scene: Scene, seconds: float, *alive: str) -> list[NodeDown]:
     return downs(scene.lead(seconds, *alive))
 
 
+def test_who_froze_before_the_election_is_not_given_another_lease() -> None:
+    """What former leaders renewed is applied here: it is over a lease after that, whenever we were elected."""
+    scene = Scene.up("n2", "n3", leader="n2")
+    scene.apply(LeasesRenewed((("n2", 2, 50.0), (SELF, 1, scene.now), ("n3", 3, 7.0))))
+    for _ in range(6):
+        scene.wait(0.25)
+        scene.hear("n3")
+    scene.node.leader_changed(SELF, scene.now)
+    scene.answer(scene.take())
+    left_s = OPTIONS.expiry_s - 1.5
+    assert beaten(scene, left_s - 0.3, "n3") == []
+    assert beaten(scene, 0.6, "n3") == [NodeDown("n2", 2)]
+
+
 # --- renewing ---
 
 
@@ -122,21 +136,35 @@ def test_it_is_declared_down_when_its_time_is_over_not_a_heartbeat_later() -> No
     assert OPTIONS.expiry_s <= scene.now - heard_s <= OPTIONS.expiry_s + 0.02
 
 
-def test_a_new_leader_waits_from_its_first_entry() -> None:
-    """§4.2: what it didn't hear itself was renewed by former leaders, but before it was elected."""
+def test_a_new_leader_waits_for_what_former_leaders_renewed() -> None:
+    """§4.2: it doesn't hear n2 itself; who led before it did, and that was applied here."""
     scene = Scene.up("n2", "n3", leader="n3")
     scene.node.link_down("n2", is_gone=False, now=scene.now)
     for _ in range(40):
-        scene.renew(leader="n3")
+        scene.apply(LeasesRenewed((("n3", 3, 7.0), (SELF, 1, scene.now), ("n2", 2, 9.0))))
         scene.wait(0.25, "n3")
+    renewed_s = scene.now - 0.25
     scene.node.leader_changed(SELF, scene.now)
-    elected_s, outputs = scene.now, scene.take()
+    outputs = scene.take()
     assert downs(outputs) == []
     scene.wait(0.5, "n3")
     scene.answer(outputs)
-    assert beaten(scene, 2.5, "n3") == []
-    assert scene.now == elected_s + 3.0
-    assert beaten(scene, 0.25, "n3") == [NodeDown("n2", 2)]
+    assert beaten(scene, renewed_s + OPTIONS.expiry_s - scene.now - 0.05, "n3") == []
+    assert beaten(scene, 0.3, "n3") == [NodeDown("n2", 2)]
+
+
+def test_a_new_leader_declares_nobody_down_before_its_first_entry() -> None:
+    """Only then all is applied here that former leaders renewed."""
+    scene = Scene.up("n2", "n3", leader="n3")
+    scene.wait(10.0, "n3")
+    scene.node.leader_changed(SELF, scene.now)
+    outputs = scene.take()
+    assert downs(outputs) == []
+    assert downs(scene.wait(2.0, "n3")) == []
+    scene.apply(LeasesRenewed((("n3", 3, 7.0), (SELF, 1, scene.now), ("n2", 2, 9.0))))
+    scene.answer(outputs)
+    assert beaten(scene, OPTIONS.expiry_s - 0.1, "n3") == [], "this one was still on its way"
+    assert beaten(scene, 0.3, "n3") == [NodeDown("n2", 2)]
 
 
 def test_a_leader_whose_entries_are_not_committed_declares_nobody_down() -> None:

@@ -58,6 +58,20 @@ def test_what_is_written_is_read() -> None:
     assert set(image.head.voters) == {"a", "b"}
 
 
+def test_a_closed_journal_gives_the_disk_nothing_more() -> None:
+    """A node stops while a job is under way and more has gathered: the disk takes no jobs when it ends."""
+    disk = _written()
+    journal = _journal(disk)
+    journal.add(*_entry(12))
+    journal.flush()
+    journal.add(*_entry(13))
+    journal.close()
+    disk.settle()
+    journal.flush()
+    disk.settle()
+    assert _entries(disk) == [_entry(12)]
+
+
 def test_what_is_cut_off_is_gone_after_a_restart() -> None:
     disk = _written()
     journal = _journal(disk)

@@ -14,10 +14,12 @@ from typing import Any
 from cluster.remote.peers import Peers
 from node.amqp.field_table import Table, boolean
 from node.amqp.methods import QueueDeclare
-from node.broker.commands import Command, NodeDown, NodeUp, PutMember
+from node.broker.commands import ChangeView, Command, DeclareQueue, NodeDown, NodeUp, PutMember
 from node.broker.queue import Queue
 from node.broker.settings import BrokerSettings
 from node.broker.snapshot import everything
+from node.broker.views import TransferMaster, View, ViewChange
+from tests.cluster.remote.mirrors import Mirrors, Replica
 from tests.node.broker.harness import Client, World
 
 
@@ -51,6 +53,8 @@ class Node(World):
             self.broker, self._send, self.congested.__contains__, lambda *fault: self.faults.append(fault)
         )
         self.broker.peers = self.peers
+        self.mirrors = Mirrors(self)
+        self.broker.mirrors = self.mirrors
         self.broker.log = NodeLog(cluster, name)
 
     def _entropy(self, count: int) -> bytes:
@@ -75,12 +79,16 @@ class Node(World):
 
 
 class Cluster:
-    """Nodes that are up, by name."""
+    """Nodes that are up, by name.   is_ring_held: what masters do reaches no mirror, and no view changes for that.
+
+    is_refilled: every node gets a copy of each mirrored queue.
+    """
 
     def __init__(self, *names: str) -> None:
         self.log: list[tuple[Command[Any], str, int, Callable[[Any], None] | None]] = []
         self.frames: dict[tuple[str, str], deque[bytes]] = {}
-        self.is_held = False
+        self.is_held = self.is_ring_held = self.is_refilled = False
+        self.replicas: dict[str, Replica] = {}
         self.nodes: dict[str, Node] = {}
         self._waiting: list[tuple[int, str, int, Callable[[Any], None], Any]] = []
         for name in names:
@@ -126,6 +134,22 @@ class Cluster:
         self._waiting = [waiting for waiting in self._waiting if waiting[1] != name]
         if is_noticed:
             self.log.append((NodeDown(name, node.incarnation), "", 0, None))
+
+    def stop(self, name: str) -> None:
+        """A node stops in good order, its clients gone."""
+        node = self.nodes[name]
+        for client in list(node.clients.values()):
+            client.lose()
+        node.turn()
+        node.mirrors.replicate()
+        node.peers.close()
+        self.crash(name, is_noticed=False)
+        self.log.append((NodeDown(name, node.incarnation, is_clean=True), "", 0, None))
+
+    def is_up(self, name: str, incarnation: int) -> bool:
+        """Whether a node lives."""
+        node = self.nodes.get(name)
+        return node is not None and node.incarnation in (0, incarnation)
 
     # --- moving on ---
 
@@ -175,7 +199,11 @@ class Cluster:
                 continue  # metadata travel faster, so that incarnations are known
             for origin, to in list(self.frames):
                 moved = bool(self.deliver(origin, to)) or moved
-            if not moved:
+            if not self.is_ring_held:
+                for node in self:
+                    moved = node.mirrors.replicate() or moved
+                    moved = node.mirrors.refresh() or moved
+            if not moved and all(node.applied == len(self.log) for node in self):
                 return
         raise AssertionError("it never ends")
 
@@ -199,6 +227,39 @@ class Cluster:
         assert answer is not None
         client.lose()
         self.settle()
+
+    def declare_mirrored(self, name: str, *nodes: str, arguments: Table | None = None, **flags: bool) -> None:
+        """A durable queue with copies on some nodes, its master on the first."""
+        durable = flags.pop("durable", True)
+        self.submit(
+            DeclareQueue(
+                "/",
+                name,
+                f"{len(self.log):032x}",
+                durable=durable,
+                arguments=arguments or {},
+                home=nodes[0],
+                mirrors=nodes[1:],
+                **flags,
+            )
+        )
+
+    def change_view(self, name: str, change: Callable[[View], ViewChange]) -> None:
+        """Have the view of a queue changed, as its master would."""
+        record = next(iter(self)).broker.catalogue.queue("/", name)
+        assert record is not None
+        assert record.view is not None
+        self.submit(ChangeView("/", name, record.uid, change(record.view)))
+
+    def transfer(self, name: str, to: str) -> None:
+        """The master moves."""
+
+        def moved(view: View) -> TransferMaster:
+            member = view.member_on(to)
+            assert member is not None
+            return TransferMaster(view.master, member.id)
+
+        self.change_view(name, moved)
 
     def check_idle(self) -> None:
         """Nobody keeps anything for anybody."""

@@ -120,7 +120,10 @@ def test_1_7_row_truncated_or_trailing_at_any_place(method: Method) -> None:
         with pytest.raises(ProtocolError) as caught:
             decode_method(broken)
         assert caught.value.code == ReplyCode.FRAME_ERROR
-        assert caught.value.explanation == f"cannot decode <<{','.join(map(str, broken[4:]))}>>"
+        what = f"<<{','.join(map(str, broken[4:]))}>>"
+        if method.name in ("connection.start-ok", "connection.secure-ok", "connection.update-secret"):
+            what = f"the arguments of {method.name}"  # passwords are in them
+        assert caught.value.explanation == f"cannot decode {what}"
         assert (caught.value.class_id, caught.value.method_id) == (method.class_id, method.method_id)
 
 

@@ -1,6 +1,6 @@
 """Commands for property tests, and what of a catalogue they should have made durable."""
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
@@ -34,7 +34,7 @@ from node.broker.commands import (
     Unbind,
 )
 from node.broker.passwords import SHA256
-from node.broker.records import Json, JsonObject, Member, UserLimits
+from node.broker.records import Json, JsonObject, UserLimits
 
 # --- any values at all, by the annotations of the fields ---------------------------------------------------
 
@@ -94,26 +94,25 @@ def _value(annotation: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(get_args(annotation))
     if isinstance(annotation, UnionType):
         return st.one_of(*map(_value, get_args(annotation)))
+    if get_origin(annotation) is tuple:
+        kinds = get_args(annotation)
+        if kinds[-1] is Ellipsis:
+            return st.lists(_value(kinds[0]), max_size=3).map(tuple)
+        return st.tuples(*map(_value, kinds))
+    if is_dataclass(annotation):
+        return any_of(annotation)
     plain: dict[Any, st.SearchStrategy[Any]] = {
         str: _texts,
         bool: st.booleans(),
         int: st.integers(),
         float: _floats,
         type(None): st.none(),
-        tuple[str, ...]: st.lists(_texts, max_size=3).map(tuple),
-        UserLimits: st.builds(UserLimits, st.none() | st.integers(), st.none() | st.integers()),
-        tuple[tuple[str, int, float], ...]: st.lists(
-            st.tuples(_texts, st.integers(), _floats), max_size=3
-        ).map(tuple),
-        Member: st.builds(
-            Member, _texts, _texts, _texts, st.sampled_from(["disc", "ram", "witness"]), st.integers()
-        ),
     }
     return plain[annotation]
 
 
-def any_of(cls: type[Command[Any]]) -> st.SearchStrategy[Command[Any]]:
-    """Commands of one class with any values that its annotations allow."""
+def any_of(cls: Any) -> st.SearchStrategy[Any]:
+    """Objects of one class, e.g. a command, with any values that its annotations allow."""
     return st.builds(cls, **{field.name: _value(field.type) for field in fields(cls)})
 
 

@@ -21,7 +21,7 @@ from node.amqp.methods import (
     QueueDelete,
 )
 from node.amqp.properties import Properties, content_header
-from node.broker.broker import Broker, text_properties
+from node.broker.broker import Broker
 from node.broker.catalogue import Catalogue
 from node.broker.commands import (
     ClearPolicy,
@@ -30,7 +30,6 @@ from node.broker.commands import (
     DeleteQueue,
     DeleteVhost,
     PutVhost,
-    SetGlobalParameter,
     SetParameter,
     SetPolicy,
     SetUserLimits,
@@ -160,15 +159,6 @@ def test_what_a_turn_brings_up_for_other_queues_is_not_forgotten() -> None:
 
 
 # --- what follows from the catalogue ----------------------------------------------------------------------
-
-
-def test_server_properties() -> None:
-    settings = BrokerSettings(node_name="n@h", server_properties=text_properties(product="RabbitMQ"))
-    broker = Broker(settings, entropy=bytes)
-    assert broker.server_properties()["cluster_name"] == longstr("n@h")
-    assert broker.server_properties()["product"] == longstr("RabbitMQ")
-    broker.log.submit(SetGlobalParameter("cluster_name", "mine"))
-    assert broker.server_properties()["cluster_name"] == longstr("mine")
 
 
 def test_a_policy_reaches_the_live_queues() -> None:

@@ -42,6 +42,7 @@ from node.broker.events import (
     BindingRemoved,
     ExchangeCreated,
     ExchangeDeleted,
+    ParameterChanged,
     PermissionsChanged,
     PolicyChanged,
     QueueCreated,
@@ -436,22 +437,26 @@ def test_a_queue_and_an_exchange_of_one_name_are_two_destinations(catalogue: Cat
 # --- policies ----------------------------------------------------------------------------------------------
 
 
+PUT = ParameterChanged("v", "policy", "p")
+"""The policy p was put or cleared, whatever comes of it."""
+
+
 def test_policy_applies_at_declare_and_on_change(catalogue: Catalogue) -> None:
     """§6.1: applied at declare and re-evaluated on any policy change; only what changed is named."""
     before = declare_queue(catalogue, "q1")
     untouched = declare_queue(catalogue, "other")
     catalogue.take_events()
     assert catalogue.apply(SetPolicy("v", "p", "^q", {"max-length": 1}, apply_to="queues")) is True
-    assert catalogue.take_events() == [PolicyChanged("v", ("q1",), ())]
+    assert catalogue.take_events() == [PUT, PolicyChanged("v", ("q1",), ())]
     after = declare_queue(catalogue, "q2")
     catalogue.take_events()
     for queue in (before, after):
         assert catalogue.effective_policy(queue).definition == {"max-length": 1}
     assert catalogue.effective_policy(untouched) is NO_POLICY
     assert catalogue.apply(SetPolicy("v", "p", "^q2", {"max-length": 1})) is False
-    assert catalogue.take_events() == [PolicyChanged("v", ("q1",), ())]
+    assert catalogue.take_events() == [PUT, PolicyChanged("v", ("q1",), ())]
     assert catalogue.apply(ClearPolicy("v", "p")) is True
-    assert catalogue.take_events() == [PolicyChanged("v", ("q2",), ())]
+    assert catalogue.take_events() == [PUT, PolicyChanged("v", ("q2",), ())]
     assert catalogue.apply(ClearPolicy("v", "p")) is False
 
 
@@ -461,7 +466,7 @@ def test_setting_the_same_policy_again_changes_nothing(catalogue: Catalogue) -> 
     catalogue.apply(command)
     catalogue.take_events()
     catalogue.apply(command)
-    assert catalogue.take_events() == []
+    assert catalogue.take_events() == [PUT]
 
 
 def test_policies_match_exclusive_queues_and_system_exchanges(catalogue: Catalogue) -> None:
@@ -469,7 +474,7 @@ def test_policies_match_exclusive_queues_and_system_exchanges(catalogue: Catalog
     catalogue.apply(DeclareQueue("v", "q", "1", exclusive_owner="c"))
     catalogue.take_events()
     catalogue.apply(SetPolicy("v", "p", "^(q|amq.topic)$", {"alternate-exchange": "x"}))
-    assert catalogue.take_events() == [PolicyChanged("v", ("q",), ("amq.topic",))]
+    assert catalogue.take_events() == [PUT, PolicyChanged("v", ("q",), ("amq.topic",))]
 
 
 def test_operator_policies_are_kept_apart(catalogue: Catalogue) -> None:

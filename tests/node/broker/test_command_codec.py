@@ -10,14 +10,17 @@ from node.amqp.field_table import long
 from node.broker.command_codec import CommandUnreadable, decode_command, encode_command
 from node.broker.commands import (
     Bind,
+    ChangeView,
     Command,
     DeclareQueue,
     DeleteVhost,
     PutUser,
+    RestoreQueue,
     SetGlobalParameter,
     SetPolicy,
 )
-from node.broker.records import UserLimits
+from node.broker.records import QueueRecord, UserLimits
+from node.broker.views import AddMirror, RingMember, View
 from tests.node.broker.commands_at_random import COMMANDS, any_of
 
 DECLARE = DeclareQueue("/", "q", "00ff", durable=True, arguments={"x-max-length": long(5)})
@@ -47,7 +50,8 @@ def test_people_can_read_it() -> None:
     """Names as they are, all fields, tables in base64."""
     assert encode_command(DECLARE) == (
         b'{"command":"DeclareQueue","vhost":"/","name":"q","uid":"00ff","durable":true,"auto_delete":false,'
-        b'"exclusive_owner":null,"arguments":"AAAAFgx4LW1heC1sZW5ndGhsAAAAAAAAAAU=","type":"classic","home":""}'
+        b'"exclusive_owner":null,"arguments":"AAAAFgx4LW1heC1sZW5ndGhsAAAAAAAAAAU=","type":"classic","home":"",'
+        b'"mirrors":[]}'
     )
     assert encode_command(DeleteVhost("Häsin")) == '{"command":"DeleteVhost","name":"Häsin"}'.encode()
 
@@ -64,6 +68,39 @@ def test_objects_within_objects() -> None:
     assert command.limits == UserLimits(None, 1)  # type: ignore[attr-defined]
     with pytest.raises(CommandUnreadable, match=r"^UserLimits with the unknown field max_bunnies$"):
         decode_command(text % b'{"max_bunnies":1}')
+
+
+def test_an_object_of_one_class_or_another_says_of_which() -> None:
+    """The change of a view; an unknown one is refused, as a newer node may know more."""
+    command = ChangeView("/", "q", "u", AddMirror("n1", 7))
+    text = encode_command(command)
+    assert text == (
+        b'{"command":"ChangeView","vhost":"/","name":"q","uid":"u",'
+        b'"change":{"kind":"AddMirror","node":"n1","incarnation":7}}'
+    )
+    assert decode_command(text) == command
+    with pytest.raises(
+        CommandUnreadable, match=r"^ChangeView.change must be an object of the kind AddMirror or "
+    ):
+        decode_command(text.replace(b"AddMirror", b"AddRabbit"))
+    with pytest.raises(CommandUnreadable, match=r"^AddMirror without incarnation$"):
+        decode_command(text.replace(b',"incarnation":7', b""))
+    with pytest.raises(CommandUnreadable, match=r"^ChangeView.change must be an object of the kind "):
+        decode_command(text.replace(b'{"kind":"AddMirror","node":"n1","incarnation":7}', b'"AddMirror"'))
+
+
+def test_a_whole_queue_with_its_view() -> None:
+    """As a snapshot for other nodes has it."""
+    view = View(9, (RingMember(8, "n1", 3, "alive", 9),), 8, (8,), since=8, offers=(("n2", 4, 17),))
+    command = RestoreQueue(QueueRecord("/", "q", "u", True, home="n1", view=view, ring_version=9))
+    assert decode_command(encode_command(command)) == command
+    text = encode_command(command)
+    with pytest.raises(
+        CommandUnreadable, match=r"^View.synced must be a list of whole numbers, not \[\"8\"\]$"
+    ):
+        decode_command(text.replace(b'"synced":[8]', b'"synced":["8"]'))
+    with pytest.raises(CommandUnreadable, match=r"^View.offers must be a list of lists or objects, "):
+        decode_command(text.replace(b'["n2",4,17]', b'["n2",4]'))
 
 
 @pytest.mark.parametrize(

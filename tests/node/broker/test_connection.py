@@ -172,6 +172,18 @@ def test_a_users_channels_are_limited() -> None:
     assert connection_error(client) == (530, text, (0, 0))
 
 
+def test_channels_on_other_nodes_count() -> None:
+    """§6.5 row user max-channels: across the cluster."""
+    world = World()
+    world.submit(SetUserLimits("guest", UserLimits(max_channels=2)))
+    world.broker.remote_channel_counts["guest"] = 1
+    client = world.client(1)
+    client.send(2, ChannelOpen())
+    text = "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum allowed user limit of (2)"
+    assert connection_error(client) == (530, text, (0, 0))
+    assert world.broker.channel_counts == {}
+
+
 def test_a_forced_close_reaches_a_connection_that_is_not_open_yet() -> None:
     """§1.8 row user deleted: one that has logged in and not opened its vhost goes too, without a word."""
     world = World()

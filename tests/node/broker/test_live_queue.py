@@ -49,8 +49,9 @@ from node.broker.commands import (
 )
 from node.broker.connection import Connection
 from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked, Counts, at_once
+from node.broker.live_queue import Asked, Belongings, Counts, at_once
 from node.broker.policy import QueueSettings
+from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.broker.reply_to import ENTROPY_BYTES, ReplyConsumers
 from node.broker.run import Envelope, Run
@@ -72,6 +73,8 @@ class StubQueue:
     is_durable = True
     is_plain = True
     is_congested = False
+    is_out_of_reach = False
+    successor = None
     asked: list[Callable[[Any], None]] = field(default_factory=list)
     published: list[tuple[list[bytes], Acceptance | None]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
@@ -140,6 +143,12 @@ class StubQueue:
     def requeue(self, runs: list[Run], now: float) -> None:
         self.said += [f"requeue {body.decode()}" for run in runs for body in bodies_of(run)]
 
+    def take_leave(self) -> Belongings:
+        return Belongings()
+
+    def take_over(self, belongings: Belongings) -> None:
+        """Nobody comes here."""
+
     def close(self) -> None:
         for consumer in self.consumers:
             consumer.channel.cancelled_by_server(consumer)
@@ -174,6 +183,9 @@ class StubPeers:
     def has_requester(self, node: str, name: str) -> Asked[bool]:
         self.heard.append(f"who on {node}")
         return at_once(True)
+
+    def unsettled(self, queue: Queue, *, take: bool) -> list[Run]:
+        return []
 
     def close(self) -> None:
         """Nobody is out."""

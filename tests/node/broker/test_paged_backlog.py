@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from node.broker.paged_backlog import PagedBacklog
 from node.broker.run import Absent, Envelope, Place, Run
-from node.broker.storage import MemoryStorage
+from node.broker.storage import MemoryStorage, Page
 from tests.node.broker.messages import bodies_of, content, envelope
 
 
@@ -154,6 +154,72 @@ def test_scanned_pages_are_q3_until_their_contents_are_here() -> None:
     assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 13, "q3": 7, "q4": 0}
     storage.answer()
     assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 13, "q3": 0, "q4": 7}
+
+
+def paged_in_parts(storage: FakeQueueStorage) -> PagedBacklog:
+    """1 to 3 in memory, 4 to 20 on disk, 21 in memory."""
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=9)
+    backlog.append(envelope(), 21, [content(b"new")], 3)
+    return backlog
+
+
+def test_where_messages_are() -> None:
+    """For whoever copies them, from some number on, in order."""
+    storage = FakeQueueStorage()
+    backlog = paged_in_parts(storage)
+    in_memory = [run.seqs for run in backlog.in_memory(0)]
+    kept = in_memory[0].stop
+    assert in_memory == [range(1, kept), range(21, 22)]
+    assert [run.seqs for run in backlog.in_memory(kept)] == [range(21, 22)]
+    pages = [page for page in backlog.on_disk(0) if isinstance(page, Page)]
+    assert [(page.first_seq, page.last_seq) for page in pages] == [(kept, 7), (8, 15), (16, 20)]
+    assert list(backlog.on_disk(16)) == pages[2:]
+    assert backlog.levels == (backlog,)
+    assert sorted(seq for seqs in backlog.ready_ranges() for seq in seqs) == list(range(1, 22))
+
+
+def test_what_was_taken_of_a_run_is_not_shown() -> None:
+    """The first run may be partly gone."""
+    backlog = filled(FakeQueueStorage(), 20)
+    backlog.take(3)
+    assert [run.seqs for run in backlog.in_memory(0)] == [range(4, 21)]
+
+
+def test_a_purge_says_what_is_gone() -> None:
+    """Mirrors are told."""
+    storage = FakeQueueStorage()
+    gone: list[range] = []
+    assert paged_in_parts(storage).clear(gone.append) == 21
+    assert sorted(seq for seqs in gone for seq in seqs) == list(range(1, 22))
+
+
+def test_handing_over_leaves_nothing() -> None:
+    """What comes from the disk later is no longer wanted."""
+    storage = FakeQueueStorage()
+    backlog = paged_in_parts(storage)
+    backlog.refill()
+    runs, absents, pages = backlog.hand_over()
+    storage.answer_all()
+    assert backlog.count == backlog.body_bytes == 0
+    assert sum(map(len, runs)) + sum(map(len, absents)) + sum(page.count for page in pages) == 21
+
+
+def test_what_was_there_before_some_number_is_redelivered() -> None:
+    """D2, also within a run."""
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    # One record on disk, on both sides of the bound.
+    entries = [storage.entries.pop(seq) for seq in (8, 9, 10)]
+    joint = Run(entries[0].envelope, range(8, 11), [run.contents[0] for run in entries], 3, 9.0, 0, 0, True)
+    backlog.abandon()
+    backlog.redelivered_below(10)
+    backlog._add_loaded(joint)
+    assert [(run.seqs, run.deliveries) for run in backlog.in_memory(0)] == [
+        (range(8, 10), 1),
+        (range(10, 11), 0),
+    ]
 
 
 def test_contents_of_the_message_store_leave_through_q2() -> None:

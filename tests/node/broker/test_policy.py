@@ -212,6 +212,26 @@ def test_alternate_exchange_argument_before_policy() -> None:
     assert alternate_exchange({"alternate-exchange": longstr("arg")}, applied) == "arg"
 
 
+def test_mirroring_is_by_policy_only() -> None:
+    """§9.3; a batch of 1 counts as none given."""
+    arguments = {"x-ha-mode": longstr("all"), "x-ha-params": long(3), "x-ha-sync-mode": longstr("automatic")}
+    assert queue_settings(arguments, NO_POLICY) == QueueSettings()
+    found = queue_settings({}, effective(ha_mode="exactly", ha_params=2, ha_sync_batch_size=1))
+    assert found == QueueSettings(ha_mode="exactly", ha_params=2)
+    assert found.ha_sync_batch_size == 4096
+    found = queue_settings({}, effective(ha_mode="nodes", ha_params=["a", "b"], ha_sync_batch_size=7))
+    assert found == QueueSettings(ha_mode="nodes", ha_params=("a", "b"), ha_sync_batch_size=7)
+    others = {
+        "ha_sync_mode": "automatic",
+        "ha_promote_on_shutdown": "always",
+        "ha_promote_on_failure": "always",
+        "ha_confirm": "master",
+        "ha_slow_mirror": "block",
+    }
+    found = queue_settings({}, effective(ha_mode="all", **others))
+    assert found == QueueSettings(ha_mode="all", **others)  # type: ignore[arg-type]
+
+
 # --- validation --------------------------------------------------------------------------------------------
 
 
@@ -257,6 +277,15 @@ def problem(definition: Json, *, operator: bool = False, **others: Json) -> str 
             {"ha-mode": "all", "ha-promote-on-failure": "x"},
             'ha-promote-on-failure must be "always" or "when-synced", got <<"x">>',
         ),
+        ({"ha-mode": "all", "ha-confirm": 1}, 'ha-confirm must be "all" or "master", got 1'),
+        (
+            {"ha-mode": "all", "ha-slow-mirror": "x"},
+            'ha-slow-mirror must be "evict" or "block", got <<"x">>',
+        ),
+        (
+            {"ha-confirm": "all"},
+            "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown",
+        ),
         (
             {"ha-mode": "all", "ha-sync-batch-size": 0},
             "ha-sync-batch-size takes an integer greater than 0, 0 given",
@@ -290,6 +319,7 @@ def test_refused_definitions(definition: Json, text: str) -> None:
         {"ha-mode": "all", "ha-sync-mode": "automatic", "ha-sync-batch-size": 1},
         {"ha-mode": "exactly", "ha-params": 2, "ha-promote-on-failure": "when-synced"},
         {"ha-mode": "nodes", "ha-params": ["rabbit@a"], "ha-promote-on-shutdown": "always"},
+        {"ha-mode": "all", "ha-confirm": "master", "ha-slow-mirror": "block"},
         {"delivery-limit": 5, "dead-letter-strategy": "at-least-once", "max-age": "1D"},
         {"queue-master-locator": "min-masters"},
     ],

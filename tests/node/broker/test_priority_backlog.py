@@ -2,6 +2,7 @@
 
 from node.broker.priority_backlog import PriorityBacklog
 from tests.node.broker.messages import bodies_of, content, envelope, priority_backlog
+from tests.node.broker.test_paged_backlog import FakeQueueStorage
 
 
 def drained(backlog: PriorityBacklog) -> list[bytes]:
@@ -36,3 +37,31 @@ def test_purge_spans_all_levels() -> None:
     backlog.append(envelope(priority=2), 3, [content(b"c")], 1)
     assert backlog.clear() == 3
     assert backlog.count == backlog.body_bytes == 0
+
+
+def test_a_purge_says_what_is_gone_of_which_priority() -> None:
+    """Mirrors are told, also of what is on disk: later, when it is known whose it is."""
+    storage = FakeQueueStorage()
+    backlog = PriorityBacklog(storage, lambda: None, 5)
+    for seq in range(1, 13):
+        backlog.append(envelope(priority=seq % 2), seq, [content(b"%d" % seq)], 1)
+    taken = backlog.take(1)
+    storage.page_out([taken])
+    backlog.page_out(1 << 40, 0)
+    gone: list[range] = []
+    assert backlog.clear(gone.append) == 11
+    storage.answer_all()
+    assert sorted(seq for seqs in gone for seq in seqs) == [
+        seq for seq in range(1, 13) if seq not in taken.seqs
+    ]
+
+
+def test_handing_over_spans_all_levels() -> None:
+    """The copy of a queue has no priorities."""
+    backlog = priority_backlog(5)
+    backlog.append(envelope(priority=1), 1, [content(b"a"), content(b"b")], 1)
+    backlog.append(envelope(priority=2), 3, [content(b"c")], 1)
+    assert len(backlog.levels) == 2
+    assert sorted(backlog.ready_ranges(), key=lambda seqs: seqs.start) == [range(1, 3), range(3, 4)]
+    assert sum(map(len, backlog.hand_over().runs)) == 3
+    assert backlog.count == 0

@@ -1,0 +1,572 @@
+"""One member of a ring: guaranteed multicast to all copies of a queue, as a state machine without I/O.
+
+**Why a ring.** Whoever broadcasts tells its right neighbour only, which tells its own, until the broadcast is back
+where it began. Each node sends every payload once, whatever the number of copies, and the origin needs to hear
+nobody but its left neighbour. And as all links keep their order, what is known of an origin's broadcasts only
+shrinks from one member to the next: each has a prefix of what its left neighbour has. Everything below rests on that.
+
+    O ──► A ──► B ──► C ─┐      publish round: A, B, C take the payload; back at O all have it: confirmed
+    ▲────────────────────┘      acknowledgement round: A, B, C forget the payload
+
+**The publish round.** A broadcast that has come round is at every member: `Host.confirmed`. A payload is kept by each
+member until it knows that all have it, since a neighbour may have to be told again. The last hop carries the number
+only; the origin knows what it said.
+
+**The acknowledgement round.** The origin then tells how far all have it, the same way round, and they forget. Nobody
+waits for it, so it travels with the next broadcasts.
+
+**What a confirmed broadcast proves.** Every member of the ring has it, so whoever of them survives has it. It says
+nothing of disks: for that a *mark* goes round as well, the least of the disks that it passed.
+
+**Inheritance.** When an origin dies (a view says so), what it had said may have come to some members only. The next
+one that is alive knows the most of it and answers for it from now on, as if it were the origin: what comes round to
+it is acknowledged; when the acknowledgement of the last one has come round all have the same, and the dead one can
+be erased from the view. Should the heir die, the next one answers for both. What only dead members had vanishes:
+it was at not all of them, so nobody was told that it was confirmed. One that is joining never answers for anybody:
+it knows least.
+
+**Views and edges.** Who is whose neighbour is decided by views, which all members see in the same order, though at
+different times. Neighbours that were parted and are neighbours again later must not take up where they were: in
+between each of them had somebody else, and frames of the first time may still be on their way. So each adjacency has
+a number, its *edge*: the version of the view that made it. A frame tells its edge, and the first one on an edge is
+a `CatchUp`: all that the left one has and the right one may lack. It may be heard twice without harm, so nobody needs
+to know what the other one has. A frame of a later view than ours waits for the view.
+
+**Order.** Payloads of one origin come in their order, and those of different origins in an order that fits all: if an
+origin broadcast something after it had been delivered something else, it is so everywhere. This holds for what is told
+again too, since payloads are told in the order in which they came.
+
+The rules R1 to R11 are those of reliability §4.3, each in a method of its own. Links need no sessions: between two
+incarnations of nodes nothing is lost, and an incarnation that ended comes as a view.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
+from cluster.gm_ring.origin import Origin
+from node.broker.views import ActivateMirror, EraseMirror, RingMember, View, ViewChange
+
+
+class Host(Protocol):
+    """What a member is part of. Any of these may call `broadcast` and `on_disk`, none may call `see` or `receive`."""
+
+    def send(self, to: int, message: Activity | CatchUp) -> None:
+        """For a member, always the right neighbour. Called by `Member.flush` only."""
+
+    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
+        """Broadcasts of another member, in order, each once.   first: the number of the first."""
+
+    def confirmed(self, upto: int) -> None:
+        """Own broadcasts up to here are at every member."""
+
+    def durable(self, upto: int) -> None:
+        """… and on the disk of every member that counts."""
+
+    def propose(self, change: ViewChange) -> None:
+        """Ask for a change of the view. It may be lost: `Member.retry` asks again."""
+
+    def lost(self, reason: str) -> None:
+        """It is no member any more, and knows nothing any more. Nothing is called after this."""
+
+    def active(self) -> None:
+        """It has adopted its left neighbour's state: what comes from now on is delivered."""
+
+
+class RuleBroken(Exception):
+    """A neighbour told what cannot be (R11)."""
+
+
+class _Early(NamedTuple):
+    """A frame of a view that isn't here yet."""
+
+    sender: int
+    version: int
+    edge: int
+    message: Activity | CatchUp
+
+
+class Member:
+    """One member, from the first view that has it to the last.
+
+    view: the present one.   left, right: neighbours; itself if it is alone.
+    origins: of each member of the view, the dead too.   is_active: it has a state; else it waits for one.
+    counts: marks wait for this node's disk. True for synchronised members; the host sets it before it asks for that,
+        and waits until what was here by then is on disk: marks may have passed it.
+    pending_bytes: payloads that are kept until they are acknowledged.
+    has_output, is_urgent: `flush` has something to do, something that should go now.
+
+    What waits is bounded by what origins leave unconfirmed: they must stop broadcasting while that is too much.
+    It is kept once, sent once in a flush, and may be held once while its view isn't here.
+    """
+
+    def __init__(self, id_: int, view: View, host: Host) -> None:
+        """view: the first that its node sees. One that isn't joining begins with nothing, as all the others do; where
+        the queue is not new, its right neighbour may have got it as such later, and waits for a catch-up.
+        """
+        self.id = id_
+        self.view = view
+        self.is_lost = False
+        self.counts = False
+        self.pending_bytes = 0
+        self.is_urgent = False
+        self.origins: dict[int, Origin] = {}
+        self._host = host
+        self._own = Origin(id_)
+        self._own_confirmed = self._own_durable = NOTHING
+        self._arrivals: deque[tuple[Origin, int]] = deque()  # the order in which what is pending came
+        self._segments: list[tuple[Origin, int, list[bytes]]] = []  # payloads for the right neighbour
+        self._news: dict[int, Origin] = {}  # of these origins it should hear
+        self._early: list[_Early] = []
+        self._least_edge = 0
+        self._proposed: dict[int, EraseMirror] = {}
+        self._owes_catch_up = False
+        self._is_alone = False
+        member = view.member(id_)
+        assert member is not None
+        assert member.status != "dead"
+        self.is_active = member.status == "alive"
+        self._awaits_catch_up = not self.is_active
+        self._place(member)
+        if not view.is_first:
+            self._new_right()
+
+    # --- what the host says ---
+
+    def see(self, view: View) -> None:
+        """The next view. All are to be seen, in order.
+
+        After a snapshot of the catalogue some may be left out: edges tell whether neighbours were others meanwhile.
+        """
+        if self.is_lost:
+            return
+        assert view.version > self.view.version
+        member = self._in(view)
+        if member is None:
+            self._lose(f"view {view.version} is without it")
+            return
+        if self._is_alone:
+            self._settle_alone()
+        edge, right, right_edge = self._edge, self.right, self._right_edge
+        self.view = view
+        try:
+            self._place(member)
+            if self._edge != edge:
+                self._new_left()
+            if (self.right, self._right_edge) != (right, right_edge):
+                self._new_right()
+            if self._is_alone:
+                self._settle_alone()
+            self._heed_early()
+            if not self.is_lost:
+                self._erase_finished()
+        except RuleBroken as broken:
+            self._lose(f"{broken}; {self}")
+
+    def receive(self, sender: int, version: int, edge: int, message: Activity | CatchUp) -> None:
+        """What another member sent. Anything that is not for now is ignored."""
+        if self.is_lost or edge < self._least_edge:
+            return
+        if self._is_early(version):
+            self._hold(_Early(sender, version, edge, message))
+        else:
+            self._heed(sender, edge, message)
+
+    def broadcast(self, payload: bytes) -> int:
+        """Tell all members. It calls nobody: what comes of it comes by `flush` or later (R3).
+
+        It isn't delivered here. Of a lost member it goes nowhere.   Returns: the number, from 0.
+        """
+        own = self._own
+        own.last = number = own.last + 1
+        if self.is_lost:
+            return number
+        assert self._may_broadcast()
+        self.is_urgent = True
+        if self._is_alone:
+            own.acked = number
+            return number
+        own.pending.append(payload)
+        self.pending_bytes += len(payload)
+        self._note_arrival(own)
+        self._gather(own, (payload,))
+        return number
+
+    def on_disk(self, origin: int, upto: int) -> None:
+        """This node has all payloads of an origin up to here where they must be."""
+        known = self.origins.get(origin)
+        if known is None or upto <= known.disk:
+            return
+        assert upto <= known.last
+        known.disk = upto
+        if not known.is_dead and (known is self._own or self.counts):
+            self._raise_mark(known)
+
+    def flush(self) -> None:
+        """Send what has gathered; if there is nobody, it has come round already."""
+        if self._is_alone:
+            if self.is_urgent:
+                self._settle_alone()
+            return
+        self._report_confirmed()
+        if not self.has_output:
+            return
+        version, edge = self.view.version, self._right_edge
+        message: Activity | CatchUp
+        if self._owes_catch_up:
+            message = CatchUp(version, edge, self._state())
+        else:
+            message = Activity(version, edge, self._gathered())
+        self._forget_gathered()
+        self._host.send(self.right, message)
+
+    def retry(self) -> None:
+        """Propose again what no view shows yet. Who began late and alone has all from the beginning."""
+        member = self.view.member(self.id)
+        if self.is_lost or not self.is_active or member is None:
+            return
+        if member.status == "joining":
+            self._host.propose(ActivateMirror(self.id))
+        for change in list(self._proposed.values()):
+            self._host.propose(change)
+        if self._is_alone:
+            self._settle_alone()
+        self._erase_finished()
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `flush` has something to do."""
+        return self.is_urgent or bool(self._news)
+
+    def last_of(self, origin: int) -> int:
+        """The number of the last payload that came from an origin; `NOTHING`."""
+        known = self.origins.get(origin)
+        return NOTHING if known is None else known.last
+
+    def __str__(self) -> str:
+        origins = "; ".join(str(known) for known in self.origins.values() if known.last != NOTHING)
+        waits = ", awaits catch-up" if self._awaits_catch_up else ""
+        return (
+            f"member {self.id} in view {self.view.version}: {self.left} → {self.right}, edge {self._edge}"
+            f"{waits}, origins [{origins}]"
+        )
+
+    # --- views ---
+
+    def _in(self, view: View) -> RingMember | None:
+        """R9: what the view says of this member; None: it is out, or dead to the others."""
+        member = view.member(self.id)
+        return None if member is None or member.status == "dead" else member
+
+    def _place(self, member: RingMember) -> None:
+        """Take from the view who is where, and who answers for whom."""
+        view = self.view
+        self.left, self.right = view.left_of(self.id), view.right_of(self.id)
+        right = view.member(self.right)
+        assert right is not None
+        self._edge, self._right_edge = member.edge, right.edge
+        self._is_alone = self.right == self.id
+        self._is_alive = member.status == "alive"
+        if self.id in view.synced:
+            self.counts = True
+        self._has_dead = any(each.status == "dead" for each in view.members)
+        self._forget_erased()
+        for each in view.members:
+            known = self.origins.get(each.id)
+            if known is None:
+                known = self._own if each.id == self.id else Origin(each.id)
+                self.origins[each.id] = known
+            owner = view.owner_of(each.id) if each.status == "dead" else each.id
+            known.is_dead = each.status == "dead"
+            known.is_mine, known.is_rights = owner == self.id, owner == self.right
+
+    def _forget_erased(self) -> None:
+        """Drop the origins that the view has no more. All that they said has come round twice."""
+        view = self.view
+        for id_ in [id_ for id_ in self.origins if view.member(id_) is None]:
+            known = self.origins.pop(id_)
+            self._proposed.pop(id_, None)
+            self._news.pop(id_, None)
+            if known.pending:
+                raise RuleBroken(f"{id_} is erased and not all of it has come round")
+
+    def _new_left(self) -> None:
+        """R2: nothing counts from a left neighbour before its catch-up."""
+        self._awaits_catch_up = not self._is_alone
+
+    def _new_right(self) -> None:
+        """R7: a right neighbour has to hear all first; that has in it what has gathered for the former one."""
+        self._forget_gathered()
+        self._owes_catch_up = not self._is_alone
+        self.is_urgent = self.is_active and not self._is_alone
+
+    def _settle_alone(self) -> None:
+        """R10: who is alone in a view is all members."""
+        self._forget_gathered()
+        for known in self.origins.values():
+            known.retired = known.last
+            self._release(known, known.last)
+        self._report_confirmed()
+        self._came_round_on_disk(self._own.disk)
+
+    # --- frames ---
+
+    def _is_early(self, version: int) -> bool:
+        """R1: a frame of a later view waits for it."""
+        return version > self.view.version
+
+    def _hold(self, frame: _Early) -> None:
+        """Keep a frame for its view.
+
+        A catch-up that waits has all that frames of earlier edges tell, which aren't needed from then on.
+        """
+        if isinstance(frame.message, CatchUp):
+            self._least_edge = frame.edge
+            self._early = [held for held in self._early if held.edge >= frame.edge]
+        self._early.append(frame)
+
+    def _heed_early(self) -> None:
+        """Take the frames that waited for this view."""
+        if not self._early:
+            return
+        frames, self._early = self._early, []
+        for frame in frames:
+            self.receive(*frame)
+
+    def _is_from_left(self, sender: int, edge: int) -> bool:
+        """R2: only the left neighbour is heard, and only what it says as such."""
+        return sender == self.left and edge == self._edge
+
+    def _heed(self, sender: int, edge: int, message: Activity | CatchUp) -> None:
+        """Take a frame of this view or an earlier one."""
+        if not self._is_from_left(sender, edge):
+            return
+        try:
+            if isinstance(message, CatchUp):
+                self._catch_up(message.origins)
+            elif not self._awaits_catch_up:
+                self._take(message.items)
+            self._erase_finished()
+        except RuleBroken as broken:
+            self._lose(f"{broken}, says {sender} on edge {edge}; {self}")
+
+    def _catch_up(self, items: Sequence[Item]) -> None:
+        """R6: adopt the state, if it is the first one; else take from it what is new."""
+        self._awaits_catch_up = False
+        if self.is_active:
+            self._take(items)
+        else:
+            self._adopt(items)
+
+    def _adopt(self, items: Sequence[Item]) -> None:
+        """R6: begin where the left neighbour is. What it has not seen acknowledged belongs to the past: it is kept for
+        the right neighbour, not delivered.
+        """
+        for item in items:
+            known = self.origins.get(item.origin)
+            if known is None or known is self._own:
+                continue
+            if item.payloads:
+                self.pending_bytes += known.append(item.upto, item.payloads)
+                self._note_arrival(known)
+            known.last = known.disk = item.upto
+            known.acked, known.left_mark = item.ack, item.mark
+            self._raise_mark(known)
+        for known in self.origins.values():
+            if len(known.pending) != known.last - known.acked:
+                raise RuleBroken(f"a state has a gap at {known}")
+        self.is_active = self._owes_catch_up = self.is_urgent = True
+        self._host.active()
+        self._host.propose(ActivateMirror(self.id))
+
+    def _take(self, items: Sequence[Item]) -> None:
+        """Take news, in order. Whom the view does not have any more is erased: all has been heard of it."""
+        origins = self.origins
+        for origin, upto, payloads, ack, mark in items:
+            known = origins.get(origin)
+            if known is None:
+                continue
+            if known.is_mine:
+                self._close(known, upto, ack)
+            else:
+                self._relay(known, upto, payloads)
+                if ack > known.acked:
+                    self._relay_ack(known, ack)
+            if mark > known.left_mark and not known.is_dead:
+                self._pass_mark(known, mark)
+
+    # --- the two rounds ---
+
+    def _may_broadcast(self) -> bool:
+        """R3: one that is joining could be dropped without anybody to answer for it."""
+        return self._is_alive
+
+    def _relay(self, known: Origin, upto: int, payloads: Sequence[bytes]) -> None:
+        """R4: deliver and pass on what is new of an origin that somebody else answers for."""
+        new = upto - known.last
+        if new <= 0:
+            return
+        if new > len(payloads):
+            raise RuleBroken(f"{upto} with {len(payloads)} payloads leaves a gap at {known}")
+        if new < len(payloads):
+            payloads = payloads[-new:]
+        first = known.last + 1
+        self.pending_bytes += known.append(upto, payloads)
+        self._note_arrival(known)
+        self._gather(known, payloads)
+        self._host.deliver(known.id, first, payloads)
+
+    def _relay_ack(self, known: Origin, ack: int) -> None:
+        """R4: forget what all have, and pass that on."""
+        if ack > known.last:
+            raise RuleBroken(f"{ack} is acknowledged at {known}")
+        self._release(known, ack)
+        if known.is_dead or not known.is_rights:  # who is there learns nothing from its own acknowledgement
+            self._tell(known, is_urgent=known.is_dead)
+
+    def _close(self, known: Origin, upto: int, ack: int) -> None:
+        """R5: what this member answers for has come round: all have the payloads, all know the acknowledgement."""
+        if upto > known.last or ack > known.acked:
+            raise RuleBroken(f"{upto}, {ack} come round at {known}")
+        if ack > known.retired:
+            known.retired = ack
+        if upto > known.acked:
+            self._release(known, upto)
+            self._tell(known, is_urgent=known.is_dead)
+            self._report_confirmed()
+
+    def _report_confirmed(self) -> None:
+        """Tell how far own broadcasts have come round, if it is further than before."""
+        if self._own.acked > self._own_confirmed:
+            self._own_confirmed = self._own.acked
+            self._host.confirmed(self._own_confirmed)
+
+    def _erase_finished(self) -> None:
+        """R8: propose to erase the dead of whom all has come round twice."""
+        if not self._has_dead:
+            return
+        for known in list(self.origins.values()):
+            if (
+                known.is_dead
+                and known.is_mine
+                and known.retired >= known.last
+                and known.id not in self._proposed
+            ):
+                self._proposed[known.id] = change = EraseMirror(known.id, self.id)
+                self._host.propose(change)
+
+    def _release(self, known: Origin, upto: int) -> None:
+        """Forget payloads."""
+        self.pending_bytes -= known.release(upto)
+        arrivals = self._arrivals
+        while arrivals and arrivals[0][1] <= arrivals[0][0].acked:
+            arrivals.popleft()
+
+    def _lose(self, reason: str) -> None:
+        """R9, R11: leave, and forget all. Another member will take its place."""
+        self.is_lost, self.is_active = True, False
+        self._forget_gathered()
+        self.origins.clear()
+        self._arrivals.clear()
+        self._early.clear()
+        self._proposed.clear()
+        self._own.pending.clear()
+        self.pending_bytes = 0
+        self._host.lost(reason)
+
+    # --- marks ---
+
+    def _pass_mark(self, known: Origin, mark: int) -> None:
+        """A mark came from the left neighbour."""
+        if mark > known.last:
+            raise RuleBroken(f"mark {mark} at {known}")
+        known.left_mark = mark
+        if known is self._own:
+            self._came_round_on_disk(mark)
+        else:
+            self._raise_mark(known)
+
+    def _came_round_on_disk(self, upto: int) -> None:
+        if upto > self._own_durable:
+            self._own_durable = upto
+            self._host.durable(upto)
+
+    def _raise_mark(self, known: Origin) -> None:
+        """Pass on how far disks are. Marks only rise: who comes to count has what passed it before."""
+        if known is self._own:
+            mark = known.disk
+        else:
+            mark = min(known.left_mark, known.disk) if self.counts else known.left_mark
+        if mark > known.mark:
+            known.mark = mark
+            self._tell(known, is_urgent=True)
+
+    # --- what goes to the right neighbour ---
+
+    def _note_arrival(self, known: Origin) -> None:
+        """Payloads came: they stand behind those of the others that came before."""
+        arrivals = self._arrivals
+        if arrivals and arrivals[-1][0] is known:
+            arrivals[-1] = (known, known.last)
+        else:
+            arrivals.append((known, known.last))
+
+    def _gather(self, known: Origin, payloads: Sequence[bytes]) -> None:
+        """Payloads that end with the last one of an origin are to be told."""
+        self.is_urgent = True
+        if known.is_rights:
+            self._news[known.id] = known  # it has them
+            return
+        segments = self._segments
+        if segments and segments[-1][0] is known:
+            gathered = segments.pop()[2]
+        else:
+            gathered = []
+        gathered += payloads
+        segments.append((known, known.last, gathered))
+
+    def _tell(self, known: Origin, *, is_urgent: bool) -> None:
+        """Something but payloads is to be told of an origin."""
+        self._news[known.id] = known
+        if is_urgent:
+            self.is_urgent = True
+
+    def _forget_gathered(self) -> None:
+        self._segments.clear()
+        self._news.clear()
+        self.is_urgent = self._owes_catch_up = False
+
+    def _gathered(self) -> list[Item]:
+        """Payloads in order; the last item of each origin has the rest of what is known."""
+        items: list[Item] = []
+        news = self._news
+        for known, _, _ in self._segments:
+            news[known.id] = known
+        for known, upto, payloads in reversed(self._segments):
+            if news.pop(known.id, None) is None:
+                items.append(Item(known.id, upto, payloads, NOTHING, NOTHING))
+            else:
+                items.append(Item(known.id, upto, payloads, known.acked, known.mark))
+        items.reverse()
+        items += (Item(known.id, known.last, (), known.acked, known.mark) for known in news.values())
+        return items
+
+    def _state(self) -> list[Item]:
+        """All that is known, for a neighbour that may know nothing."""
+        items = list(self._pending_in_order())
+        for known in self.origins.values():
+            if known.last != NOTHING:
+                items.append(Item(known.id, known.last, (), known.acked, known.mark))
+        return items
+
+    def _pending_in_order(self) -> Iterator[Item]:
+        """What is not acknowledged, in the order in which it came."""
+        rest: dict[int, tuple[int, Iterator[bytes]]] = {}
+        for known, upto in self._arrivals:
+            if known.is_rights or upto <= known.acked:
+                continue
+            told, payloads = rest.get(known.id) or (known.acked, iter(known.pending))
+            yield Item(known.id, upto, list(islice(payloads, upto - told)), NOTHING, NOTHING)
+            rest[known.id] = (upto, payloads)

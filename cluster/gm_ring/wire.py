@@ -1,0 +1,104 @@
+"""Parcels of the rings between two nodes as bytes.
+
+member's message ─► encode_parcel ─► bytes, joined with those of all queues ─► a frame ─► decode_frame ─► receive
+
+Payloads are bytes to this layer, which go on from neighbour to neighbour as they came.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from cluster.gm_ring.messages import Activity, CatchUp, Item
+from cluster.gm_ring.ring_pb2 import Frame, News
+from cluster.gm_ring.ring_pb2 import Parcel as RawParcel
+from cluster.remote.frames import Malformed
+
+Message: TypeAlias = Activity | CatchUp | bytes
+"""What a parcel carries; bytes go past the ring."""
+
+_NUMBER_MAX: Final = 2**63
+"""Of anything that is counted here. More is nothing that a peer of ours says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What one member of a queue's ring sends to another.
+
+    uid: of the queue.   version: of the sender's view.   edge: as of `Activity`; 0 with bytes.
+    """
+
+    uid: str
+    sender: int
+    receiver: int
+    version: int
+    edge: int
+    message: Message
+
+
+def encode_parcel(uid: str, sender: int, receiver: int, message: Message, version: int = 0) -> bytes:
+    """A frame of one parcel; frames one behind the other are a frame.
+
+    version: of the sender's view, with bytes; the other messages have it in them.
+    """
+    frame = Frame()
+    raw = frame.parcels.add()
+    raw.uid, raw.sender, raw.receiver, raw.version = uid, sender, receiver, version
+    if isinstance(message, bytes):
+        raw.side = message
+    elif isinstance(message, Activity):
+        raw.version, raw.edge = message.version, message.edge
+        raw.activity.SetInParent()
+        _fill(raw.activity, message.items)
+    else:
+        raw.version, raw.edge = message.version, message.edge
+        raw.catch_up.SetInParent()
+        _fill(raw.catch_up, message.origins)
+    return frame.SerializeToString()
+
+
+def decode_frame(data: bytes) -> list[Parcel]:
+    """The parcels of frames, in order. Raises Malformed."""
+    try:
+        frame = Frame.FromString(data)
+    except DecodeError as error:
+        raise Malformed("a frame of the ring is damaged") from error
+    return [_parcel(raw) for raw in frame.parcels]
+
+
+def _fill(news: News, items: Sequence[Item]) -> None:
+    for origin, upto, payloads, ack, mark in items:
+        news.items.add(origin=origin, upto=upto + 1, payloads=payloads, ack=ack + 1, mark=mark + 1)
+
+
+def _parcel(raw: RawParcel) -> Parcel:
+    version, edge = raw.version, raw.edge
+    if not (raw.uid and raw.sender and raw.receiver) or max(raw.sender, raw.receiver, version) >= _NUMBER_MAX:
+        raise Malformed("a parcel of the ring has no address")
+    if edge > version:
+        raise Malformed("a parcel of the ring is of an edge that isn't there yet")
+    message: Message
+    match raw.WhichOneof("message"):
+        case "activity":
+            message = Activity(version, edge, _items(raw.activity))
+        case "catch_up":
+            message = CatchUp(version, edge, _items(raw.catch_up))
+        case "side" if not edge:
+            message = raw.side
+        case _:
+            raise Malformed("a parcel of the ring is empty")
+    return Parcel(raw.uid, raw.sender, raw.receiver, version, edge, message)
+
+
+def _items(news: News) -> list[Item]:
+    items = []
+    for raw in news.items:
+        upto, payloads = raw.upto, list(raw.payloads)
+        if not raw.origin or max(raw.origin, upto) >= _NUMBER_MAX:
+            raise Malformed("an item of the ring has numbers that cannot be")
+        if len(payloads) > upto or raw.ack > upto or raw.mark > upto:
+            raise Malformed("an item of the ring tells of broadcasts that it doesn't count")
+        items.append(Item(raw.origin, upto - 1, payloads, raw.ack - 1, raw.mark - 1))
+    return items

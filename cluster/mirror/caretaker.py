@@ -1,0 +1,329 @@
+"""What a node proposes for the queues whose master is here, so that they get the shape that their policy wants.
+
+    policy, members, views ─► look at the queue ─► what is wrong first? ─► one proposal ─► its view ─► look again …
+        has the master taken over? ─ is a mirror too slow? ─ should the master move? ─ add ─ drop ─ unmirror
+
+Each look begins with what the view is and what is wanted now: nothing is remembered of earlier wishes, so a policy
+may change at any time and any proposal may be lost. Views make each change safe by itself: a master moves to a
+synchronised mirror or not at all. A member that comes or goes concerns every queue: those are looked at some at a
+time, and only so many proposals are on their way.
+
+Source: reliability §2.2 (change_policy, change_cluster, rapid_change), §4.1, §4.9, S15; amqp-behaviour §9.3, §9.7.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from zlib import crc32
+
+from cluster.mirror.proposals import Proposal, Proposals
+from node.broker.mirror_nodes import candidate_nodes, suggested_nodes
+from node.broker.policy import QueueSettings
+from node.broker.records import Member, QueueRecord
+from node.broker.views import (
+    AddMirror,
+    DropMirror,
+    RingMember,
+    TookOver,
+    TransferMaster,
+    Unmirror,
+    View,
+    ViewChange,
+)
+
+LOOKS_MAX: Final = 200
+"""Queues that are looked at in one go: a few milliseconds."""
+
+BACK_OFF_S: Final = 10.0
+"""How long a node gets no new mirrors after one there did not keep up. Doubled each time (§4.9)."""
+
+BACK_OFF_S_MAX: Final = 300.0
+"""The most; and who behaved for so long after it begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is wanted first of a queue.   change, reason: as in `Proposal`."""
+
+    change: ViewChange | None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class _Charge:
+    """A queue of ours.
+
+    slow: members that are to go since they don't keep up.   heard: the mastership in which the handover was heard.
+    """
+
+    record: QueueRecord
+    settings: QueueSettings
+    slow: set[int] = field(default_factory=set)
+    heard: int = 0
+
+
+@dataclass(slots=True)
+class _BackOff:
+    """Of a node in one incarnation: no new mirrors until then."""
+
+    incarnation: int
+    until_s: float
+    length_s: float = BACK_OFF_S
+    is_on: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The members as far as they matter.
+
+    incarnations: of those that are up.   draining: of these, who should get no masters.
+    shunned: of these, who should get no new mirrors of ours, since one did not keep up.
+    """
+
+    incarnations: dict[str, int]
+    draining: frozenset[str]
+    shunned: frozenset[str]
+
+
+def is_mirrored(record: QueueRecord, settings: QueueSettings) -> bool:
+    """Whether the queue should have a view, even if it is one of a single node (§9.3)."""
+    return record.exclusive_owner is None and (record.type == "quorum" or settings.ha_mode is not None)
+
+
+class Caretaker:
+    """The queues of the node `here`. Tell it what happens, then `look`, and hand its proposals to the catalogue.
+
+    The caller looks again at the end of the turn and at `next_look`. What came of a proposal it need not tell.
+    """
+
+    def __init__(self, here: str) -> None:
+        self.here = here
+        self._charges: dict[str, _Charge] = {}
+        self._members: dict[str, Member] = {}
+        self._nodes = Nodes({}, frozenset(), frozenset())
+        self._back_offs: dict[str, _BackOff] = {}
+        self._proposals = Proposals()
+        self._heard_early: set[str] = set()
+        """Queues whose handover was heard, but whose view with us as master is still to be told."""
+        self._is_stopping = False
+        self._left: set[str] = set()
+        """Queues whose master left since this node stops. One that comes back stays: others don't know that we stop."""
+
+    # --- what happens ---
+
+    def members_changed(self, members: Iterable[Member]) -> None:
+        """These are the nodes of the cluster now. To be told first, and each time that one changes."""
+        self._members = {member.name: member for member in members}
+        for node, back_off in list(self._back_offs.items()):
+            member = self._members.get(node)
+            if member is None or member.incarnation != back_off.incarnation:
+                del self._back_offs[node]
+        self._renew()
+
+    def see(self, record: QueueRecord, settings: QueueSettings) -> None:
+        """A queue is new, or has another view or other settings. Also of queues that are none of our business."""
+        uid = record.uid
+        is_heard = uid in self._heard_early
+        self._heard_early.discard(uid)
+        if not self._is_ours(record) or (record.view is None and not is_mirrored(record, settings)):
+            if self._is_stopping and uid in self._charges:
+                self._left.add(uid)
+            self.forget(uid)
+            return
+        charge = self._charges.get(uid)
+        if charge is None:
+            charge = self._charges[uid] = _Charge(record, settings)
+            if is_heard and record.view is not None:
+                charge.heard = record.view.since
+        else:
+            charge.record, charge.settings = record, settings
+        self._proposals.see(record)
+        self._proposals.look_at(uid)
+
+    def forget(self, uid: str) -> None:
+        """A queue was deleted. Nothing if it isn't known."""
+        self._heard_early.discard(uid)
+        if self._charges.pop(uid, None) is not None:
+            self._proposals.forget(uid)
+
+    def heard_handover(self, uid: str) -> None:
+        """The master, which is here, has heard the last word of the one before it.
+
+        To be told after `see`, or right before it with the view that makes this node the master.
+        """
+        charge = self._charges.get(uid)
+        if charge is None:
+            self._heard_early.add(uid)
+        elif charge.record.view is not None:
+            charge.heard = charge.record.view.since
+            self._proposals.look_at(uid)
+
+    def evict(self, uid: str, member: int, now: float) -> None:
+        """A mirror does not keep up (`SlowMirrors`): it goes, and its node gets no new ones for a while."""
+        charge = self._charges.get(uid)
+        view = None if charge is None else charge.record.view
+        mirror = None if view is None else view.member(member)
+        if charge is None or mirror is None or member in charge.slow:
+            return
+        charge.slow.add(member)
+        self._proposals.look_at(uid)
+        self._back_off(mirror, now)
+
+    def stop(self) -> None:
+        """This node is about to stop: masters move away, as they do from one in maintenance mode."""
+        self._is_stopping = True
+        self._renew()
+
+    @property
+    def moving(self) -> int:
+        """How many masters here will move as soon as they may: who stops or drains waits for them, for a while.
+
+        Looks at each queue.
+        """
+        return sum(
+            charge.record.view is not None and self._refuge(charge, charge.record.view) is not None
+            for charge in self._charges.values()
+        )
+
+    def back_off_of(self, node: str, now: float) -> float:
+        """For how many seconds yet the node gets no new mirrors of ours."""
+        back_off = self._back_offs.get(node)
+        return max(0.0, back_off.until_s - now) if back_off is not None else 0.0
+
+    # --- looking ---
+
+    def look(self, now: float) -> list[Proposal]:
+        """What is to be proposed now. Looks at some queues only: `next_look` says whether there are more."""
+        for back_off in self._back_offs.values():
+            if back_off.is_on and now >= back_off.until_s:
+                back_off.is_on = False
+                self._renew()
+        for _ in range(LOOKS_MAX):
+            uid = self._proposals.next(now)
+            if uid is None:
+                break
+            charge = self._charges.get(uid)
+            step = None if charge is None else self._step(charge)
+            if charge is None or step is None:
+                self._proposals.lapse(uid, now)
+            else:
+                self._proposals.make(charge.record, step.change, step.reason, now)
+        return self._proposals.take()
+
+    def next_look(self, now: float) -> float | None:
+        """When to look again, if nothing happens until then."""
+        times = [back_off.until_s for back_off in self._back_offs.values() if back_off.is_on]
+        time = self._proposals.next_time(now)
+        return min(times if time is None else (*times, time), default=None)
+
+    def _step(self, charge: _Charge) -> Step | None:
+        """What is wanted of a queue that is ours."""
+        record, settings, view = charge.record, charge.settings, charge.record.view
+        if view is None:
+            return Step(None)
+        if view.previous:
+            return Step(TookOver(view.since)) if charge.heard == view.since else None
+        charge.slow.intersection_update(member.id for member in view.ring)
+        if charge.slow:
+            return Step(DropMirror(min(charge.slow)))
+        refuge = self._refuge(charge, view)
+        if refuge is not None:
+            return self._moved(charge, view, refuge)
+        if self._is_stopping:
+            return None
+        mirrors = [member.node for member in view.ring if member.id != view.master]
+        master, wanted = suggested_nodes(
+            settings,
+            record,
+            self.here,
+            mirrors,
+            [member.node for member in view.ring if member.id in view.synced and member.id != view.master],
+            self._candidates(record, (self.here, *mirrors)),
+        )
+        there = view.member_on(master)
+        if master != self.here and there is not None and self._may_move(view, there):
+            return self._moved(charge, view, there)
+        return self._reshaped(charge, view, {master, *wanted})
+
+    def _reshaped(self, charge: _Charge, view: View, wanted: set[str]) -> Step | None:
+        """Mirrors are added first, so that the queue never has fewer copies than before and after."""
+        for node in sorted(wanted):
+            if view.member_on(node) is None and node in self._nodes.incarnations:
+                return Step(AddMirror(node, self._nodes.incarnations[node]))
+        mirrors = [member for member in view.ring if member.id != view.master]
+        extra = [member for member in mirrors if member.node not in wanted]
+        is_always = charge.record.type == "quorum" or bool(charge.record.placement)
+        is_automatic = is_always or charge.settings.ha_sync_mode == "automatic"
+        if is_automatic and any(member.id not in view.synced for member in mirrors if member.node in wanted):
+            # Those who are to take their place will have everything soon.
+            extra = [member for member in extra if member.id not in view.synced]
+        if extra:
+            # Meanwhile another one may go, by a plan or because it died: then this one may be needed.
+            return Step(
+                DropMirror(extra[0].id, view.version), f"Dropping queue mirror on node {extra[0].node}"
+            )
+        if len(view.members) == 1 and not is_mirrored(charge.record, charge.settings):
+            return Step(Unmirror(view.master))
+        return None
+
+    # --- masters that move ---
+
+    def _refuge(self, charge: _Charge, view: View) -> RingMember | None:
+        """Who becomes master since this node stops or is in maintenance mode; None: it needn't, or nobody can.
+
+        The name decides among several, so that they are spread and the choice stays.
+        """
+        is_leaving = self._is_stopping and charge.record.uid not in self._left
+        if view.previous or not (is_leaving or self.here in self._nodes.draining):
+            return None
+        able = [member for member in view.ring if member.id != view.master and self._may_move(view, member)]
+        return able[crc32(charge.record.uid.encode()) % len(able)] if able else None
+
+    def _may_move(self, view: View, member: RingMember) -> bool:
+        return member.id in view.synced and member.node not in self._nodes.draining
+
+    def _moved(self, charge: _Charge, view: View, to: RingMember) -> Step:
+        return Step(TransferMaster(view.master, to.id), f"Migrating queue leader to node {to.node}")
+
+    # --- nodes ---
+
+    def _is_ours(self, record: QueueRecord) -> bool:
+        view = record.view
+        if view is None:
+            return record.home == self.here
+        return view.state == "live" and view.master_node == self.here
+
+    def _candidates(self, record: QueueRecord, current: Sequence[str]) -> Sequence[str]:
+        """Where copies may be. What the queue has it keeps."""
+        candidates = candidate_nodes(self._members.values(), record, current)
+        shunned = self._nodes.shunned
+        if not shunned:
+            return candidates
+        return [node for node in candidates if node not in shunned or node in current]
+
+    def _renew(self) -> None:
+        """Nodes came, went, or are welcome to more or less: that concerns each queue."""
+        up = [member for member in self._members.values() if member.is_up]
+        nodes = Nodes(
+            {member.name: member.incarnation for member in up},
+            frozenset(member.name for member in up if member.is_draining),
+            frozenset(node for node, back_off in self._back_offs.items() if back_off.is_on),
+        )
+        if nodes != self._nodes or self._is_stopping:
+            self._nodes = nodes
+            self._proposals.look_at_all(self._charges)
+
+    def _back_off(self, mirror: RingMember, now: float) -> None:
+        member = self._members.get(mirror.node)
+        if member is None or member.incarnation != mirror.incarnation:
+            return
+        known = self._back_offs.get(mirror.node)
+        if known is None:
+            self._back_offs[mirror.node] = _BackOff(mirror.incarnation, now + BACK_OFF_S)
+        elif known.is_on:
+            return  # more queues have noticed the same
+        else:
+            has_behaved = now - known.until_s >= BACK_OFF_S_MAX
+            known.length_s = BACK_OFF_S if has_behaved else min(2 * known.length_s, BACK_OFF_S_MAX)
+            known.until_s, known.is_on = now + known.length_s, True
+        self._renew()

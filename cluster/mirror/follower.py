@@ -1,0 +1,184 @@
+"""A mirror's side of a queue: does to its copy what the master did, and says when it has all and all is on disk.
+
+    ring ─ payload ─► Batch ─► Copy           its own disk ─ settle ─► how far it is, for the durable mark
+    Roll ─► owed: what is missing ─ removed, or fetched by a synchronisation ─► nothing: synchronised
+
+Source: reliability §4.4, §4.5.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from cluster.mirror.batch import Batch, Handover, Roll, SenderGone, SyncMode, decode_batch
+from cluster.mirror.copy import Copy
+from node.broker.operations import Delivered, Enqueue, Remove
+from node.broker.storage import Storage
+
+
+class Ring(Protocol):
+    """What a follower needs of its group."""
+
+    id: int
+
+    def on_disk(self, origin: int, upto: int) -> None:
+        """This node's disk has what it must of a member's broadcasts up to here."""
+
+    def handed_over(self, version: int) -> None:
+        """The master that hands over in that view has said its last word."""
+
+    def count_disk(self, *, is_on: bool) -> None:
+        """From now on marks wait for this disk, or don't any more, as it keeps nothing."""
+
+    def is_complete(self) -> None:
+        """The copy lacks nothing, and all of it is on disk, or waited for by marks."""
+
+    def sync_mode(self, *, is_on: bool) -> None:
+        """An operator wants this mirror synchronised, or not any more."""
+
+    def rolled(self) -> None:
+        """It is known what this copy lacks."""
+
+
+class Follower:
+    """copy: what is here.   senders: the last publish of each front end that the queue got.
+
+    is_rolled: it is known what the copy lacks; until then nothing that comes is of use.
+    """
+
+    def __init__(self, ring: Ring, copy: Copy, storage: Storage, *, is_rolled: bool) -> None:
+        self.copy = copy
+        self.senders: dict[int, int] = {}
+        self.is_rolled = is_rolled
+        self._ring = ring
+        self._storage = storage
+        self._is_durable = copy.is_durable
+        self._was_kept = False
+        self._asked: deque[tuple[int, int, int]] = deque()
+        """Broadcasts that wait for the disk: number of the wait, who sent them, and up to which."""
+        self._waits = 0
+        self._is_broken = False
+        self._is_finishing = False
+        """Whether the copy lacks nothing and waits for its disk."""
+
+    # --- what the ring brings ---
+
+    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
+        """Do what the master did. Raises: Malformed."""
+        for payload in payloads:
+            if payload:  # it is empty where its sender was alone
+                self._apply(decode_batch(payload))
+        self._report(origin, first + len(payloads) - 1)
+        self.check_complete()
+
+    def _apply(self, batch: Batch) -> None:
+        copy = self.copy
+        if not self.is_rolled:
+            # All of that was before this member's time, unless it is told what there is.
+            steps = batch.steps
+            at = next(
+                (at for at, step in enumerate(steps) if isinstance(step, Roll) and self._is_meant(step)), None
+            )
+            if at is None:
+                self._watch(batch)
+                return
+            batch.steps = steps[at:]
+        self.senders.update(batch.senders)
+        for step in batch.steps:
+            match step:
+                case Enqueue():
+                    copy.enqueue(step)
+                    self._was_kept = self._was_kept or (self._is_durable and step.envelope.persistent)
+                case Remove(ranges):
+                    copy.remove(ranges)
+                case Delivered(ranges, count):
+                    copy.delivered(ranges, count)
+                case Roll() if self._is_meant(step):
+                    self._roll(step, batch.next_seq)
+                case Roll():
+                    pass
+                case Handover(version):
+                    self._ring.handed_over(version)
+                case SyncMode(is_on):
+                    self._ring.sync_mode(is_on=is_on)
+                case SenderGone(sender):
+                    self.senders.pop(sender, None)
+        copy.next_seq = max(copy.next_seq, batch.next_seq)
+
+    def _watch(self, batch: Batch) -> None:
+        """What concerns a member that knows nothing yet."""
+        for step in batch.steps:
+            if isinstance(step, Handover):
+                self._ring.handed_over(step.version)
+            elif isinstance(step, SyncMode):
+                self._ring.sync_mode(is_on=step.is_on)
+
+    def _is_meant(self, roll: Roll) -> bool:
+        return roll.member == self._ring.id
+
+    def _roll(self, roll: Roll, next_seq: int) -> None:
+        self.copy.roll(roll.ids, next_seq)
+        self.senders = dict(roll.senders)
+        self.is_rolled = True
+        self._ring.rolled()
+
+    # --- the disk ---
+
+    def _report(self, origin: int, upto: int) -> None:
+        """Say how far the disk is, now or when it is that far."""
+        if not self._was_kept and not self._asked:
+            self._ring.on_disk(origin, upto)
+            return
+        self._was_kept = False
+        self._waits += 1
+        self._asked.append((self._waits, origin, upto))
+        self._storage.await_safety(self, self._waits, self._waits)
+
+    def settle(self, first: int, last: int, is_safe: bool) -> None:
+        """See `Waiter.settle`: these waits for the disk are over; or it is broken."""
+        if not is_safe:
+            self._is_broken = True
+            self._ring.count_disk(is_on=False)
+            return
+        asked = self._asked
+        while asked and asked[0][0] <= last:
+            _, origin, upto = asked.popleft()
+            self._ring.on_disk(origin, upto)
+
+    def check_complete(self) -> None:
+        """If the copy lacks nothing (any more), say so once all of it is on disk."""
+        if (
+            self._is_finishing
+            or self._is_broken
+            or not self.is_rolled
+            or self.copy.owed is None
+            or len(self.copy.owed)
+        ):
+            return
+        self._is_finishing = True
+        # What marks have passed this disk before was here before, and is on it when this wait is over.
+        self._ring.count_disk(is_on=True)
+        if self._is_durable:
+            self._storage.await_safety(_Finish(self._finished), 0, 0)
+        else:
+            self._finished(is_safe=True)
+
+    def _finished(self, *, is_safe: bool) -> None:
+        self._is_finishing = False
+        if not is_safe:
+            self._is_broken = True
+            self._ring.count_disk(is_on=False)
+        if is_safe and not self._is_broken and self.copy.owed is not None and not len(self.copy.owed):
+            self.copy.owed = None
+            self._ring.is_complete()
+
+
+class _Finish:
+    """Waits for the disk."""
+
+    def __init__(self, on_settled: Callable[..., None]) -> None:
+        self._on_settled = on_settled
+
+    def settle(self, first: int, last: int, is_safe: bool) -> None:
+        """See `Waiter.settle`."""
+        self._on_settled(is_safe=is_safe)

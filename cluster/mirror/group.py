@@ -1,0 +1,556 @@
+"""What one node has to do with one mirrored queue of which it has a copy: a member of the ring, and above it the
+master's side or a mirror's.
+
+    Leader ─► broadcast ─► Member ─► right neighbour ─► … ─► confirmed, durable ─► Leader
+    left neighbour ─► Member ─► deliver ─► Follower ─► Copy ─► on_disk ─► Member
+
+Views say who is master. Who *acts* as master has heard all that came before: a mirror is made master by a view, fills
+a queue with its copy, and begins. Source: reliability §4.3-§4.7.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from cluster.gm_ring.member import Member
+from cluster.gm_ring.messages import Activity, CatchUp
+from cluster.gm_ring.wire import Parcel
+from cluster.mirror.copy import Copy
+from cluster.mirror.follower import Follower
+from cluster.mirror.leader import Leader
+from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side, encode_side
+from cluster.mirror.slow_mirrors import PROBE_S, Ask, Blocked, Evict, SlowMirrors
+from cluster.mirror.sync_source import SyncSource, refusal
+from cluster.mirror.sync_target import SyncTarget
+from node.broker.mirroring import ReplicaFacts, SyncProgress
+from node.broker.number_set import NumberSet
+from node.broker.queue import Queue
+from node.broker.records import QueueRecord
+from node.broker.storage import QueueStorage
+from node.broker.unsettled import unsettled
+from node.broker.views import DropMirror, MirrorSynced, View, ViewChange
+
+if TYPE_CHECKING:
+    from cluster.mirror.mirrors import Mirrors
+
+LAZY_S: Final = 0.010
+"""How late an acknowledgement may go round: it only lets others forget."""
+
+_NEVER: Final = float("inf")
+
+
+class Group:
+    """The member `id` of one queue's ring.
+
+    queue: what clients of this node have, while this node acts as master.   storage: the disk side of the queue here.
+    """
+
+    def __init__(self, mirrors: "Mirrors", record: QueueRecord, id_: int, storage: QueueStorage) -> None:
+        assert record.view is not None
+        self.id = id_
+        self.record = record
+        self.storage = storage
+        self.queue: Queue | None = None
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        self.is_lost = False
+        self._mirrors = mirrors
+        self._broker = mirrors.broker
+        self._source: SyncSource | None = None
+        self._target: SyncTarget | None = None
+        self._is_sync_wanted = False
+        """By an operator, whatever the policy says."""
+        self._slow = SlowMirrors()
+        self._former: list[Leader] = []
+        """What this node was earlier, as long as somebody waits for that."""
+        self._handed_over = 0
+        """The latest view in which a master handed over whose last word was heard."""
+        self._rolled: dict[int, int] = {}
+        """Members who were told by this leader what there is, and the number of the first message after that."""
+        self._is_filling = False
+        self._is_complete = False
+        """Whether the copy lacks nothing, which the view may not show yet."""
+        self._is_broken = False
+        """Whether a mirror's disk keeps nothing any more."""
+        self._confirmed = self._durable = -1
+        """How far our broadcasts are, which leaders hear while the view is settled."""
+        self._lazy_at: float | None = None
+        self.member = Member(id_, record.view, self)
+
+    # --- views ---
+
+    @property
+    def view(self) -> View:
+        """The one that was seen last."""
+        assert self.record.view is not None
+        return self.record.view
+
+    @property
+    def is_master(self) -> bool:
+        """Whether the view makes this node the master, which may not have begun."""
+        return self.view.master == self.id and self.view.state == "live"
+
+    @property
+    def is_acting(self) -> bool:
+        """Whether it does what a master does."""
+        return self.leader is not None and not self.is_lost
+
+    def see(self, record: QueueRecord) -> None:
+        """The next view, in order."""
+        assert record.view is not None
+        self.record = record
+        self.member.see(record.view)
+        if self.is_lost:
+            return
+        if self.leader is not None and not self.is_master:
+            self._step_down()
+        self.take_up()
+        self._roll_newcomers()
+        self._forget_served()
+        self._tell_leaders()
+        self.look_after()
+        self.touch()
+
+    def look_after(self) -> None:
+        """Propose again what the view doesn't show yet. Called now and then."""
+        self.member.retry()
+        self._propose_synced()
+        self._propose_leaving()
+        self._look_for_slow_mirrors()
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether it has to be looked after."""
+        view = self.view
+        is_settled = len(view.ring) == len(view.members) and not view.previous
+        is_unconfirmed = self.leader is not None and self.leader.oldest_number is not None
+        is_well = self.id in view.synced and not self._is_broken and not self.is_lost
+        return not (is_settled and is_well) or is_unconfirmed
+
+    # --- roles ---
+
+    def begin_as_mirror(self, copy: Copy, *, is_rolled: bool) -> None:
+        """Have a copy.   is_rolled: it is known what it lacks: nothing."""
+        self._follow(copy, is_rolled=is_rolled)
+
+    def _follow(self, copy: Copy, *, is_rolled: bool) -> None:
+        self.follower = Follower(self, copy, self._broker.storage, is_rolled=is_rolled)
+        self._target = SyncTarget(
+            copy,
+            self._send_to_master,
+            is_rolled=is_rolled,
+            on_done=self.follower.check_complete,
+            is_congested=lambda: self._broker.storage.is_congested,
+        )
+
+    def begin_as_master(self, queue: Queue, live: NumberSet) -> None:
+        """Act as master of a queue that is here already.   live: the numbers of its messages."""
+        self.queue = queue
+        self._lead(queue, live, {})
+
+    def take_up(self) -> None:
+        """Make the copy a queue and act as its master, if this node is to be and has heard all that came before."""
+        follower = self.follower
+        may_act = self.is_master and self._handed_over >= self.view.handover
+        if follower is None or self._is_filling or self.is_lost or not may_act:
+            return
+        self._is_filling = True
+        live = follower.copy.held
+        # Who lacks something may have been told of publishes that it lacks. Their publishers are not to believe that
+        # they are here; that they may come twice is the lesser evil.
+        is_whole = follower.is_rolled and not follower.copy.owed
+        senders = follower.senders if is_whole else {}
+        queue = self._broker.make_queue(self.record, self.storage)
+
+        def filled() -> None:
+            self._is_filling = False
+            if self.is_lost:
+                return
+            self.follower = self._target = None
+            self.queue = queue
+            self._lead(queue, live, senders)
+            if self.is_master and queue.mastership == self.record.mastership:
+                queue.record = self.record
+                queue.apply_settings(self._mirrors.settings_of(self.record), self.now)
+                self._mirrors.live_changed(self)
+            else:
+                self._step_down()  # the view has gone on meanwhile, and whoever is master waits for the last word
+                self.take_up()  # it may be this one again
+
+        queue.begin_with(follower.copy, filled)
+
+    def _lead(self, queue: Queue, live: NumberSet, senders: Mapping[int, int]) -> None:
+        self.leader = queue.mirror = Leader(
+            self,
+            self._broker.storage,
+            mastership=queue.mastership,
+            next_seq=queue.next_seq,
+            live=live,
+            senders=senders,
+            is_durable=queue.is_durable,
+        )
+        self._source = SyncSource(
+            queue,
+            lambda: unsettled(self._broker, queue),
+            self._send_side,
+            epoch_s=lambda: self._broker.storage.epoch_s,
+            wake=self.touch,
+        )
+        self._rolled.clear()
+        self.settings_changed()
+        self.leader.begin()
+        self._roll_newcomers()
+        self.nodes_changed()
+
+    def _roll_newcomers(self) -> None:
+        """Tell members that lack something what there is, once."""
+        leader, view = self.leader, self.view
+        if leader is None or not self.is_master:
+            return
+        for member in view.ring:
+            if member.status == "alive" and member.id not in view.synced and member.id not in self._rolled:
+                self._rolled[member.id] = leader.next_seq
+                leader.roll(member.id)
+
+    def _forget_served(self) -> None:
+        """Who is gone, or has all, gets no more by synchronisation."""
+        if self._source is not None:
+            there = {member.id for member in self.view.ring}
+            for id_ in list(self._source.progress):
+                if id_ not in there:
+                    self._source.forget(id_)
+
+    def _step_down(self) -> None:
+        """Be a mirror from now on: all that clients of this queue had goes back into the copy."""
+        leader, queue = self.leader, self.queue
+        assert leader is not None
+        assert queue is not None
+        self.leader = self.queue = None
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+        leader.hand_over(self.view.handover)
+        leader.release()
+        self._former.append(leader)
+        loose = unsettled(self._broker, queue, take=True)
+        self._mirrors.live_changed(self)  # takes clients away from the queue
+        queue.mirror = None
+        copy, missing = Copy.taken_from(queue, leader.live, loose, *self._mirrors.place_and_time)
+        queue.retire()
+        self._follow(copy, is_rolled=True)
+        assert self.follower is not None
+        self.follower.senders = dict(leader.senders)
+        if missing:  # then it is not what the view says that it is: begin anew
+            self.lost(f"messages {missing} are nowhere")
+
+    # --- a `Host` of the ring's member ---
+
+    def send(self, to: int, message: Activity | CatchUp) -> None:
+        """See `Host.send`."""
+        self._mirrors.send(self, to, message)
+
+    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
+        """See `Host.deliver`. Raises: Malformed."""
+        if self.follower is not None:
+            self.follower.deliver(origin, first, payloads)
+            self.take_up()
+
+    def confirmed(self, upto: int) -> None:
+        """See `Host.confirmed`."""
+        self._confirmed = upto
+        self._tell_leaders()
+
+    def durable(self, upto: int) -> None:
+        """See `Host.durable`."""
+        self._durable = upto
+        self._tell_leaders()
+
+    def _tell_leaders(self) -> None:
+        leader, view = self.leader, self.view
+        if leader is not None and view.previous and self._confirmed >= leader.first_number:
+            # Only now: what has come round came everywhere after the last word of the master before. A flush after this
+            # one's death would tell of its own broadcasts, and of none of a former master that is alive.
+            self._mirrors.took_over(self)
+        if view.is_settled:
+            for leader in self._leaders():
+                leader.progress(self._confirmed, self._durable)
+
+    def _leaders(self) -> list[Leader]:
+        self._former = [leader for leader in self._former if not leader.is_idle]
+        return [*self._former, self.leader] if self.leader is not None else self._former
+
+    def propose(self, change: ViewChange) -> None:
+        """See `Host.propose`."""
+        self._mirrors.propose(self.record, change)
+
+    def lost(self, reason: str) -> None:
+        """See `Host.lost`: this copy is of no use any more."""
+        self.is_lost = True
+        self._mirrors.lost(self, reason)
+
+    def active(self) -> None:
+        """See `Host.active`."""
+
+    # --- a `Ring` of leader and follower ---
+
+    @property
+    def now(self) -> float:
+        """See `leader.Ring`."""
+        return self._broker.now
+
+    @property
+    def next_number(self) -> int:
+        """See `leader.Ring`."""
+        return self.member.last_of(self.id) + 1
+
+    @property
+    def is_alone(self) -> bool:
+        """See `leader.Ring`."""
+        return len(self.view.ring) == 1
+
+    @property
+    def pending_bytes(self) -> int:
+        """See `leader.Ring`."""
+        return self.member.pending_bytes
+
+    def broadcast(self, payload: bytes) -> int:
+        """See `leader.Ring`."""
+        number = self.member.broadcast(payload)
+        # The leader looks after this node's disk. A mark that waited for it would go after the broadcast by itself.
+        self.member.on_disk(self.id, number)
+        return number
+
+    def on_disk(self, origin: int, upto: int) -> None:
+        """See `follower.Ring`."""
+        if not self.is_lost:
+            self.member.on_disk(origin, upto)
+            self.touch()
+
+    def touch(self) -> None:
+        """There is something to send."""
+        self._mirrors.touch(self)
+
+    def handed_over(self, version: int) -> None:
+        """See `follower.Ring`."""
+        self._handed_over = max(self._handed_over, version)
+
+    def count_disk(self, *, is_on: bool) -> None:
+        """See `follower.Ring`."""
+        self._is_broken = not is_on
+        if is_on or self.id not in self.view.synced:
+            self.member.counts = is_on
+        self._propose_leaving()
+
+    def _propose_leaving(self) -> None:
+        """Who is synchronised can't stop to count, but leave: it would hold up all confirms."""
+        if self._is_broken and self.follower is not None and self.id in self.view.synced and not self.is_lost:
+            self.propose(DropMirror(self.id))
+
+    def is_complete(self) -> None:
+        """See `follower.Ring`."""
+        self._is_complete = True
+        self._propose_synced()
+
+    def _propose_synced(self) -> None:
+        if self._is_complete and not self._is_broken and self.id not in self.view.synced:
+            self.propose(MirrorSynced(self.id))
+
+    # --- synchronisation ---
+
+    def sync_mode(self, *, is_on: bool) -> None:
+        """See `follower.Ring`. A quorum queue always synchronises: nothing would begin it again."""
+        if self.record.type == "quorum":
+            return
+        self._is_sync_wanted = is_on
+        if self._target is None:
+            return
+        if is_on:
+            self._target.start()
+        else:
+            self._target.cancel()
+        self.touch()
+
+    def rolled(self) -> None:
+        """See `follower.Ring`."""
+        if self._target is not None:
+            self._target.rolled()
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """Another policy may want the copy synchronised, or confirms sooner."""
+        if self.leader is not None:
+            self.leader.is_own_disk_enough = self._mirrors.settings_of(self.record).ha_confirm == "master"
+        if self._target is not None and (self._is_sync_wanted or self._mirrors.is_automatic(self.record)):
+            self._target.start()
+            self.touch()
+
+    @property
+    def sync_progress(self) -> dict[int, SyncProgress]:
+        """At the master: how far its mirrors are that were ever synchronised, by member."""
+        return self._source.progress if self._source is not None else {}
+
+    @property
+    def lacks(self) -> dict[int, int]:
+        """At the master: how many messages its unsynchronised mirrors have not got, at most, by member.
+
+        They lack of what was there when they were told of it: what came later has come by the ring. Those that the
+        queue still has are so many; a mirror that synchronises has said how many it lacked then, which get only fewer.
+        """
+        leader, view = self.leader, self.view
+        if leader is None or not self.is_acting:
+            return {}
+        found: dict[int, int] = {}
+        for member in view.ring:
+            if member.id == self.id or member.id in view.synced:
+                continue
+            count = leader.live.count_below(self._rolled.get(member.id, leader.next_seq))
+            told = self.sync_progress.get(member.id)
+            found[member.id] = count if told is None else min(count, told.total - told.installed)
+        return found
+
+    @property
+    def facts(self) -> ReplicaFacts:
+        """How far this copy is."""
+        leader, follower = self.leader, self.follower
+        if leader is not None:
+            return ReplicaFacts(True, leader.next_seq, self.pending, leader.oldest_age_s(self.now), 0)
+        if follower is None:
+            return ReplicaFacts(False, 0, None, 0.0, 0)
+        copy = follower.copy
+        # A synchronised copy owes nothing, and has nothing to count any more.
+        owed = 0 if self.id in self.view.synced else None if copy.owed is None else len(copy.owed)
+        return ReplicaFacts(False, copy.next_seq, owed, 0.0, copy.memory_bytes)
+
+    @property
+    def pending(self) -> int:
+        """Own broadcasts that are not everywhere."""
+        oldest = self.leader.oldest_number if self.leader is not None else None
+        return 0 if oldest is None else self.next_number - oldest
+
+    def set_sync(self, *, is_on: bool) -> None:
+        """An operator wants the mirrors of a queue whose master is here synchronised, or not any more."""
+        if self.leader is not None:
+            self.leader.set_sync(is_on=is_on)
+
+    def _send_side(self, to: int, message: bytes) -> None:
+        self._mirrors.send(self, to, message)
+
+    def _send_to_master(self, message: bytes) -> None:
+        self._send_side(self.view.master, message)
+
+    # --- what comes from other nodes ---
+
+    def receive(self, parcel: Parcel) -> None:
+        """A parcel for this member. Raises: Malformed."""
+        if isinstance(parcel.message, bytes):
+            self._receive_side(parcel.sender, parcel.message)
+        else:
+            self.member.receive(parcel.sender, parcel.version, parcel.edge, parcel.message)
+        self.touch()
+
+    def _receive_side(self, sender: int, raw: bytes) -> None:
+        match message := decode_side(raw):
+            case Pull():
+                if self._source is not None:
+                    self._pull(self._source, sender, message)
+                else:
+                    self._send_side(sender, refusal(message))
+            case Chunk():
+                if self._target is not None and sender == self.view.master:
+                    self._target.chunk(message)
+            case Probe():
+                self._send_side(sender, encode_side(Report(self.member.last_of(sender))))
+            case Report(last):
+                self._slow.report(sender, last, self._broker.now)
+
+    def _pull(self, source: SyncSource, sender: int, message: Pull) -> None:
+        """A mirror asks, and maybe begins or ends to."""
+        before = source.progress.get(sender)
+        source.pull(sender, message)
+        after = source.progress.get(sender)
+        was_running = before is not None and before.is_running
+        is_running = after is not None and after.is_running
+        if is_running and not was_running:
+            self._mirrors.sync_began(self.record, sender, message.owed)
+        elif was_running and not is_running:
+            self._mirrors.sync_ended(self.record, is_whole=not message.owed)
+
+    def _look_for_slow_mirrors(self) -> None:
+        leader, now = self.leader, self._broker.now
+        number = None if leader is None else leader.oldest_number
+        if leader is None or number is None or leader.oldest_age_s(now) < PROBE_S:
+            return
+        policy = self._mirrors.settings_of(self.record).ha_slow_mirror
+        age_s = leader.oldest_age_s(now)
+        for verdict in self._slow.look(self.view, number, age_s, self.pending_bytes, policy, now):
+            match verdict:
+                case Ask(members, asked):
+                    for member in members:
+                        self._send_side(member, encode_side(Probe(asked)))
+                case Evict(member, reason):
+                    self._mirrors.evict(self.record, member, reason)
+                case Blocked(member, reason):
+                    self._mirrors.tell_slow(self.record, member, reason)
+
+    # --- the end of a turn ---
+
+    def turn(self, now: float) -> float | None:
+        """Send what is due; when to come again for what isn't, None: nothing is left."""
+        due: list[float] = []
+        leader = self.leader
+        if leader is not None:
+            leader.relieve()
+        if leader is not None and leader.is_due:
+            if self.is_alone or self._mirrors.may_broadcast(now, leader.gathered_count):
+                leader.flush()
+            else:
+                due.append(self._mirrors.broadcast_at)
+        if self._source is not None:
+            self._source.turn(now)
+            due.append(now if self._source.has_work else self._source.due_at)
+        if self._target is not None:
+            self._target.tick(now)
+            due.append(self._target.due_at)
+        lazy_at = self._send_out(now)
+        if lazy_at is not None:
+            due.append(lazy_at)
+        at = min(due, default=_NEVER)
+        return at if at < _NEVER else None
+
+    def _send_out(self, now: float) -> float | None:
+        """Pass on what the member has to say; when that is due, if not now."""
+        member = self.member
+        if not member.has_output:
+            self._lazy_at = None
+            return None
+        if self._lazy_at is None:
+            self._lazy_at = now + LAZY_S
+        # What is told of dead ones is waited for: until they are erased there is no master.
+        is_urgent = member.is_urgent or len(self.view.ring) < len(self.view.members)
+        if not is_urgent and now < self._lazy_at:
+            return self._lazy_at
+        self._lazy_at = None
+        member.flush()
+        return None
+
+    # --- the end ---
+
+    def nodes_changed(self) -> None:
+        """Nodes came or went."""
+        if self.leader is not None:
+            self.leader.forget_senders(self._mirrors.incarnations_up)
+
+    def unmirror(self) -> None:
+        """The queue goes on without a view, here."""
+        for leader in self._leaders():
+            leader.go_on_alone()
+        self.close(is_safe=True)
+
+    def close(self, *, is_safe: bool) -> None:
+        """The queue was deleted, or this copy is of no use: who waits hears that it `is_safe`, or not."""
+        self.is_lost = True
+        if self._source is not None:
+            self._source.close()
+        for leader in self._leaders():
+            leader.abandon(is_safe=is_safe)
+        if self.follower is not None:
+            self.follower.copy.drop()

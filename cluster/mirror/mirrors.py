@@ -1,0 +1,566 @@
+"""The mirrored queues of one broker: see `node.broker.mirroring.Mirroring`.
+
+    ViewChanged ─► see ─► Group (if this node has a copy) ─► live queue: here, on the master's node, or nowhere
+    data stream ─► receive ─► Group of the parcel's member
+    end of the turn ─► each group that has something to say ─► one frame a node
+
+Source: reliability §4; architecture §3.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.gm_ring.messages import Activity, CatchUp
+from cluster.gm_ring.wire import Parcel, encode_parcel
+from cluster.mirror.copy import Copy, numbers_of
+from cluster.mirror.group import Group
+from cluster.mirror.metered_group import MeteredGroup
+from cluster.mirror.overseer import Overseer
+from cluster.mirror.post import Post
+from cluster.remote.frames import Malformed
+from node.broker.commands import ChangeView
+from node.broker.live_queue import LiveQueue
+from node.broker.mirroring import MirrorStatus, ReplicaFacts
+from node.broker.number_set import NumberSet
+from node.broker.policy import QueueSettings
+from node.broker.queue import Queue
+from node.broker.records import QueueRecord
+from node.broker.storage import Page, QueueStorage
+from node.broker.timers import Timer
+from node.broker.unsettled import unsettled
+from node.broker.views import RingMember, View, ViewChange
+
+if TYPE_CHECKING:
+    from node.broker.broker import Broker
+
+FLUSH_S: Final = 0.002
+"""Between two times at which masters broadcast: what a moderate load gathers costs the ring once."""
+
+FEW: Final = 8
+FEW_FACTOR: Final = 2.5
+"""After fewer messages than that the next time comes so much later. Little is said then, but often: a broadcast costs
+all nodes what a hundred messages do, so it would be CPU, not this time, that confirms wait for."""
+
+RETRY_S: Final = 1.0
+"""When proposals are made again, and what isn't settled is looked after."""
+
+
+class _Known:
+    """One mirrored queue.   kind: what clients here have of it: where, and since when.   group: if a copy is here."""
+
+    __slots__ = ("group", "kind", "record")
+
+    def __init__(self, record: QueueRecord) -> None:
+        self.record = record
+        self.kind: tuple[Any, ...] = ()
+        self.group: Group | None = None
+
+    @property
+    def view(self) -> View:
+        """The view that was seen last."""
+        assert self.record.view is not None
+        return self.record.view
+
+
+class Mirrors:
+    """All of one broker.
+
+    send: hands a frame for a node to the transport.   on_fault: told that a node sent nonsense, and what.
+    flush_s: between two times at which masters here broadcast: all at once, so that what they say shares frames.
+    broadcast_at: when the next one is.
+    """
+
+    def __init__(
+        self,
+        broker: "Broker",
+        send: Callable[[str, bytes], None],
+        on_fault: Callable[[str, str], None] = lambda node, text: None,
+        *,
+        flush_s: float = FLUSH_S,
+    ) -> None:
+        self.broker = broker
+        self.broadcast_at = float("-inf")
+        self._flush_s = flush_s
+        self._has_broadcast = False  # in this turn, and so many messages
+        self._broadcast_count = 0
+        self._post = Post(send)
+        self._on_fault = on_fault
+        self._incarnation = 0
+        """Of this broker, from the moment when it counts as up."""
+        self._overseer: Overseer | None = None
+        self._known: dict[str, _Known] = {}
+        self._dirty: dict[Group, None] = {}
+        self._waiting: dict[Group, None] = {}
+        self._timer: Timer | None = None
+        self._restless: dict[Group, None] = {}
+        self._proposed: set[tuple[str, ViewChange]] = set()
+        self._recovered: dict[str, tuple[QueueStorage, int, list[Page]]] = {}
+        self._is_early_due = False
+        """Whether something that came too early may be for a queue that is known now."""
+        self._is_closed = False
+
+    # --- what the catalogue says ---
+
+    def entered(self, incarnation: int) -> None:
+        """See `Mirroring.entered`."""
+        broker = self.broker
+        self._incarnation = incarnation
+        self._overseer = Overseer(broker, incarnation)
+        for known in list(self._known.values()):
+            self._join(known, is_new=False)
+            self._refresh(known)
+        self._take_early()
+        self._recover_unread()
+        for uid, (storage, next_seq, _) in list(self._recovered.items()):
+            found = self._known.get(uid)
+            if found is None or not self._is_recoverable(found.view):
+                del self._recovered[uid]
+                storage.drop()
+            else:
+                self._overseer.recovered(found.record, next_seq)
+        broker.timers.at(broker.now + RETRY_S, self._tick)
+        broker.wake()
+
+    def _recover_unread(self) -> None:
+        """Queues that were declared for an earlier start of this node, and became known after the store was read.
+
+        Nothing was ever in our copies, but nobody else could say so: such a queue would stay down.
+        """
+        here = self.broker.settings.node_name
+        for uid, known in self._known.items():
+            copy = known.view.copy_to_keep(here)
+            if copy is not None and known.group is None and uid not in self._recovered:
+                self._recovered[uid] = self.broker.open_storage(known.record, copy), 1, []
+
+    def _is_recoverable(self, view: View) -> bool:
+        """Whether what was found on disk may still be what a queue comes back from."""
+        return view.copy_to_keep(self.broker.settings.node_name) is not None
+
+    @property
+    def incarnations_up(self) -> set[int]:
+        """Of all nodes that are up."""
+        return {member.incarnation for member in self.broker.catalogue.members.values() if member.is_up}
+
+    def open(self, record: QueueRecord) -> LiveQueue:
+        """See `Mirroring.open`."""
+        known = self._known[record.uid] = _Known(record)
+        self._join(known, is_new=True)
+        known.kind = self._kind_of(known)
+        self.settings_changed(record)
+        if not self._is_early_due:
+            self._is_early_due = True  # at the end of the turn: the queue is in no vhost yet
+            self.broker.wake()
+        return self._live(known)
+
+    def see(self, before: QueueRecord, after: QueueRecord, cause: str = "") -> None:
+        """See `Mirroring.see`."""
+        if after.view is None:
+            self._unmirror(after)
+        elif before.view is None:
+            self._start_mirroring(after)
+        elif after.view.version == before.view.version:
+            self._replan(self._known[after.uid], after)
+        else:
+            self._follow(self._known[after.uid], after)
+        self.broker.vhosts[after.vhost].queues[after.name].record = after
+        self._take_early()
+        if self._overseer is not None:
+            self._overseer.see(after, self.settings_of(after))
+            self._overseer.tell(before, after, cause)
+
+    def _follow(self, known: _Known, record: QueueRecord) -> None:
+        known.record = record
+        if known.group is not None:
+            known.group.see(record)
+        self._join(known, is_new=False)
+        self._refresh(known)
+        group = known.group
+        if group is not None and group.is_restless:
+            self._restless[group] = None
+        if record.uid in self._recovered and (group is not None or not self._is_recoverable(known.view)):
+            storage, _, _ = self._recovered.pop(record.uid)
+            if group is None or group.storage is not storage:
+                storage.drop()  # the queue goes on without it
+
+    def _replan(self, known: _Known, record: QueueRecord) -> None:
+        """The view is the same, but a plan wants copies elsewhere, or no more: then others may be synchronised."""
+        known.record = record
+        if known.group is not None:
+            known.group.record = record
+            known.group.settings_changed()
+
+    def close(self, record: QueueRecord) -> None:
+        """See `Mirroring.close`."""
+        known = self._known.pop(record.uid, None)
+        recovered = self._recovered.pop(record.uid, None)
+        if recovered is not None:
+            recovered[0].drop()
+        if known is not None and known.group is not None:
+            known.group.close(is_safe=True)
+        if self._overseer is not None:
+            self._overseer.forget(record.uid)
+
+    def settings_changed(self, record: QueueRecord) -> None:
+        """See `Mirroring.settings_changed`."""
+        known = self._known.get(record.uid)
+        if known is not None and known.group is not None:
+            known.group.settings_changed()
+        if self._overseer is not None:
+            self._overseer.see(record, self.settings_of(record))
+
+    def nodes_changed(self) -> None:
+        """See `Mirroring.nodes_changed`."""
+        if self._overseer is not None:
+            self._overseer.nodes_changed()
+        for known in self._known.values():
+            if known.group is not None:
+                known.group.nodes_changed()
+
+    def recovered(
+        self, record: QueueRecord, storage: QueueStorage, next_seq: int, pages: Iterable[Page]
+    ) -> None:
+        """See `Mirroring.recovered`. Comes before this broker counts as up."""
+        self._recovered[record.uid] = storage, next_seq, list(pages)
+
+    # --- copies of this node ---
+
+    def _own(self, view: View) -> RingMember | None:
+        """The member that is in this broker."""
+        own = view.member_on(self.broker.settings.node_name)
+        return own if own is not None and self._incarnation and own.incarnation == self._incarnation else None
+
+    def _join(self, known: _Known, *, is_new: bool) -> None:
+        """Begin with a copy, if the view has one here. Of a new queue nothing is missing."""
+        own = self._own(known.view)
+        if own is None or known.group is not None:
+            return
+        record, view = known.record, known.view
+        recovered = self._recovered.get(record.uid)
+        if view.master == own.id and recovered is not None:
+            group = known.group = self._make_group(record, own.id, recovered[0])
+            copy = self._make_copy(record, recovered[0])
+            copy.adopt(recovered[1], recovered[2], recovered[0].alive)
+            group.begin_as_mirror(copy, is_rolled=True)
+            group.take_up()
+            return
+        storage = self.broker.open_storage(record, own.copy)
+        group = known.group = self._make_group(record, own.id, storage)
+        if view.master == own.id and is_new:
+            group.begin_as_master(self.broker.make_queue(record, storage), NumberSet())
+        else:
+            group.begin_as_mirror(self._make_copy(record, storage), is_rolled=own.id in view.synced)
+            group.take_up()
+        if not is_new and not group.is_lost and group.is_restless:
+            self._restless[group] = None  # who begins late may be the only one who can do what is to be done
+
+    def _make_group(self, record: QueueRecord, id_: int, storage: QueueStorage) -> Group:
+        meter = self.broker.meter
+        if meter is not None:
+            return MeteredGroup(self, record, id_, storage, meter)
+        return Group(self, record, id_, storage)
+
+    def _make_copy(self, record: QueueRecord, storage: QueueStorage) -> Copy:
+        return Copy(record, storage, *self.place_and_time)
+
+    @property
+    def place_and_time(self) -> tuple[Callable[[list[bytes], bool], int], Callable[[], float], int]:
+        """What a copy needs of the node's storage; see `Copy`."""
+        storage = self.broker.storage
+        return (
+            lambda contents, is_kept: storage.place(contents, persistent=is_kept),
+            lambda: storage.epoch_s,
+            storage.embed_max_bytes,
+        )
+
+    def _start_mirroring(self, record: QueueRecord) -> None:
+        """A queue that was not mirrored goes on as it is; its copies are still to come."""
+        known = self._known[record.uid] = _Known(record)
+        live = self.broker.vhosts[record.vhost].queues[record.name]
+        own = self._own(known.view)
+        if own is not None and isinstance(live, Queue):
+            known.group = self._make_group(record, own.id, live.storage)
+            loose = unsettled(self.broker, live)
+            known.group.begin_as_master(live, numbers_of(live, loose, live.storage.alive))
+        known.kind = self._kind_of(known)
+
+    def _unmirror(self, record: QueueRecord) -> None:
+        group = self._known.pop(record.uid).group
+        if group is not None:
+            group.unmirror()
+            if group.queue is not None:
+                group.queue.mirror = None
+
+    def lost(self, group: Group, reason: str) -> None:
+        """A copy is of no use any more."""
+        group.close(is_safe=False)
+        queue, group.leader, group.queue = group.queue, None, None
+        known = self._known.get(group.record.uid)
+        if known is not None and known.group is group:
+            known.group = None
+            self._refresh(known)
+        if queue is not None:
+            unsettled(self.broker, queue, take=True)
+            queue.retire()
+            group.storage.drop()
+
+    # --- what clients have of a queue ---
+
+    def _kind_of(self, known: _Known) -> tuple[Any, ...]:
+        view, group = known.view, known.group
+        if group is not None and group.is_acting:
+            return "here", known.record.mastership
+        master = view.member(view.master)
+        if view.state == "live" and master is not None and master.node != self.broker.settings.node_name:
+            return "there", master.incarnation, known.record.mastership
+        return "nowhere", view.state
+
+    def _live(self, known: _Known) -> LiveQueue:
+        """A new live queue of that kind."""
+        record, group = known.record, known.group
+        if known.kind[0] == "here":
+            assert group is not None
+            assert group.queue is not None
+            return group.queue
+        assert self.broker.peers is not None
+        return self.broker.peers.open(record, self.settings_of(record))
+
+    def _refresh(self, known: _Known) -> None:
+        """Give clients what they are to have now."""
+        kind = self._kind_of(known)
+        if kind != known.kind and known.kind:
+            known.kind = kind
+            self.broker.replace(known.record, self._live(known))
+
+    def live_changed(self, group: Group) -> None:
+        """A group acts as master now, or does so no more."""
+        known = self._known.get(group.record.uid)
+        if known is not None and known.group is group:
+            self._refresh(known)
+
+    # --- what groups need ---
+
+    def settings_of(self, record: QueueRecord) -> QueueSettings:
+        """What arguments and policies come to."""
+        return self.broker.queue_settings(record)
+
+    def is_automatic(self, record: QueueRecord) -> bool:
+        """Whether copies are synchronised as soon as they lack something: also while a plan moves them."""
+        is_always = record.type == "quorum" or bool(record.placement)
+        return is_always or self.settings_of(record).ha_sync_mode == "automatic"
+
+    def touch(self, group: Group) -> None:
+        """A group has something to send."""
+        if not self._dirty:
+            self.broker.wake()
+        self._dirty[group] = None
+
+    def took_over(self, group: Group) -> None:
+        """A group acts as master, and nobody lacks anything of what the one before it had to say."""
+        if self._overseer is not None:
+            self._overseer.took_over(group.record)
+
+    def propose(self, record: QueueRecord, change: ViewChange) -> None:
+        """Ask for another view; not again while the answer is awaited."""
+        key = record.uid, change
+        if key in self._proposed or self._is_closed:
+            return
+        self._proposed.add(key)
+        command = ChangeView(record.vhost, record.name, record.uid, change)
+        self.broker.log.submit(command, lambda _: self._proposed.discard(key))
+
+    def evict(self, record: QueueRecord, member: int, reason: str) -> None:
+        """A mirror does not keep up, and is to go."""
+        if self._overseer is not None:
+            self._overseer.evict(record, member, reason)
+
+    def tell_slow(self, record: QueueRecord, member: int, reason: str) -> None:
+        """A mirror does not keep up, and is waited for."""
+        if self._overseer is not None:
+            self._overseer.tell_slow(record, member, reason)
+
+    def sync_began(self, record: QueueRecord, member: int, messages: int) -> None:
+        """A mirror begins to get what it lacks, from here."""
+        if self._overseer is not None:
+            self._overseer.tell_sync_begun(record, member, messages)
+
+    def sync_ended(self, record: QueueRecord, *, is_whole: bool) -> None:
+        """It has all, or wants no more."""
+        if self._overseer is not None:
+            self._overseer.tell_sync_ended(record, is_whole=is_whole)
+
+    def send(self, group: Group, to: int, message: Activity | CatchUp | bytes) -> None:
+        """Send to another member of a group's ring, at the end of the turn."""
+        receiver = group.view.member(to)
+        if receiver is None:
+            return
+        if not self._post:
+            self.broker.wake()
+        version = group.view.version
+        self._post.add(receiver.node, encode_parcel(group.record.uid, group.id, to, message, version))
+
+    # --- frames ---
+
+    def receive(self, node: str, frames: Sequence[bytes]) -> None:
+        """See `Mirroring.receive`."""
+        if self._is_early_due:
+            self._is_early_due = False
+            self._take_early()  # what came earlier goes first
+        for frame in frames:
+            try:
+                for parcel in self._post.open(frame):
+                    self._take(node, parcel)
+            except Malformed as error:
+                self._on_fault(node, str(error))
+                return
+
+    def _take(self, node: str, parcel: Parcel) -> None:
+        known = self._known.get(parcel.uid)
+        group = known.group if known is not None else None
+        if group is not None and group.id == parcel.receiver and not group.is_lost:
+            group.receive(parcel)
+            self._restless[group] = None
+        elif known is None or parcel.version > known.view.version or not self._incarnation:
+            self._post.put_by(node, parcel)
+
+    def _take_early(self) -> None:
+        for node, parcel in self._post.take_early():
+            try:
+                self._take(node, parcel)
+            except Malformed as error:
+                self._on_fault(node, str(error))
+
+    # --- the turn ---
+
+    @property
+    def has_work(self) -> bool:
+        """See `Mirroring.has_work`."""
+        return bool(
+            self._dirty
+            or self._post
+            or self._is_early_due
+            or (self._overseer is not None and self._overseer.has_work)
+        )
+
+    def turn(self, now: float) -> None:
+        """See `Mirroring.turn`."""
+        if self._is_early_due:
+            self._is_early_due = False
+            self._take_early()
+        if self._dirty:
+            dirty, self._dirty = self._dirty, {}
+            for group in dirty:
+                due = None if group.is_lost else group.turn(now)
+                if due is not None:
+                    self._wait(group, due, now)
+            if self._has_broadcast:
+                self._has_broadcast = False
+                factor = 1.0 if self._broadcast_count >= FEW else FEW_FACTOR
+                self._broadcast_count = 0
+                self.broadcast_at = now + factor * self._flush_s
+        if self._post:
+            self._post.flush()
+        if self._overseer is not None:
+            self._overseer.turn(now)
+
+    def may_broadcast(self, now: float, count: int) -> bool:
+        """Whether a master's broadcast of so many messages may go in this turn, as it then does."""
+        is_time = now >= self.broadcast_at
+        if is_time:
+            self._has_broadcast = True
+            self._broadcast_count += count
+        return is_time
+
+    def _wait(self, group: Group, due: float, now: float) -> None:
+        if due <= now:
+            self.touch(group)
+            return
+        self._waiting[group] = None
+        timer = self._timer
+        if timer is None or due < timer.when:
+            if timer is not None:
+                timer.cancel()
+            self._timer = self.broker.timers.at(due, self._due)
+
+    def _due(self, now: float) -> None:
+        self._timer = None
+        waiting, self._waiting = self._waiting, {}
+        for group in waiting:
+            self.touch(group)
+
+    def _tick(self, now: float) -> None:
+        """Look after what is not settled."""
+        if self._is_closed:
+            return
+        self._post.age()
+        for group in list(self._restless):
+            if not group.is_lost:
+                group.look_after()
+                self.touch(group)
+            if group.is_lost or not group.is_restless:
+                del self._restless[group]
+        self.broker.timers.at(now + RETRY_S, self._tick)
+
+    # --- what others ask ---
+
+    def sync(self, record: QueueRecord, *, is_on: bool) -> None:
+        """See `Mirroring.sync`."""
+        known = self._known.get(record.uid)
+        if known is not None and known.group is not None:
+            known.group.set_sync(is_on=is_on)
+
+    def status(self, record: QueueRecord) -> MirrorStatus:
+        """See `Mirroring.status`."""
+        view, known = record.view, self._known.get(record.uid)
+        assert view is not None
+        group = known.group if known is not None else None
+        nodes = {member.id: member.node for member in view.ring}
+        progress = group.sync_progress if group is not None and group.is_acting else {}
+        return MirrorStatus(
+            version=view.version,
+            state=view.state,
+            master=view.master_node,
+            mirrors=tuple(node for id_, node in nodes.items() if id_ != view.master),
+            synced=tuple(node for id_, node in nodes.items() if id_ in view.synced),
+            ring=tuple(nodes.values()),
+            joining=tuple(member.node for member in view.ring if member.status == "joining"),
+            recoverable=view.recoverable,
+            pending=group.pending if group is not None else 0,
+            sync={
+                nodes[id_]: each
+                for id_, each in progress.items()
+                if id_ in nodes and (each.is_running or id_ not in view.synced)
+            },
+            lacks={nodes[id_]: count for id_, count in group.lacks.items()} if group is not None else {},
+        )
+
+    def replica(self, record: QueueRecord) -> ReplicaFacts | None:
+        """See `Mirroring.replica`."""
+        known = self._known.get(record.uid)
+        group = known.group if known is not None else None
+        return None if group is None or group.is_lost else group.facts
+
+    def copies(self) -> Iterable[Copy]:
+        """See `Mirroring.copies`."""
+        return [
+            known.group.follower.copy
+            for known in self._known.values()
+            if known.group is not None and known.group.follower is not None
+        ]
+
+    # --- the end ---
+
+    def leave(self) -> None:
+        """See `Mirroring.leave`."""
+        if self._overseer is not None:
+            self._overseer.leave()
+
+    @property
+    def moving(self) -> int:
+        """See `Mirroring.moving`."""
+        return self._overseer.caretaker.moving if self._overseer is not None else 0
+
+    def close_all(self) -> None:
+        """See `Mirroring.close_all`."""
+        self._is_closed = True
+        for copy in self.copies():
+            copy.note_deliveries()

@@ -1,0 +1,170 @@
+"""Carries out what the caretaker and the revival of a node want, and tells what became of its mirrored queues.
+
+catalogue ─► Caretaker, Revival ─ proposals ─► catalogue            views ─► happenings ─► log
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cluster.mirror.caretaker import Caretaker
+from cluster.mirror.happenings import (
+    blocked,
+    evicted,
+    happenings,
+    is_speaker,
+    proposed,
+    sync_begun,
+    sync_ended,
+    wanted_copies,
+)
+from cluster.mirror.proposals import Proposal
+from cluster.mirror.revival import Revival
+from cluster.mirror.sync_source import batch_size
+from node.broker.commands import ChangeView, Command, StartMirroring
+from node.broker.policy import QueueSettings
+from node.broker.records import QueueRecord
+from node.broker.timers import Timer
+from node.broker.views import ViewChange
+
+if TYPE_CHECKING:
+    from node.broker.broker import Broker
+
+
+class Overseer:
+    """Of one broker, from the moment when it counts as up in this incarnation."""
+
+    def __init__(self, broker: "Broker", incarnation: int) -> None:
+        here = broker.settings.node_name
+        self.caretaker = Caretaker(here)
+        self.revival = Revival(here, incarnation)
+        self._broker = broker
+        self._timer: Timer | None = None
+        self._is_due = True
+        self._submitted: set[tuple[str, ViewChange | None]] = set()
+        catalogue = broker.catalogue
+        self.caretaker.members_changed(catalogue.members.values())
+        for vhost in catalogue.vhosts():
+            for record in catalogue.queues(vhost.name):
+                self.caretaker.see(record, broker.queue_settings(record))
+
+    # --- what happens ---
+
+    def see(self, record: QueueRecord, settings: QueueSettings) -> None:
+        """A queue is new, or has another view or other settings."""
+        self.caretaker.see(record, settings)
+        self.revival.see(record, self._broker.now)
+        self.look_soon()
+
+    def forget(self, uid: str) -> None:
+        """A queue was deleted."""
+        self.caretaker.forget(uid)
+        self.revival.forget(uid)
+
+    def recovered(self, record: QueueRecord, position: int) -> None:
+        """There is a copy on disk that may bring a queue back."""
+        self.revival.recovered(record, position, self._broker.now)
+        self.look_soon()
+
+    def nodes_changed(self) -> None:
+        """Nodes came, went, or are in maintenance mode."""
+        self.caretaker.members_changed(self._broker.catalogue.members.values())
+        self.look_soon()
+
+    def took_over(self, record: QueueRecord) -> None:
+        """This node acts as master of a queue, and nobody lacks anything of what the one before it had to say."""
+        self.caretaker.heard_handover(record.uid)
+        self.look_soon()
+
+    def evict(self, record: QueueRecord, member: int, reason: str) -> None:
+        """A mirror does not keep up."""
+        now = self._broker.now
+        self.caretaker.evict(record.uid, member, now)
+        if record.view is not None and (mirror := record.view.member(member)) is not None:
+            each = evicted(record, mirror, reason, self.caretaker.back_off_of(mirror.node, now))
+            self._broker.observer.mirror_event(each)
+        self.look_soon()
+
+    def leave(self) -> None:
+        """This node is about to stop."""
+        self.caretaker.stop()
+        self.look_soon()
+
+    # --- what is proposed ---
+
+    def look_soon(self) -> None:
+        """Look at the end of the turn."""
+        if not self._is_due:
+            self._is_due = True
+            self._broker.wake()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `turn` has something to do."""
+        return self._is_due
+
+    def turn(self, now: float) -> None:
+        """Propose what is wanted now."""
+        if not self._is_due:
+            return
+        self._is_due = False
+        for proposal in (*self.caretaker.look(now), *self.revival.look(now)):
+            if proposal.reason:
+                self._broker.observer.mirror_event(proposed(proposal))
+            self._submit(proposal)
+        times = [self.caretaker.next_look(now), self.revival.next_look(now)]
+        due = min((time for time in times if time is not None), default=None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due is not None:
+            self._timer = self._broker.timers.at(due, self._look_now)
+
+    def _submit(self, proposal: Proposal) -> None:
+        """Have the catalogue do it, unless it has the same already and has not answered."""
+        key = proposal.uid, proposal.change
+        if key not in self._submitted:
+            self._submitted.add(key)
+            # What came of it a view shows.
+            self._broker.log.submit(_command(proposal), lambda _: self._submitted.discard(key))
+
+    def _look_now(self, now: float) -> None:
+        self._timer = None
+        self.look_soon()
+
+    # --- what is told ---
+
+    def tell(self, before: QueueRecord, after: QueueRecord, cause: str = "") -> None:
+        """A queue has another view.   cause: see `ViewChanged`."""
+        broker = self._broker
+        members = broker.catalogue.members
+        up = [name for name, member in members.items() if member.is_up]
+        if not is_speaker(before.view, after.view, broker.settings.node_name, up):
+            return
+        wanted = wanted_copies(after, broker.queue_settings(after), members.values())
+        for each in happenings(before, after, wanted):
+            broker.observer.mirror_event(replace(each, cause=cause) if cause else each)
+
+    def tell_sync_begun(self, record: QueueRecord, member: int, messages: int) -> None:
+        """A mirror begins to get what it lacks."""
+        mirror = record.view.member(member) if record.view is not None else None
+        if mirror is not None:
+            size = batch_size(self._broker.queue_settings(record).ha_sync_batch_size)
+            for each in sync_begun(record, messages, size, mirror.node):
+                self._broker.observer.mirror_event(each)
+
+    def tell_sync_ended(self, record: QueueRecord, *, is_whole: bool) -> None:
+        """It has all, or wants no more."""
+        each = sync_ended(record, "complete" if is_whole else "cancelled")
+        self._broker.observer.mirror_event(each)
+
+    def tell_slow(self, record: QueueRecord, member: int, reason: str) -> None:
+        """A mirror does not keep up."""
+        if record.view is not None and (mirror := record.view.member(member)) is not None:
+            each = blocked(record, mirror, reason)
+            self._broker.observer.mirror_event(each)
+
+
+def _command(proposal: Proposal) -> Command[Any]:
+    if proposal.change is None:
+        return StartMirroring(proposal.vhost, proposal.name, proposal.uid)
+    return ChangeView(proposal.vhost, proposal.name, proposal.uid, proposal.change)

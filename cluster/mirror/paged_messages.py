@@ -1,0 +1,249 @@
+"""Messages of a copy that are on disk only: known by number, and how many of what size they are in each segment.
+
+A promotion makes pages of them, whose counts must be exact. They mostly are known; where this and that was removed
+of a segment only its file can tell, and it is read before.
+Source: architecture §2.2.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from node.amqp.reader import MIXED_SIZES
+from node.broker.number_set import NumberSet
+from node.broker.run import Absent, Run
+from node.broker.storage import NO_STORE_ID, Page, QueueStorage
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Of one priority. first, last: as in `Page`."""
+
+    first: int
+    last: int
+    count: int
+    body_bytes: int
+
+
+@dataclass(slots=True)
+class _Segment:
+    """count: of all its messages.   tallies: by priority.   size: of all bodies; None: nobody knows.
+
+    is_exact: whether the tallies are.
+    knows_ids: whether `ids` has all contents that are in the message store: first number, number behind, first id;
+        by number.
+    """
+
+    count: int = 0
+    size: int | None = None
+    is_exact: bool = True
+    knows_ids: bool = True
+    tallies: dict[int, _Tally] = field(default_factory=dict)
+    ids: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def count_in(self, priority: int, numbers: range, body_bytes: int, size: int, *, count: int) -> None:
+        """There are more."""
+        self.size = size if not self.count or self.size == size else None
+        if self.size == MIXED_SIZES:
+            self.size = None
+        self.count += count
+        tally = self.tallies.get(priority)
+        if tally is None:
+            self.tallies[priority] = _Tally(numbers.start, numbers.stop - 1, count, body_bytes)
+            return
+        tally.first = min(tally.first, numbers.start)
+        tally.last = max(tally.last, numbers.stop - 1)
+        tally.count += count
+        tally.body_bytes += body_bytes
+
+    def know_ids(self, numbers: range, store_id: int) -> None:
+        """The contents of these are in the message store, from this id on."""
+        if self.ids and self.ids[-1][1] == numbers.start:
+            start, stop, first_id = self.ids[-1]
+            if first_id + stop - start == store_id:
+                self.ids[-1] = start, numbers.stop, first_id
+                return
+        insort(self.ids, (numbers.start, numbers.stop, store_id))
+
+    def count_out(self, count: int) -> None:
+        """So many are gone."""
+        self.count -= count
+        if self.size is None or len(self.tallies) > 1:
+            self.is_exact = False
+        for tally in self.tallies.values():  # one, if it matters
+            tally.count -= count
+            tally.body_bytes -= count * (self.size or 0)
+
+
+class PagedMessages:
+    """What a copy has on disk only. All of it is in segments, and indexed.   count: messages.   stop: above the highest
+    number that ever was here.
+    """
+
+    __slots__ = ("_segments", "_storage", "count", "stop")
+
+    def __init__(self, storage: QueueStorage) -> None:
+        self.count = 0
+        self.stop = 0
+        self._storage = storage
+        self._segments: dict[int, _Segment] = {}
+
+    # --- in ---
+
+    def take_in(self, runs: list[Run]) -> None:
+        """These leave memory: the storage is told."""
+        self._storage.page_out(runs)
+        for run in runs:
+            if run.is_indexed and run.deliveries > 1:
+                self._storage.delivered(run.seqs, run.deliveries)
+            priority = run.envelope.priority
+            for number, part in self._by_segment(run.seqs):
+                at = part.start - run.seqs.start
+                piece = run if len(part) == len(run.contents) else run[at : at + len(part)]
+                segment = self._segment(number)
+                segment.count_in(priority, part, piece.body_bytes, run.size, count=len(part))
+                if piece.store_id:
+                    segment.know_ids(part, piece.store_id)
+
+    def take_absent(self, absent: Absent) -> None:
+        """These are on disk only already, and have been paged out."""
+        for number, part in self._by_segment(absent.seqs):
+            at = part.start - absent.seqs.start
+            piece = absent if len(part) == len(absent) else absent[at : at + len(part)]
+            segment = self._segment(number)
+            segment.count_in(absent.envelope.priority, part, piece.body_bytes, absent.size, count=len(part))
+            if piece.store_id:
+                segment.know_ids(part, piece.store_id)
+
+    def take_page(self, page: Page) -> None:
+        """These are on disk only already."""
+        segment = self._segment(page.segment)
+        segment.knows_ids = False
+        numbers = range(page.first_seq, page.last_seq + 1)
+        segment.count_in(page.priority, numbers, page.body_bytes, MIXED_SIZES, count=page.count)
+        self.stop = max(self.stop, numbers.stop)
+        self.count += page.count
+
+    def recount(self, numbers: NumberSet) -> None:
+        """These are all that are here. What was said of pages may have been more or less."""
+        entries = self._storage.segment_entries
+        counts: dict[int, int] = {}
+        for seqs in numbers.intersection(range(self.stop)):
+            for number, part in _cut(seqs, entries):
+                counts[number] = counts.get(number, 0) + len(part)
+        for number in self._segments.keys() - counts.keys():
+            del self._segments[number]
+        for number, count in counts.items():
+            segment = self._segments.setdefault(number, _Segment(knows_ids=False))
+            if segment.count != count:
+                segment.count = count
+                segment.is_exact = False
+        self.count = sum(counts.values())
+
+    def _segment(self, number: int) -> _Segment:
+        return self._segments.setdefault(number, _Segment())
+
+    def _by_segment(self, seqs: range) -> Iterator[tuple[int, range]]:
+        self.count += len(seqs)
+        self.stop = max(self.stop, seqs.stop)
+        return _cut(seqs, self._storage.segment_entries)
+
+    # --- out ---
+
+    def forget(self, seqs: range) -> None:
+        """These, all of which are here, are done with."""
+        self.count -= len(seqs)
+        for number, part in _cut(seqs, self._storage.segment_entries):
+            segment = self._segments[number]
+            if not segment.knows_ids:
+                self._storage.clear(part.start, part.stop - 1)
+            elif segment.ids:
+                for piece, store_id in _with_ids(part, segment.ids):
+                    self._storage.forget(piece, store_id)
+            else:
+                self._storage.forget(part, NO_STORE_ID)
+            if segment.count == len(part):
+                del self._segments[number]
+            else:
+                segment.count_out(len(part))
+
+    def clear(self) -> None:
+        """Let go of all; the storage knows what became of it."""
+        self._segments.clear()
+        self.count = 0
+
+    # --- what there is ---
+
+    def pages(self) -> list[Page]:
+        """All of it, in order. `settle` has been called before, and nothing was removed since."""
+        return [
+            Page(number, priority, tally.first, tally.last, tally.count, tally.body_bytes)
+            for number, segment in sorted(self._segments.items())
+            for priority, tally in sorted(segment.tallies.items())
+        ]
+
+    def settle(self, on_done: Callable[[NumberSet], None]) -> None:
+        """Read segments of which it isn't known what exactly is in them.
+
+        on_done: called with the numbers of the segments that were read and with those that were found there; at once
+            if there is nothing to be read.
+        """
+        unknown = [number for number, segment in sorted(self._segments.items()) if not segment.is_exact]
+        found = NumberSet()
+        looked = NumberSet()
+        entries = self._storage.segment_entries
+
+        def read_next() -> None:
+            if not unknown:
+                lost = looked.minus(found)
+                on_done(lost)
+                return
+            number = unknown.pop()
+            first = number * entries
+            stop = min(first + entries, self.stop)
+            looked.add(range(first, stop))
+
+            def scanned(absents: list[Absent]) -> None:
+                segment = self._segments.pop(number, None)
+                if segment is None:
+                    return  # all of it was let go of
+                self.count -= segment.count
+                for absent in absents:
+                    found.add(absent.seqs)
+                    self.take_absent(absent)
+                read_next()
+
+            self._storage.scan(number, first, stop - 1, scanned)
+
+        read_next()
+
+
+def _cut(seqs: range, entries: int) -> Iterator[tuple[int, range]]:
+    """Consecutive numbers by segment.   entries: how many numbers share one."""
+    start = seqs.start
+    while start < seqs.stop:
+        number = start // entries
+        stop = min(seqs.stop, (number + 1) * entries)
+        yield number, range(start, stop)
+        start = stop
+
+
+def _with_ids(seqs: range, ids: list[tuple[int, int, int]]) -> Iterator[tuple[range, int]]:
+    """Consecutive numbers, cut by where their contents are.   ids: see `_Segment`."""
+    at = max(0, bisect_right(ids, seqs.start, key=_first) - 1)
+    start = seqs.start
+    while start < seqs.stop:
+        while at < len(ids) and ids[at][1] <= start:
+            at += 1
+        first, behind, store_id = ids[at] if at < len(ids) else (seqs.stop, seqs.stop, NO_STORE_ID)
+        if start < first:
+            stop = min(first, seqs.stop)
+            yield range(start, stop), NO_STORE_ID
+        else:
+            stop = min(behind, seqs.stop)
+            yield range(start, stop), store_id + start - first
+        start = stop
+
+
+def _first(entry: tuple[int, int, int]) -> int:
+    return entry[0]

@@ -1,0 +1,101 @@
+"""Parcels between the members of rings: gathered by node until the end of the turn, and kept if they come too early.
+
+Source: architecture §3 (one stream for each pair of nodes); reliability §4.3 R1.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from cluster.gm_ring.messages import Activity, CatchUp
+from cluster.gm_ring.wire import Parcel, decode_frame
+
+FRAME_MAX_BYTES: Final = 1024 * 1024
+"""Parcels that share a frame; a single larger one goes by itself."""
+
+EARLY_MAX_BYTES: Final = 64 * 1024 * 1024
+"""What is kept for members that this node hasn't heard of yet. Then the oldest goes, whose queue may be deleted."""
+
+EARLY_AGE_MAX: Final = 60
+"""For so many calls of `age`, each second one: nobody learns of a new queue that late; it was deleted."""
+
+_PARCEL_BYTES: Final = 100
+"""What a parcel, or an item in it, takes beside its payloads."""
+
+
+class Post:
+    """What one broker's members send and get.   send: hands a frame for a node to the transport."""
+
+    def __init__(self, send: Callable[[str, bytes], None]) -> None:
+        self._send = send
+        self._outboxes: dict[str, list[bytes]] = {}
+        self._early: deque[tuple[int, str, Parcel]] = deque()
+        self._early_bytes = 0
+        self._age = 0
+
+    def add(self, node: str, parcel: bytes) -> None:
+        """Send this with the next frame."""
+        self._outboxes.setdefault(node, []).append(parcel)
+
+    def __len__(self) -> int:
+        return len(self._outboxes)
+
+    def flush(self) -> None:
+        """Send all that has gathered."""
+        outboxes, self._outboxes = self._outboxes, {}
+        for node, parcels in outboxes.items():
+            for frame in _joined(parcels):
+                self._send(node, frame)
+
+    @staticmethod
+    def open(frame: bytes) -> Iterable[Parcel]:
+        """The parcels of a frame. Raises: Malformed."""
+        return decode_frame(frame)
+
+    def put_by(self, node: str, parcel: Parcel) -> None:
+        """Keep what is for a member that this node has not heard of yet."""
+        self._early.append((self._age, node, parcel))
+        self._early_bytes += _size(parcel)
+        while self._early_bytes > EARLY_MAX_BYTES:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        self._early_bytes -= _size(self._early.popleft()[2])
+
+    def age(self) -> None:
+        """A second has passed: drop what has been kept for too long."""
+        if self._early:
+            self._age += 1
+            while self._early and self._early[0][0] < self._age - EARLY_AGE_MAX:
+                self._drop_oldest()
+
+    def take_early(self) -> Sequence[tuple[str, Parcel]]:
+        """What was kept, which then is no longer here."""
+        if not self._early:
+            return ()
+        early, self._early, self._early_bytes = self._early, deque(), 0
+        return [(node, parcel) for _, node, parcel in early]
+
+
+def _size(parcel: Parcel) -> int:
+    """What a parcel takes in memory, about."""
+    match parcel.message:
+        case bytes() as side:
+            return _PARCEL_BYTES + len(side)
+        case Activity(items=items) | CatchUp(origins=items):
+            return _PARCEL_BYTES + sum(sum(map(len, item.payloads)) + _PARCEL_BYTES for item in items)
+
+
+def _joined(parcels: list[bytes]) -> list[bytes]:
+    """Parcels as frames."""
+    if len(parcels) == 1:
+        return parcels
+    frames: list[bytes] = []
+    start = size = 0
+    for at, parcel in enumerate(parcels):
+        if size and size + len(parcel) > FRAME_MAX_BYTES:
+            frames.append(b"".join(parcels[start:at]))
+            start, size = at, 0
+        size += len(parcel)
+    frames.append(b"".join(parcels[start:]))
+    return frames

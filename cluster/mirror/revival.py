@@ -1,0 +1,115 @@
+"""Brings queues back that are down, from the copies on this node's disk: reliability §4.10, W10.
+
+    a queue is down and we have one of the copies that may bring it back ─► OfferCopy
+    30 s after the first offer, and the last master's is not among them ─► Revive: the best one is taken
+
+The catalogue takes the last master's copy at once, and the best one when all have come. After a restart of all nodes
+there may be thousands of such queues: as many proposals are on their way as of a `Caretaker`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.mirror.caretaker import LOOKS_MAX
+from cluster.mirror.proposals import Proposal, Proposals
+from node.broker.records import QueueRecord
+from node.broker.views import OfferCopy, Revive, View
+
+T_WAIT_S: Final = 30.0
+"""How long the last master is waited for once somebody else has offered a copy."""
+
+
+@dataclass(slots=True)
+class _Case:
+    """A copy of ours, and since when there have been offers."""
+
+    record: QueueRecord
+    position: int
+    offered_s: float | None = None
+
+
+class Revival:
+    """The copies of the node `here` in this incarnation that may bring their queue back."""
+
+    def __init__(self, here: str, incarnation: int) -> None:
+        self.here = here
+        self.incarnation = incarnation
+        self._cases: dict[str, _Case] = {}
+        self._waiting: dict[str, float] = {}
+        """When those are due that others have offered for: all for the same time, so in order."""
+        self._proposals = Proposals()
+
+    def recovered(self, record: QueueRecord, position: int, now: float) -> None:
+        """This node has read its copy of a queue that is down.   position: the number after its last message."""
+        self._cases[record.uid] = _Case(record, position)
+        self.see(record, now)
+
+    def see(self, record: QueueRecord, now: float) -> bool:
+        """A queue has another view. Also of queues that are none of our business.
+
+        False when we had a copy to offer and it is not wanted any more; it may have been taken.
+        """
+        case, view = self._cases.get(record.uid), record.view
+        if case is None:
+            return True
+        if view is None or self._has_another(view) or view.copy_to_keep(self.here) is None:
+            self.forget(record.uid)
+            return False
+        case.record = record
+        if not view.offers:
+            case.offered_s = None
+            self._waiting.pop(record.uid, None)
+        elif case.offered_s is None:
+            case.offered_s = now
+            self._waiting[record.uid] = now + T_WAIT_S
+        self._proposals.see(record)
+        self._proposals.look_at(record.uid)
+        return True
+
+    def _has_another(self, view: View) -> bool:
+        """Whether this node, as it is now, has a copy in the ring: what it recovered, or a new one."""
+        own = view.member_on(self.here)
+        return own is not None and own.incarnation == self.incarnation
+
+    def forget(self, uid: str) -> None:
+        """A queue was deleted. Nothing if it isn't known."""
+        if self._cases.pop(uid, None) is not None:
+            self._waiting.pop(uid, None)
+            self._proposals.forget(uid)
+
+    def look(self, now: float) -> list[Proposal]:
+        """What is to be proposed now. Looks at some queues only: `next_look` says whether there are more."""
+        while self._waiting:
+            uid, time = next(iter(self._waiting.items()))
+            if now < time:
+                break
+            del self._waiting[uid]
+            self._proposals.look_at(uid)
+        for _ in range(LOOKS_MAX):
+            due = self._proposals.next(now)
+            if due is None:
+                break
+            case = self._cases.get(due)
+            change = None if case is None else self._wanted(case, now)
+            if case is None or change is None:
+                self._proposals.lapse(due, now)
+            else:
+                self._proposals.make(case.record, change, "", now)
+        return self._proposals.take()
+
+    def next_look(self, now: float) -> float | None:
+        """When to look again, if nothing happens until then."""
+        times = [self._proposals.next_time(now), next(iter(self._waiting.values()), None)]
+        return min((time for time in times if time is not None), default=None)
+
+    def _wanted(self, case: _Case, now: float) -> OfferCopy | Revive | None:
+        view = case.record.view
+        assert view is not None
+        if view.state != "down":
+            return None  # who is dead is not known of all yet
+        offer = (self.here, self.incarnation, case.position)
+        if offer not in view.offers:
+            return OfferCopy(*offer)
+        if case.offered_s is not None and now - case.offered_s >= T_WAIT_S:
+            return Revive(view.version)
+        return None

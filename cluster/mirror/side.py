@@ -1,0 +1,128 @@
+"""What a mirror and its master tell each other directly, as values and as bytes.
+
+    mirror ── Pull ─► master ── Chunk ─► mirror          master ── Probe ─► member ── Report ─► master
+
+Source: reliability §4.5, §4.9.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from cluster.mirror import mirror_pb2 as wire
+from cluster.remote.frames import Malformed, decode_run
+from node.broker.operations import SEQ_MAX, Enqueue, encode
+
+RANGES_MAX: Final = 1024
+"""Ranges that a pull may name: some kilobytes, however many fragments are owed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """A mirror wants messages: of its last request only.
+
+    ranges: rising, apart, at most `RANGES_MAX`. A new request without any: it wants nothing any more. The request that
+        the master knows, without any: it has taken `taken` chunks of it.
+    installed, owed: messages that it has got by this synchronisation, and those that it lacks.
+    """
+
+    request: int
+    ranges: tuple[range, ...] = ()
+    taken: int = 0
+    installed: int = 0
+    owed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Messages for a pull.
+
+    is_end: all that it named has been looked for.   is_refused: by who isn't the master; there is no more to come.
+    """
+
+    request: int
+    entries: tuple[Enqueue, ...] = ()
+    is_end: bool = False
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The master asks a member how much it has heard of it: its broadcast of that number doesn't come back."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The last broadcast of the master that the member has; -1: none."""
+
+    last: int
+
+
+Side: TypeAlias = Pull | Chunk | Probe | Report
+
+
+def encode_side(message: Side) -> bytes:
+    """The bytes of a message."""
+    match message:
+        case Pull(request, ranges, taken, installed, owed):
+            pull = wire.Pull(
+                request=request, steps=_steps(ranges), taken=taken, installed=installed, owed=owed
+            )
+            side = wire.Side(pull=pull)
+        case Chunk(request, entries, is_end, is_refused):
+            runs = [b"".join(encode(entry)) for entry in entries]
+            side = wire.Side(
+                chunk=wire.Chunk(request=request, runs=runs, is_end=is_end, is_refused=is_refused)
+            )
+        case Probe(number):
+            side = wire.Side(probe=wire.Probe(number=number))
+        case Report(last):
+            side = wire.Side(report=wire.Report(last=last + 1))  # the first one is number 0
+    return side.SerializeToString()
+
+
+def decode_side(raw: bytes) -> Side:
+    """What `encode_side` made. Raises: Malformed."""
+    try:
+        side = wire.Side.FromString(raw)
+    except DecodeError as error:
+        raise Malformed(f"a message beside the ring is damaged: {error}") from error
+    match side.WhichOneof("kind"):
+        case "pull":
+            pull = side.pull
+            return Pull(pull.request, _ranges(pull.steps), pull.taken, pull.installed, pull.owed)
+        case "chunk":
+            chunk = side.chunk
+            return Chunk(chunk.request, tuple(map(decode_run, chunk.runs)), chunk.is_end, chunk.is_refused)
+        case "probe":
+            return Probe(side.probe.number)
+        case "report":
+            return Report(side.report.last - 1)
+        case _:
+            raise Malformed("a message beside the ring that says nothing")
+
+
+def _steps(ranges: Iterable[range]) -> list[int]:
+    steps: list[int] = []
+    end = 0
+    for part in ranges:
+        steps += (part.start - end, part.stop - part.start)
+        end = part.stop
+    return steps
+
+
+def _ranges(steps: Iterable[int]) -> tuple[range, ...]:
+    bounds = list(accumulate(steps))
+    if len(bounds) > 2 * RANGES_MAX:
+        raise Malformed("a pull of too many ranges")
+    if len(bounds) % 2 or (bounds and bounds[-1] > SEQ_MAX):
+        raise Malformed("a pull of ranges that are none")
+    ranges = tuple(map(range, bounds[::2], bounds[1::2]))
+    if not all(ranges):
+        raise Malformed("a pull of ranges that are empty")
+    return ranges

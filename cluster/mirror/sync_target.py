@@ -1,0 +1,205 @@
+"""A mirror's side of a synchronisation: asks the master for what its copy lacks, and puts it there.
+
+    owed ── the next ranges ─► Pull          Chunk ─► Copy.install ─► the same Pull again: taken ─┐
+      └── all asked for, something is missing: once more, after a while ◄──────── is_end ◄────────┘
+
+It is pulled, so stopping is asking for no more. What is asked for and not given was not found just then, or is gone,
+of which the ring tells; what the ring brings meanwhile is not owed. Whatever happens, the copy is what it was, or more.
+Source: reliability §4.5; amqp-behaviour §9.3.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from cluster.mirror.side import RANGES_MAX, Chunk, Pull, encode_side
+from node.broker.mirroring import SyncProgress
+from node.broker.number_set import NumberSet
+from node.broker.operations import Enqueue
+
+RETRY_S: Final = 0.1
+"""Before what the master did not find is asked for again; twice as long each time that nothing came."""
+
+RETRY_MAX_S: Final = 5.0
+
+REFUSED_S: Final = 1.0
+"""Before who was refused asks again: it will have heard of another master, and been told what there is."""
+
+STUCK_S: Final = 60.0
+"""Without a chunk that was asked for, it is asked for anew."""
+
+CONGESTED_S: Final = 0.05
+"""Before it is looked again whether this node has room."""
+
+_NEVER: Final = float("inf")
+
+
+class Receiver(Protocol):
+    """What is completed: a `Copy`.   owed: numbers that it lacks; None: it is not known, or all is there."""
+
+    @property
+    def owed(self) -> NumberSet | None: ...
+
+    def install(self, entries: Iterable[Enqueue]) -> None:
+        """Take what is owed."""
+
+
+class SyncTarget:
+    """Completes the copy of one mirror.
+
+    is_rolled: whether it is known what the copy lacks.   send: takes a side message for the master.
+    on_done: called when nothing is owed any more, by whatever way.
+    is_congested: whether this node should take nothing more for now: its disk doesn't keep up, memory is short.
+    """
+
+    def __init__(
+        self,
+        copy: Receiver,
+        send: Callable[[bytes], None],
+        *,
+        is_rolled: bool,
+        on_done: Callable[[], None] = lambda: None,
+        is_congested: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._copy = copy
+        self._send = send
+        self._is_rolled = is_rolled
+        self._on_done = on_done
+        self._is_congested = is_congested
+        self._is_running = False
+        self._request = 0
+        self._is_asking = False  # whether more chunks of the request are to come
+        self._has_asked = False  # whether the master knows of a request
+        self._taken = 0
+        self._is_held = False  # whether what is to be said to the master waits for room here
+        self._next = 0  # the number from which on is asked next
+        self._installed = 0
+        self._installed_before = 0  # this time round
+        self._delay_s = RETRY_S
+        self._now = 0.0
+        self.due_at = _NEVER
+        """When `tick` is to be called at the latest."""
+
+    @property
+    def progress(self) -> SyncProgress:
+        """How much came by this synchronisation, or the last one, and of how much."""
+        return SyncProgress(self._installed, self._installed + self._owed, self._is_running)
+
+    @property
+    def _owed(self) -> int:
+        owed = self._copy.owed
+        return 0 if owed is None else len(owed)
+
+    def start(self) -> bool:
+        """Begin, or go on; whether there is something to do that isn't done already.
+
+        A copy of which it isn't known yet what it lacks begins with its Roll.
+        """
+        if self._is_running or (self._is_rolled and not self._owed):
+            return False
+        self._is_running = True
+        self._installed = 0
+        self._begin()
+        return True
+
+    def cancel(self) -> bool:
+        """Ask for no more; False: it was not running (`not_syncing`)."""
+        if not self._is_running:
+            return False
+        self._stop()
+        return True
+
+    def rolled(self) -> None:
+        """It is known (anew) what the copy lacks: by a first Roll, or that of another master."""
+        self._is_rolled = True
+        if self._is_running:
+            self._begin()
+
+    def chunk(self, message: Chunk) -> None:
+        """The master gives something."""
+        if not self._is_asking or message.request != self._request:
+            return  # of a request that counts no more
+        if message.is_refused:
+            self._is_asking = self._has_asked = False
+            self._wait(REFUSED_S)
+            return
+        owed = self._owed
+        self._copy.install(message.entries)
+        self._installed += owed - self._owed
+        self._taken += 1
+        self._is_asking = not message.is_end
+        self._go_on()
+
+    def tick(self, now: float) -> None:
+        """Time has passed, or something was removed from the copy."""
+        self._now = now
+        if not self._is_running or not self._is_rolled:
+            return
+        if not self._owed:
+            self._finish()
+        elif now >= self.due_at:
+            if self._is_asking and not self._is_held:
+                self._next = 0
+                self._is_asking = False
+            self._go_on()
+
+    # --- asking ---
+
+    def _begin(self) -> None:
+        self._next = 0
+        self._is_asking = False
+        self._delay_s = RETRY_S
+        self._installed_before = self._installed
+        if self._is_rolled:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Say what is to be said next."""
+        if not self._owed:
+            self._finish()
+            return
+        self._is_held = self._is_congested()
+        if self._is_held:
+            self._wait(CONGESTED_S)
+        elif self._is_asking:
+            self._say(Pull(self._request, (), self._taken, self._installed, self._owed))
+            self._wait(STUCK_S)
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
+        """Ask for what comes next; once around, wait a little."""
+        owed = self._copy.owed
+        assert owed is not None, "something is owed"
+        ranges = owed.ranges_from(self._next, RANGES_MAX)
+        if not ranges:
+            if self._installed > self._installed_before:
+                self._delay_s = RETRY_S
+            self._wait(self._delay_s)
+            self._delay_s = min(2 * self._delay_s, RETRY_MAX_S)
+            self._installed_before = self._installed
+            self._next = 0
+            return
+        self._request += 1
+        self._taken = 0
+        self._is_asking = self._has_asked = True
+        self._next = ranges[-1].stop
+        self._say(Pull(self._request, tuple(ranges), 0, self._installed, self._owed))
+        self._wait(STUCK_S)
+
+    def _say(self, pull: Pull) -> None:
+        self._send(encode_side(pull))
+
+    def _wait(self, seconds: float) -> None:
+        self.due_at = self._now + seconds
+
+    def _stop(self) -> None:
+        self._is_running = self._is_asking = self._is_held = False
+        self.due_at = _NEVER
+        if self._has_asked:
+            self._has_asked = False
+            self._request += 1
+            self._say(Pull(self._request, (), 0, self._installed, self._owed))
+
+    def _finish(self) -> None:
+        self._stop()
+        self._on_done()

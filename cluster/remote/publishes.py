@@ -1,0 +1,130 @@
+"""What this node has published to one queue and was not answered for.
+
+A queue that is mirrored may get another master: until it is answered a publish is kept, to be sent again.
+Source: reliability §4.4 (the resend buffer).
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from cluster.remote.frames import encode_run
+from node.broker.live_queue import Party, Unanswered
+from node.broker.run import Envelope
+
+WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""Publishes to one queue without an answer; with more on the way its publishers are not read from."""
+
+
+class Publishes:
+    """They are numbered from 1.
+
+    next_number: of the next one.   size: what they take on the way, in bytes.
+    """
+
+    __slots__ = ("_waiting", "next_number", "size")
+
+    def __init__(self) -> None:
+        self.next_number = 1
+        self.size = 0
+        self._waiting: dict[int, Unanswered] = {}
+
+    def add(
+        self,
+        envelope: Envelope,
+        contents: list[bytes],
+        size: int,
+        party: Party | None,
+        *,
+        is_kept: bool,
+        is_sent: bool,
+    ) -> bytes:
+        """Number a publish; as it travels.   is_kept: so that it can be sent again.   is_sent: at once."""
+        number = self.next_number
+        run = encode_run(envelope, number, contents, size)
+        self.put(Unanswered(number, len(run), run if is_kept else b"", party, is_sent))
+        return run
+
+    def put(self, publish: Unanswered) -> None:
+        """Go on with a publish; its number is above all others."""
+        self.next_number = publish.number + 1
+        self.size += publish.size
+        self._waiting[publish.number] = publish
+
+    def pop(self, number: int) -> Unanswered | None:
+        """Take out a publish, if it waits."""
+        publish = self._waiting.pop(number, None)
+        if publish is not None:
+            self.size -= publish.size
+        return publish
+
+    def take(self) -> list[Unanswered]:
+        """Take out all, in order."""
+        publishes = list(self._waiting.values())
+        self._waiting.clear()
+        self.size = 0
+        return publishes
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+def pieces(parts: list[list[bytes]], party: Party | None) -> Iterator[tuple[list[bytes], Party | None]]:
+    """The pieces of one run, each with who waits for its answer."""
+    if len(parts) == 1 or party is None:
+        for part in parts:
+            yield part, party
+        return
+    whole = _Whole(party, len(parts))
+    first = 0
+    for part in parts:
+        yield part, _Piece(whole, first)
+        first += len(part)
+
+
+def settle_all(publishes: Iterable[Unanswered], *, is_lost: bool) -> None:
+    """Answer publishes that nobody else will answer."""
+    for publish in publishes:
+        if publish.party is None:
+            continue
+        if is_lost:
+            publish.party.fail()
+        else:
+            publish.party.accept()
+
+
+class _Whole:
+    """Gathers the answers for the pieces of one run."""
+
+    def __init__(self, party: Party, pieces: int) -> None:
+        self._party = party
+        self._left = pieces
+        self._refused: list[int] = []
+        self._is_lost = False
+
+    def settle(self, refused: Collection[int], *, is_lost: bool) -> None:
+        """A piece is answered."""
+        self._refused += refused
+        self._is_lost = self._is_lost or is_lost
+        self._left -= 1
+        if self._left:
+            return
+        if self._is_lost:
+            self._party.fail()
+        else:
+            self._party.accept(self._refused)
+
+
+class _Piece:
+    """One piece of a run, which begins at index `first`."""
+
+    def __init__(self, whole: _Whole, first: int) -> None:
+        self._whole = whole
+        self._first = first
+
+    def accept(self, refused: Collection[int] = ()) -> None:
+        """See `Acceptance.accept`."""
+        self._whole.settle([self._first + index for index in refused], is_lost=False)
+
+    def fail(self) -> None:
+        """See `Acceptance.fail`."""
+        self._whole.settle((), is_lost=True)

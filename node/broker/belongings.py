@@ -1,0 +1,134 @@
+"""What a `Queue` does with the belongings of clients when it becomes the master of a mirrored queue, or is it no more.
+
+Source: amqp-behaviour §9.4; reliability §4.4.
+"""
+
+from collections.abc import Collection, Iterable
+from copy import copy
+from typing import TYPE_CHECKING
+
+from node.broker.consumer import Consumer
+from node.broker.live_queue import Belongings, Party
+from node.broker.operations import Enqueue, decode
+from node.broker.policy import QueueSettings
+
+if TYPE_CHECKING:
+    from node.broker.broker import Broker
+    from node.broker.queue import Queue
+
+
+def near_consumers(queue: "Queue") -> list[Consumer]:
+    """Take all consumers from a queue that has another master; those of this node, the active one first.
+
+    Those of other nodes are told by their nodes. No auto-delete queue goes for that.
+    """
+    consumers = queue.consumers
+    active = consumers.active
+    gone = list(consumers.all)
+    for consumer in gone:
+        consumers.remove(consumer)
+        if not consumer.is_near:
+            consumer.channel.cancelled_by_server(consumer)
+    near = [consumer for consumer in gone if consumer.is_near]
+    near.sort(key=lambda consumer: consumer is not active)
+    return near
+
+
+def attach(queue: "Queue", consumers: Iterable[Consumer], now: float) -> None:
+    """Consumers of this node come along: all but those that want to be cancelled then."""
+    for consumer in consumers:
+        successor = consumer.channel.reattached(consumer, queue)
+        if successor is not None:
+            queue.add_consumer(successor, now)
+
+
+class Again:
+    """While it lasts, what is enqueued has been sent to another master already, and may have been delivered by it.
+
+    So it counts as redelivered, even where nobody has seen it (§9.4); that must be so before it is given out.
+    Its envelopes must be copies, that no other run has, so that it joins none.
+    """
+
+    def __init__(self, broker: "Broker", queue: "Queue") -> None:
+        self._broker = broker
+        self._queue = queue
+        self._first = queue.next_seq
+        queue.consumers.hold()
+
+    def end(self) -> None:
+        """What comes from now on is new."""
+        queue = self._queue
+        if queue.next_seq > self._first:
+            for level in queue.backlog.levels:
+                for run in level.in_memory(self._first):
+                    run.deliveries = max(run.deliveries, 1)
+            queue.backlog.redelivered_below(queue.next_seq)
+        queue.consumers.release()
+        self._broker.touch(queue)
+
+
+def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> None:
+    """Enqueue what this node has published to the masters before and was not answered, but for what came in there.
+
+    That is answered too only when what was enqueued here is stable: then it is as well (reliability §4.4).
+    """
+    mirror = queue.mirror
+    assert mirror is not None
+    sender = broker.incarnation
+    last = mirror.last_received(sender)
+    again = Again(broker, queue)
+    is_again = True
+    for publish in belongings.publishes:
+        if is_again and not publish.is_sent:
+            is_again = False
+            again.end()
+        if not publish.run:
+            if publish.party is not None:
+                publish.party.fail()
+            continue
+        entry = decode(publish.run)
+        assert isinstance(entry, Enqueue)
+        assert entry.contents is not None
+        envelope = copy(entry.envelope)
+        refused: Collection[int] = ()
+        if publish.number > last:
+            refused = broker.enqueue(envelope, entry.contents, entry.size, (queue,)) or ()
+            if len(refused) < entry.count:
+                mirror.received(sender, publish.number)
+        elif is_refusing(queue.settings):
+            refused = range(entry.count)
+        if publish.party is not None:
+            is_kept = entry.envelope.persistent and queue.is_durable
+            mirror.await_stable(Answer(publish.party, refused), 0, 0, is_kept=is_kept)
+    if is_again:
+        again.end()
+
+
+def is_refusing(settings: QueueSettings) -> bool:
+    """Whether a queue refuses messages for its length.
+
+    Of what an earlier master has been sent, nobody knows then whether it was refused: the number of a later message
+    tells nothing. Such messages are nacked if their answer was lost with that master.
+    """
+    is_limited = settings.max_length is not None or settings.max_length_bytes is not None
+    return is_limited and settings.overflow != "drop-head"
+
+
+class Answer:
+    """Answers a publish when what a queue took of it is stable. A `Waiter`.
+
+    refused: indexes of the messages that it did not take.
+    """
+
+    __slots__ = ("_party", "_refused")
+
+    def __init__(self, party: Party, refused: Collection[int]) -> None:
+        self._party = party
+        self._refused = refused
+
+    def settle(self, first: int, last: int, is_safe: bool) -> None:
+        """See `Waiter.settle`."""
+        if is_safe:
+            self._party.accept(self._refused)
+        else:
+            self._party.fail()

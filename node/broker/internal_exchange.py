@@ -1,0 +1,93 @@
+"""The exchanges to which the broker itself publishes: amq.rabbitmq.trace, amq.rabbitmq.event, amq.rabbitmq.log.
+
+    post = exchange.open("key")          if post: post.send(Properties(…), body)
+
+They are internal topic exchanges, so clients only bind to them. What nobody is bound to is not even made. Messages
+are nobody's publishes: they are not counted, not traced, and nobody waits for them.
+Source: management §2.7, §6.3; RabbitMQ 3.10.8, live.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from node.amqp.properties import Properties
+from node.broker.commands import DeclareExchange
+from node.broker.content import encode_content
+from node.broker.live_queue import local_and_remote
+from node.broker.run import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from node.broker.broker import Broker
+    from node.broker.live_queue import RemoteQueue
+    from node.broker.queue import Queue
+
+_ENVELOPES_MAX: Final = 256
+_KEY_MAX_BYTES: Final = 255
+_CHANNEL: Final = 1  # what stands in the frames; each consumer's channel puts its own there
+
+
+def declaration(vhost: str, name: str) -> DeclareExchange:
+    """The command that makes such an exchange, where it isn't predeclared."""
+    return DeclareExchange(vhost, name, "topic", durable=True, internal=True)
+
+
+class Post:
+    """Where messages with one routing key go at this moment."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        envelope: Envelope,
+        local: "Collection[Queue]",
+        remote: "Collection[RemoteQueue]",
+    ) -> None:
+        self._broker = broker
+        self._envelope = envelope
+        self._local = local
+        self._remote = remote
+
+    def send(self, properties: Properties, body: bytes) -> None:
+        """Publish a message. Queues on other nodes miss it while they are congested, which is what bounds them."""
+        content = encode_content(properties, body, _CHANNEL, 0)
+        self._broker.enqueue(self._envelope, [content], len(body), self._local)
+        for queue in self._local:
+            queue.count_letters(1)
+        for away in self._remote:
+            if not away.is_congested:
+                away.send(self._envelope, [content], len(body), None)
+
+    @property
+    def congested(self) -> "list[RemoteQueue]":
+        """The queues on other nodes that get no more for now."""
+        return [away for away in self._remote if away.is_congested]
+
+
+class InternalExchange:
+    """One such exchange of a vhost. It need not be there: then nobody is bound to it."""
+
+    def __init__(self, broker: "Broker", vhost: str, name: str, *, persistent: bool = False) -> None:
+        self._broker = broker
+        self._vhost = vhost
+        self._name = name
+        self._persistent = persistent
+        self._envelopes: dict[str, Envelope] = {}
+
+    def open(self, key: str) -> Post | None:
+        """Where messages with a routing key go now; None: nowhere. A key that is too long is cut."""
+        if self._vhost not in self._broker.vhosts:
+            return None
+        envelope = self._envelope(key)
+        queues = self._broker.route(self._vhost, self._name, (envelope.routing_key,), None)
+        return Post(self._broker, envelope, *local_and_remote(queues)) if queues else None
+
+    def _envelope(self, key: str) -> Envelope:
+        envelope = self._envelopes.get(key)
+        if envelope is None:
+            if len(self._envelopes) >= _ENVELOPES_MAX:
+                self._envelopes.clear()
+            cut = key.encode("utf-8", "surrogateescape")[:_KEY_MAX_BYTES].decode("utf-8", "surrogateescape")
+            envelope = self._envelopes[key] = Envelope(
+                self._name, cut, channel=_CHANNEL, frame_max_bytes=0, persistent=self._persistent
+            )
+        return envelope

@@ -1,0 +1,156 @@
+"""Which nodes are to have a copy of a queue, and which of them the master, as its policy or type wants it.
+
+Where a policy only says how many, a plan may say which nodes (`QueueRecord.placement`). This says what is wanted; that
+a synchronised copy is not given up before there is another is for those who bring it about.
+Reads no clock and no randomness: among nodes that are as good as each other the queue's uid decides, so queues spread
+over the nodes, and everybody who asks gets the same answer.
+
+Source: amqp-behaviour §9.2, §9.3; the table of unit_... dynamic_mirroring (reliability §2.2).
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from hashlib import blake2b
+from typing import Final
+
+from node.broker.commands import DeclareQueue
+from node.broker.policy import QueueSettings
+from node.broker.records import Member, QueueRecord
+
+_QUORUM_GROUP_SIZE: Final = 3
+"""Unless the queue has the argument x-quorum-initial-group-size."""
+
+
+def suggested_nodes(
+    settings: QueueSettings,
+    record: QueueRecord | DeclareQueue,
+    master: str,
+    current: Sequence[str],
+    synced: Collection[str],
+    candidates: Sequence[str],
+) -> tuple[str, tuple[str, ...]]:
+    """The node that is to have the master, and those for the mirrors: first those that have one.
+
+    master: where it is.   current, synced: where its mirrors are, the oldest first, and which are synchronised.
+    candidates: nodes that may have a copy: `candidate_nodes`.
+
+    The master only moves where there is a synchronised mirror; it stays wherever it is without a policy's word.
+    A plan's placement adds to how many a policy wants while copies move, and never takes away from it.
+    """
+    if record.exclusive_owner is not None:
+        return master, ()
+    # Of those who have a copy the synchronised first: who of them goes, if some must, costs least.
+    kept = [node for node in current if node in candidates and node != master]
+    kept.sort(key=lambda node: node not in synced)
+    others = [node for node in candidates if node not in current and node != master]
+    placement = record.placement if isinstance(record, QueueRecord) else ()
+    if record.type == "quorum":
+        return master, _exactly(_group_size(record), kept, others, record.uid, placement)
+    match settings.ha_mode, settings.ha_params:
+        case "all", _:
+            return master, (*kept, *others)
+        case "exactly", int(count):
+            return master, _exactly(count, kept, others, record.uid, placement)
+        case "nodes", tuple(names):
+            return _named(names, master, kept, synced, candidates)
+        case _:
+            return master, ()
+
+
+def first_nodes(
+    settings: QueueSettings, record: QueueRecord | DeclareQueue, home: str, candidates: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """The nodes for a new queue: as `suggested_nodes`, the master first.
+
+    home: where it would be without mirrors. It has nothing to lose, so a policy that names nodes gets one of these,
+    and a quorum queue a disc node.
+    """
+    if record.exclusive_owner is not None:
+        return home, ()
+    wanted: Sequence[str] = ()
+    if record.type == "quorum":
+        wanted = candidates
+    elif settings.ha_mode == "nodes" and isinstance(settings.ha_params, tuple):
+        wanted = [node for node in settings.ha_params if node in candidates]
+    if wanted and home not in wanted:
+        home = wanted[0]
+    return suggested_nodes(settings, record, home, (), (), candidates)
+
+
+def candidate_nodes(
+    members: Iterable[Member], record: QueueRecord | DeclareQueue, current: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The nodes that may have a copy of a queue, by name; none in a node without peers.
+
+    They are up and no witness; a quorum queue wants disc nodes. One in maintenance mode gets no new copy, but keeps
+    the one it has. If all are in maintenance mode that does not count (§9.2).
+    """
+    types = ("disc",) if record.type == "quorum" else ("disc", "ram")
+    up = sorted((each for each in members if each.is_up and each.type in types), key=lambda each: each.name)
+    willing = [each.name for each in up if not each.is_draining or each.name in current]
+    return tuple(willing) or tuple(each.name for each in up)
+
+
+def copies_wanted(
+    settings: QueueSettings, record: QueueRecord | DeclareQueue, members: Iterable[Member]
+) -> int:
+    """How many copies a queue is to have, the master's among them, if all nodes were up (amqp-behaviour §9.3)."""
+    if record.exclusive_owner is not None:
+        return 1
+    hosts = [member for member in members if member.type != "witness"]
+    if record.type == "quorum":
+        return min(max(_group_size(record), 1), max(sum(member.type == "disc" for member in hosts), 1))
+    match settings.ha_mode, settings.ha_params:
+        case "all", _:
+            return max(len(hosts), 1)
+        case "exactly", int(count):
+            return max(min(count, len(hosts)), 1)
+        case "nodes", tuple(names):
+            return max(sum(member.name in names for member in hosts), 1)
+        case _:
+            return 1
+
+
+def _exactly(
+    count: int, kept: Sequence[str], others: Sequence[str], uid: str, placement: Collection[str] = ()
+) -> tuple[str, ...]:
+    """So many copies, that of the master among them; as many as there can be if these are fewer.
+
+    placement: nodes of a plan: all of them, and before others.
+    """
+    wanted = max(count - 1, 0)
+    placed = tuple(node for node in (*kept, *others) if node in placement)
+    if len(placed) >= wanted and placed:
+        return placed
+    if placed:
+        kept = (*placed, *(node for node in kept if node not in placed))
+        others = [node for node in others if node not in placed]
+    if wanted <= len(kept):
+        return tuple(kept[:wanted])
+    spread = sorted(
+        others, key=lambda node: blake2b(f"{uid} {node}".encode("utf-8", "surrogatepass")).digest()
+    )
+    return (*kept, *spread[: wanted - len(kept)])
+
+
+def _named(
+    names: Sequence[str],
+    master: str,
+    kept: Sequence[str],
+    synced: Collection[str],
+    candidates: Sequence[str],
+) -> tuple[str, tuple[str, ...]]:
+    """Those of the named nodes that are there. Without any, the master alone; without one for it, it stays."""
+    available = [node for node in dict.fromkeys(names) if node in candidates]
+    if not available:
+        return master, ()
+    if master not in names:
+        master = next((node for node in available if node in synced), master)
+    mirrors = [node for node in kept if node in available]
+    mirrors += [node for node in available if node not in mirrors]
+    return master, tuple(node for node in mirrors if node != master)
+
+
+def _group_size(record: QueueRecord | DeclareQueue) -> int:
+    argument = record.arguments.get("x-quorum-initial-group-size")
+    size = None if argument is None else argument.value
+    return size if isinstance(size, int) and size > 0 else _QUORUM_GROUP_SIZE

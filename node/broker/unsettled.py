@@ -1,0 +1,43 @@
+"""Where the messages of a queue are that have left its backlog and are not done with.
+
+    queue ─► unacked of a channel, open transaction ─┐
+          ─► unacked of another node's proxy ────────┼─ unsettled ─► who copies the queue, or takes it over
+          ─► dead letters on their way ──────────────┘
+Source: reliability §4.6 (all that is unacknowledged is requeued), §4.8.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from node.broker.run import Run
+from node.broker.unacked import Delivery, open_runs
+
+if TYPE_CHECKING:
+    from node.broker.broker import Broker
+    from node.broker.channel import Channel
+    from node.broker.queue import Queue
+
+
+def unsettled(broker: "Broker", queue: "Queue", *, take: bool = False) -> list[Run]:
+    """What clients and dead letters hold of a queue of this node, in no order.
+
+    take: the queue takes leave. Other nodes' proxies and dead letters that wait are dropped; what the channels of
+        this node hold counts for nothing any more, from the end of this turn on.
+    """
+    runs = broker.dead_letters.unsettled(queue, take=take)
+    if broker.peers is not None:
+        runs += broker.peers.unsettled(queue, take=take)
+    if not queue.unacked_count:
+        return runs
+    for connection in broker.connections.values():
+        for channel in connection.channels.values():
+            for delivery in _held(channel):
+                if delivery.queue is queue:
+                    runs.extend(open_runs(delivery))
+    return runs
+
+
+def _held(channel: "Channel") -> Iterator[Delivery]:
+    yield from channel.unacked.deliveries()
+    if channel.transaction is not None:
+        yield from channel.transaction.settled()

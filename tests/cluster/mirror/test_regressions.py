@@ -1,0 +1,123 @@
+"""What the simulation of whole brokers has found (tests.sim.mirror_faults), each as the shortest story of it."""
+
+import pytest
+
+from cluster.gm_ring.messages import Activity
+from cluster.gm_ring.wire import Parcel
+from cluster.mirror.batch import Batch, encode_batch
+from cluster.mirror.follower import Follower
+from cluster.mirror.post import EARLY_AGE_MAX, Post
+from cluster.mirror.side import Pull, Report, decode_side, encode_side
+from node.amqp.methods import BasicAck, ConfirmSelect
+from node.broker.commands import DeclareQueue, SetPolicy
+from node.broker.storage import Waiter
+from node.store.waiting import Waiting
+from tests.cluster.mirror.nodes import Cluster
+from tests.cluster.mirror.test_follower import Copy as FollowerCopy
+from tests.cluster.mirror.test_follower import Ring as FollowerRing
+from tests.cluster.mirror.test_follower import enqueue
+from tests.cluster.mirror.test_leader import PERSISTENT
+from tests.cluster.mirror.test_leader import World as LeaderWorld
+from tests.cluster.remote.nodes import client_of
+
+
+def test_frames_that_come_before_the_queue_is_known() -> None:
+    """§4.3 R1: the master's first words reach a mirror before that has applied the declaration. They are not lost, and
+    come before later ones.
+    """
+    cluster = Cluster("n1", "n2", "n3")
+    cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
+    publisher = client_of(cluster["n1"])
+    publisher.ask(1, ConfirmSelect())
+    cluster.is_held = True
+    declare = DeclareQueue("/", "q", "0123456789abcdef" * 2, durable=True, home="n1", mirrors=("n2", "n3"))
+    cluster.log.append((declare, "", 0, None))
+    while cluster.apply("n1"):
+        pass
+    publisher.publish(1, "q", b"first")
+    cluster["n1"].turn()
+    cluster.advance(0.01)
+    cluster.deliver("n1", "n2")
+    while cluster.apply("n2"):
+        pass
+    publisher.publish(1, "q", b"second")
+    cluster.advance(0.01)
+    cluster.deliver("n1", "n2")
+    cluster.is_held = False
+    cluster.advance(0.1)
+    assert publisher.methods()[-1] == BasicAck(delivery_tag=2, multiple=True)
+    for node in cluster:
+        assert node.faults == []
+
+
+@pytest.mark.parametrize("last", [-1, 0, 7])
+def test_a_member_reports_though_it_has_nothing(last: int) -> None:
+    """§4.9: a mirror that got none of the master's broadcasts is asked how far it is."""
+    assert decode_side(encode_side(Report(last))) == Report(last)
+
+
+def test_early_parcels_of_deleted_queues_go() -> None:
+    """What comes for a queue that this node has dropped already is not kept for ever."""
+    post = Post(lambda node, frame: None)
+    post.put_by("n2", Parcel("q1", 1, 2, 3, 3, Activity(3, 3, [])))
+    for _ in range(EARLY_AGE_MAX):
+        post.age()
+    post.put_by("n2", Parcel("q2", 1, 2, 3, 3, Activity(3, 3, [])))
+    post.age()
+    assert [parcel.uid for _, parcel in post.take_early()] == ["q2"]
+
+
+def test_a_mirror_whose_first_word_is_that_it_wants_nothing() -> None:
+    """§4.5: it cancels what it had asked of the master before."""
+    cluster = Cluster("n1", "n2")
+    cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
+    cluster.declare_mirrored("q", "n1", "n2")
+    record = cluster["n1"].broker.catalogue.queue("/", "q")
+    assert record is not None
+    assert record.view is not None
+    group = cluster["n1"].mirrors._known[record.uid].group
+    mirror = record.view.member_on("n2")
+    assert group is not None
+    assert mirror is not None
+    group.receive(Parcel(record.uid, mirror.id, group.id, 2, 0, encode_side(Pull(1))))
+    assert group.sync_progress == {}
+
+
+class JoiningDisk:
+    """A storage that joins the waits of one waiter as the store does."""
+
+    def __init__(self) -> None:
+        self.waiting = Waiting()
+
+    def await_safety(self, waiter: Waiter, first: int, last: int) -> None:
+        self.waiting.add(waiter, first, last)
+
+
+def test_waits_for_the_disk_of_two_members_stay_two() -> None:
+    """§4.4: a mark says how far one member's broadcasts are. The store joins numbers that follow each other, and
+    member 5 comes after broadcast 4 of member 1.
+    """
+    ring, disk = FollowerRing(), JoiningDisk()
+    follower = Follower(ring, FollowerCopy(is_durable=True), disk, is_rolled=True)  # type: ignore[arg-type]
+
+    def payload(seq: int) -> bytes:
+        return encode_batch(Batch(seq + 1, 0, {}, [enqueue(seq, 1, PERSISTENT)]))
+
+    follower.deliver(1, 0, [payload(seq) for seq in range(1, 6)])
+    follower.deliver(5, 0, [payload(6), payload(7)])
+    assert ring.disk == {}
+    disk.waiting.settle(is_safe=True)
+    assert ring.disk == {1: 4, 5: 1}
+
+
+def test_who_waits_for_mirrors_that_are_no_more_waits_for_the_disk() -> None:
+    """§4.4: the policy is taken away while a persistent message is on its way to the only disk."""
+    world = LeaderWorld(is_alone=True)
+    world.publish(b"a", envelope=PERSISTENT)
+    world.leader.await_stable(world.client, 1, 1, is_kept=True)
+    world.leader.flush()
+    world.leader.go_on_alone()
+    world.leader.abandon(is_safe=True)
+    assert world.client.settled == []
+    world.disk.sync()
+    assert world.client.settled == [(1, 1, True)]

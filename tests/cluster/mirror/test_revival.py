@@ -1,0 +1,139 @@
+"""Revival: reliability §4.10, W10."""
+
+from dataclasses import replace
+
+from cluster.mirror.proposals import OUTSTANDING_MAX, Proposal
+from cluster.mirror.revival import Revival
+from node.broker.records import QueueRecord
+from node.broker.views import OfferCopy, Revive, View, changed, created, died
+from tests.cluster.mirror.caretaker_world import queue
+
+DOWN = died(created(0, [("a", 1), ("b", 2), ("c", 3)]), [1, 2, 3], may_lose=False)
+DOWN_OF_FOUR = died(created(0, [("a", 1), ("b", 2), ("c", 3), ("d", 4)]), [1, 2, 3, 4], may_lose=False)
+
+
+def _down(name: str = "q", view: View = DOWN) -> QueueRecord:
+    return replace(queue(name), view=view, ring_version=view.version)
+
+
+def _offered(view: View, *offers: tuple[str, int, int]) -> View:
+    for offer in offers:
+        after = changed(view, OfferCopy(*offer))
+        assert after is not None
+        view = after
+    return view
+
+
+def _changes(proposals: list[Proposal]) -> list[object]:
+    return [each.change for each in proposals]
+
+
+def test_a_copy_is_offered_until_the_view_shows_it() -> None:
+    revival = Revival("b", 5)
+    revival.recovered(_down(), 70, 0.0)
+    assert revival.next_look(0.0) == 0.0
+    assert _changes(revival.look(0.0)) == [OfferCopy("b", 5, 70)]
+    assert revival.look(0.5) == []
+    assert _changes(revival.look(1.0)) == [OfferCopy("b", 5, 70)]
+    assert revival.see(_down(view=_offered(DOWN, ("b", 5, 70))), 1.1)
+    assert revival.look(1.1) == []
+    assert revival.next_look(1.1) == 31.1
+
+
+def test_the_last_master_is_waited_for_30_s() -> None:
+    revival = Revival("b", 5)
+    revival.recovered(_down(), 70, 0.0)
+    view = _offered(DOWN, ("b", 5, 70))
+    revival.see(_down(view=view), 1.0)
+    assert revival.look(30.9) == []
+    assert _changes(revival.look(31.0)) == [Revive(view.version)]
+    after = changed(view, Revive(view.version))
+    assert after is not None
+    assert not revival.see(_down(view=after), 31.1), "our copy is not offered any more"
+    assert after.master_node == "b"
+    assert revival.next_look(31.1) is None
+
+
+def test_others_offers_do_not_make_it_longer_and_the_version_follows() -> None:
+    revival = Revival("b", 5)
+    revival.recovered(_down(), 70, 0.0)
+    revival.see(_down(view=_offered(DOWN, ("b", 5, 70))), 1.0)
+    view = _offered(DOWN_OF_FOUR, ("b", 5, 70), ("c", 6, 80))
+    revival.see(_down(view=view), 20.0)
+    assert _changes(revival.look(31.0)) == [Revive(view.version)]
+
+
+def test_the_time_begins_anew_when_all_offers_are_withdrawn() -> None:
+    revival = Revival("b", 5)
+    view = _offered(DOWN, ("c", 6, 80))
+    revival.recovered(_down(view=view), 70, 0.0)
+    revival.look(0.0)
+    revival.see(_down(), 10.0)
+    revival.look(10.0)
+    revival.see(_down(view=_offered(DOWN, ("b", 5, 70))), 12.0)
+    assert revival.look(41.9) == []
+    assert len(revival.look(42.0)) == 1
+
+
+def test_the_last_masters_own_node_offers_and_that_is_all() -> None:
+    revival = Revival("a", 5)
+    revival.recovered(_down(), 70, 0.0)
+    (proposal,) = revival.look(0.0)
+    assert isinstance(proposal.change, OfferCopy)
+    after = changed(DOWN, proposal.change)
+    assert after is not None
+    assert after.state == "live"
+    assert not revival.see(_down(view=after), 0.1)
+
+
+def test_a_queue_that_lives_or_waits_for_others_is_not_offered() -> None:
+    revival = Revival("z", 5)
+    revival.recovered(_down(), 70, 0.0)
+    assert revival.look(0.0) == []
+    revival = Revival("a", 5)
+    revival.recovered(_down(view=created(0, [("b", 1)])), 70, 0.0)
+    assert revival.look(0.0) == []
+    assert revival.see(_down("other"), 0.0)
+    revival.recovered(_down(), 70, 0.0)
+    revival.forget("uid-q")
+    assert revival.look(0.0) == []
+
+
+def test_only_the_only_synchronised_copy_may_revive() -> None:
+    """S12: all mirrors were dropped, the master alone confirmed and died: only its disk counts."""
+    view = created(0, [("a", 1), ("b", 2)])
+    alone = died(view, [2], may_lose=False)
+    after = changed(alone, _erase(alone))
+    assert after is not None
+    down = died(after, [1], may_lose=False)
+    assert (down.state, down.recoverable) == ("down", ("a",))
+    revival = Revival("b", 5)
+    revival.recovered(_down(view=down), 70, 0.0)
+    assert revival.look(100.0) == []
+
+
+def _erase(view: View):  # type: ignore[no-untyped-def]
+    from node.broker.views import EraseMirror
+
+    return EraseMirror(2, view.owner_of(2))
+
+
+def test_ten_thousand_at_a_restart() -> None:
+    revival = Revival("b", 5)
+    for at in range(10_000):
+        revival.recovered(_down(f"q{at}"), 1, 0.0)
+    made = revival.look(0.0) + revival.look(0.0)
+    assert len(made) == OUTSTANDING_MAX
+    rounds, now = 0, 0.0
+    while made:
+        for proposal in made:
+            assert isinstance(proposal.change, OfferCopy)
+            revival.see(_down(proposal.name, _offered(DOWN, ("b", 5, 1))), now)
+        rounds, now = rounds + 1, now + 0.01
+        made = revival.look(now)
+        while not made and revival.next_look(now) == now:
+            made = revival.look(now)
+    assert rounds == 10_000 // OUTSTANDING_MAX
+    time = revival.next_look(now)
+    assert time is not None
+    assert 30.0 <= time <= now + 30.0

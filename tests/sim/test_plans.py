@@ -1,0 +1,74 @@
+"""Plans in the simulator of whole brokers (spark.md §6.1, §6.14).
+
+FLUFFLE_SIM=plans:N runs one seed; MIRROR_SEEDS=N runs the seeds from 0 to N; else some that are always the same, and
+fresh ones while there is time.
+"""
+
+import os
+from collections import Counter
+from time import monotonic, time
+from typing import Any
+
+import pytest
+
+from node.broker import mirrored_queues, plan_steps, views
+from tests.sim.mirror_plans import run_plans
+from tests.sim.mirror_world import Violation
+
+FIXED_SEEDS = 6
+TIME_BOX_S = 8.0
+KIND, _, NUMBER = os.environ.get("FLUFFLE_SIM", "").partition(":")
+
+
+def _run(first: int, end: int, total: Counter[str]) -> None:
+    for seed in range(first, end):
+        try:
+            total.update(run_plans(seed).counts)
+        except Exception as error:
+            raise AssertionError(f"FLUFFLE_SIM=plans:{seed} {type(error).__name__}: {error}") from error
+
+
+@pytest.mark.slow
+def test_seeds() -> None:
+    """Nothing confirmed is lost, no copy goes that is needed, and all is well once it is healed."""
+    total = Counter[str]()
+    if KIND == "plans":
+        _run(int(NUMBER), int(NUMBER) + 1, total)
+        print(total)
+        return
+    if count := int(os.environ.get("MIRROR_SEEDS", "0")):
+        _run(0, count, total)
+        print(f"plans: {dict(total)}")
+        return
+    _run(0, FIXED_SEEDS, total)
+    end, seed = monotonic() + TIME_BOX_S, int(time())
+    while monotonic() < end:
+        _run(seed, seed + 1, total)
+        seed += 1
+    assert total["plans: steps"], total
+    assert total["plans: drop_mirror done"], total
+
+
+def _drops_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """A step that drops a copy is judged by what its plan believes."""
+    whole = plan_steps.judged
+
+    def judged(record: Any, command: Any, *others: Any) -> plan_steps.Verdict:
+        verdict = whole(record, command, *others)
+        member = record.view.member_on(command.source) if record.view is not None else None
+        if command.action != "drop_mirror" or member is None or member.id == record.view.master:
+            return verdict
+        change = views.DropMirror(member.id)
+        return plan_steps.Verdict(plan_steps.StepOutcome("done"), change, verdict.placement)
+
+    patch.setattr(mirrored_queues, "judged", judged)
+
+
+@pytest.mark.slow
+def test_a_bug_is_found() -> None:
+    """With it the seed ends badly, and well without."""
+    with pytest.MonkeyPatch.context() as patch:
+        _drops_are_believed(patch)
+        with pytest.raises(Violation, match="takes a copy that is needed"):
+            run_plans(10, seconds=6.0)
+    run_plans(10, seconds=6.0)
