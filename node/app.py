@@ -4,26 +4,36 @@ A node of a cluster has the same parts, but its metadata come from the cluster a
 what makes it a member is around it (`node.agent`).
 """
 
+import asyncio
 import gc
 import logging
 import os
 import re
 import time
+import uuid
 from typing import Any, Final, Protocol
 
 from node import log_phrases
-from node.broker.broker import Broker, text_properties
+from node.broker.broker import Broker
 from node.broker.catalogue import Catalogue
 from node.broker.commands import Command, SetGlobalParameter, seed_commands
+from node.broker.counters import BrokerCounters
+from node.broker.event_exchange import EventExchange
 from node.broker.live_queue import Peers
+from node.broker.metering import Meter
+from node.broker.observer import Observer, Observers
 from node.broker.paging import Pager
 from node.broker.passwords import SALT_BYTES, hash_password
 from node.broker.replicated_log import React, ReplicatedLog
+from node.broker.server_properties import text_properties
 from node.broker.settings import BrokerSettings
 from node.broker.snapshot import everything
 from node.config import AuthOptions, Config
 from node.config_file import ConfigError
+from node.config_plugins import EVENTS
+from node.io.log_exchange import LogExchange
 from node.io.log_observer import LogObserver
+from node.io.mirroring_events import MirroringEvents
 from node.io.persistence import Persistence
 from node.io.resource_guard import ResourceGuard
 from node.io.resources import total_memory_bytes
@@ -31,9 +41,9 @@ from node.io.server import Listener, Server
 from node.log import NODE_PROCESS, category_logger
 from node.version import VERSION
 
-_GC_THRESHOLDS: Final = (50_000, 20, 100)
+_GC_THRESHOLDS: Final = (10_000, 100, 100)
 """Python looks for cycles after so many new objects. Its default of 700 would look through every queued run
-again and again; the hot paths make no cycles."""
+again and again; the hot paths make no cycles. To look at 10,000 rows of a long list takes some 4 ms."""
 
 
 class ClusterLog(ReplicatedLog, Protocol):
@@ -63,7 +73,8 @@ class ClusterSide(Protocol):
 class Node:
     """One broker with its listeners. `await start()`, then `await stop()`; not to be started again.
 
-    cluster: None for a broker by itself.
+    cluster: None for a broker by itself.   mirroring_events: where they are kept; None: for as long as the broker runs.
+    observer: is told what happens, beside the log.
     """
 
     def __init__(
@@ -72,35 +83,43 @@ class Node:
         *,
         logger: "logging.Logger | logging.LoggerAdapter[logging.Logger] | None" = None,
         cluster: ClusterSide | None = None,
+        mirroring_events: MirroringEvents | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.config = config
+        self._watching = observer
+        self.mirroring_events = mirroring_events or MirroringEvents()
         self._cluster = cluster
         self._logger = logger or category_logger()
         self.broker: Broker
         """From `start` on."""
         self.listeners: list[tuple[str, int]] = []
-        self._guard = ResourceGuard(config, total_memory_bytes(config.memory.total_override_bytes))
+        self.guard = ResourceGuard(config, total_memory_bytes(config.memory.total_override_bytes))
         self._persistence: Persistence | None = None
         self._server: Server | None = None
+        self._events = EventExchange(config.seed.vhost) if EVENTS in (config.enabled_plugins or ()) else None
+        self._log_exchange: LogExchange | None = None
 
     async def start(self) -> None:
         """Read what is on disk, seed what is empty, and accept clients. Raises: OSError, ConfigError."""
         gc.set_threshold(*_GC_THRESHOLDS)
         catalogue = self._cluster.log.catalogue if self._cluster is not None else None
-        self._persistence = persistence = Persistence(self.config, self._guard.disk_unwritable, catalogue)
+        self._persistence = persistence = Persistence(self.config, self.guard.disk_unwritable, catalogue)
         self.broker = Broker(
             broker_settings(self.config),
             entropy=os.urandom,
             epoch_s=time.time() - time.monotonic(),
-            observer=LogObserver(),
+            observer=self._observer(),
             storage=persistence.store,
-            pager=Pager(self._guard.memory.paging_bytes),
+            pager=Pager(self.guard.memory.paging_bytes),
             catalogue=persistence.catalogue,
             timers=persistence.timers,
+            meter=Meter(time.perf_counter_ns) if self.config.telemetry.is_on else None,
         )
         self.broker.start(time.monotonic())
         try:
             is_known = self._load(persistence)
+            self.broker.counters = BrokerCounters()  # what was read from the disk hasn't happened now
             persistence.start()
             if is_known:
                 self._logger.info(log_phrases.will_not_seed())
@@ -109,20 +128,26 @@ class Node:
             self._server = Server(self.broker, self.config, on_refused=self._refused)
             if self._cluster is not None:
                 await self._cluster.enter()  # from here on the other nodes may speak to this one
+            self._publish_what_happens()
+            await self._load_definitions()
             listeners = await self._server.listen()
         except BaseException:
             await self.stop()
             raise
-        self._guard.start(self.broker)
+        self.guard.start(self.broker)
         self._tell_started(listeners)
 
     async def stop(self) -> bool:
         """Stop accepting, tell clients (320), close; write what is left. Returns: whether that is on disk."""
-        self._guard.stop()
+        self.guard.stop()
+        if self._log_exchange is not None:
+            self._log_exchange.stop()
         if self._server is not None:
             self._tell_stopped(await self._server.stop())
             if self.broker.peers is not None:
                 self.broker.peers.close()
+            if self.broker.mirrors is not None:
+                self.broker.mirrors.close_all()
         if self._cluster is not None:
             self._cluster.log.detach()
         return self._persistence is None or await self._persistence.stop(self.broker)
@@ -151,6 +176,22 @@ class Node:
         for listener in listeners:
             self._logger.info(log_phrases.listener_stopped(str(listener.address), tls=listener.is_tls))
 
+    def _observer(self) -> Observer:
+        log_observer = LogObserver(self.mirroring_events)
+        others = [each for each in (self._events, self._watching) if each is not None]
+        return Observers(log_observer, *others) if others else log_observer
+
+    def _publish_what_happens(self) -> None:
+        """Begin with the exchanges for events and for lines of the log, where they are on."""
+        if self._events is not None:
+            self.broker.log.submit(self._events.declaration)
+            self._events.attach(self.broker)
+        if self.config.log.exchange is not None:
+            call_soon = asyncio.get_running_loop().call_soon_threadsafe
+            self._log_exchange = LogExchange(self.config.log, self.config.seed.vhost, call_soon)
+            self.broker.log.submit(self._log_exchange.declaration)
+            self._log_exchange.start(self.broker)
+
     def _load(self, persistence: Persistence) -> bool:
         gc.disable()  # it would look through the growing catalogue again and again
         try:
@@ -163,6 +204,19 @@ class Node:
         finally:
             gc.enable()
 
+    async def _load_definitions(self) -> None:
+        """Import what the configuration names. Raises: ConfigError."""
+        path = self.config.definitions.path
+        if path is None:
+            return
+        from node.admin.admin import Admin
+        from node.admin.definitions import AT_BOOT, DefinitionsUnreadable, load_at_boot
+
+        try:
+            await load_at_boot(Admin(self.broker, self.config, self._logger, AT_BOOT), path)
+        except DefinitionsUnreadable as error:
+            raise ConfigError([f"load_definitions: {error}"]) from error
+
     def _seed(self) -> None:
         """Fill the empty catalogue. Raises: ConfigError for a refused password."""
         for command in first_commands(self.config):
@@ -174,7 +228,16 @@ class Node:
 
 
 def first_commands(config: Config) -> "list[Command[Any]]":
-    """What fills an empty catalogue: the default vhost and user. Raises: ConfigError for a refused password."""
+    """What fills an empty catalogue: names, and the default vhost and user unless definitions are loaded instead.
+
+    Raises: ConfigError for a refused password.
+    """
+    named: list[Command[Any]] = [
+        SetGlobalParameter("cluster_name", config.cluster_name),
+        SetGlobalParameter("internal_cluster_id", f"rabbitmq-cluster-id-{uuid.uuid4()}"),
+    ]
+    if config.definitions.path is not None:
+        return named
     seed, algorithm = config.seed, config.auth.password_hashing
     check_password(config.auth, seed.password)
     commands = seed_commands(
@@ -185,13 +248,15 @@ def first_commands(config: Config) -> "list[Command[Any]]":
         tags=seed.tags,
         permissions=(seed.configure, seed.write, seed.read),
     )
-    return [*commands, SetGlobalParameter("cluster_name", config.cluster_name)]
+    return [*commands, *named]
 
 
 def log_first_commands(
     config: Config, logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]"
 ) -> None:
     """Say what `first_commands` did, in RabbitMQ's words."""
+    if config.definitions.path is not None:
+        return
     seed = config.seed
     logger.info(log_phrases.will_seed())
     logger.info(log_phrases.vhost_added(seed.vhost, "Default virtual host"))

@@ -19,6 +19,10 @@ DEFAULT_PORT: Final = 5672
 PEER_PORT_OFFSET: Final = 20000
 """From a node's AMQP port to the port where other nodes reach it, as in RabbitMQ."""
 DEFAULT_PEER_PORT: Final = DEFAULT_PORT + PEER_PORT_OFFSET
+MANAGEMENT_PORT_OFFSET: Final = 10000
+"""From a node's AMQP port to that of its HTTP API, and one less with TLS."""
+PROMETHEUS_PORT_OFFSET: Final = 10020
+"""From a node's AMQP port to that of its metrics, and one less with TLS."""
 
 
 class LogLevel(IntEnum):
@@ -223,7 +227,7 @@ class ClusterOptions:
     )
     """Named in reports only: what happens is `pause_minority`, whatever stands here."""
     heartbeat_s: float = 0.25
-    lease_s: float = 5.0
+    lease_s: float = 4.0
     """A node that was not heard of for longer counts as down. At least `LEASE_HEARTBEATS_MIN` heartbeats."""
     secret: bytes | None = field(default=None, repr=False)
     """What all nodes of a cluster know; None: certificates, or loopback only."""
@@ -233,11 +237,13 @@ class ClusterOptions:
     key_file: str | None = None
     queue_master_locator: Literal["client-local", "min-masters", "random"] = "client-local"
     """On which node a queue is made when neither an argument nor a policy says so (amqp-behaviour §9.2)."""
+    mirror_flush_s: float = 0.002
+    """How long a mirrored queue gathers what its mirrors are told, at a moderate load."""
 
 
 LEASE_HEARTBEATS_MIN: Final = 4
 """A lease survives this many lost heartbeats, less one."""
-LEASE_HEARTBEATS: Final = 20
+LEASE_HEARTBEATS: Final = 16
 """How many heartbeats a lease is when nothing says how long it is."""
 
 
@@ -276,13 +282,131 @@ class FileLog:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeLog:
+    """Log lines as messages to the exchange `amq.rabbitmq.log` of the default virtual host."""
+
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat()
+
+
+@dataclass(frozen=True, slots=True)
 class LogOptions:
     """Where log lines go."""
 
     console: ConsoleLog | None = ConsoleLog()
     file: FileLog | None = None
+    exchange: ExchangeLog | None = None
     category_levels: Mapping[str, LogLevel] = field(default_factory=dict)
     """Categories with a level of their own; the others have the output's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementConfig:
+    """`management.*`: the HTTP API and the UI (management §1.0, §2.6). Off when both listeners are None."""
+
+    listen: Address | None = None
+    """Plain HTTP; None: no such listener."""
+    tls_listen: Address | None = None
+    tls: TlsOptions = TlsOptions()
+    """Read only with `tls_listen`."""
+    is_configured: bool = False
+    """Whether somebody asked for an address. If not, a port that is taken is worth a warning only."""
+    compress: bool = True
+    """Whether answers are compressed for who accepts that."""
+    idle_timeout_s: float = 60.0
+    """How long a connection may stay without a request."""
+    path_prefix: str = ""
+    """What all paths begin with: empty, or `/…` without a slash at its end."""
+    max_body_bytes: int = 10_000_000
+    http_log_dir: str | None = None
+    """Where requests are logged; None: nowhere."""
+    cors_allow_origins: tuple[str, ...] = ()
+    """Origins whose pages may use the API; `*`: any."""
+    cors_max_age_s: int = 1800
+    csp_policy: str = "default-src 'self'"
+    """The header `content-security-policy`; stricter than RabbitMQ's, as our UI has no inline scripts."""
+    hsts_policy: str | None = None
+    """The header `strict-transport-security`."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Further headers of every answer: `x-content-type-options`, `x-xss-protection`, `x-frame-options`."""
+    login_session_timeout_min: int | None = None
+    """How long the UI remembers who logged in; None: eight hours."""
+    disable_basic_auth: bool = False
+    disable_stats: bool = False
+    """Whether lists say what is there and not what it is doing, asked for or not."""
+    enable_queue_totals: bool = False
+    """Whether queues tell their counts nevertheless."""
+    disable_operator_policy_changes: bool = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a listener."""
+        return self.listen is not None or self.tls_listen is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusConfig:
+    """`prometheus.*`: where metrics are read (management §5). Off when both listeners are None."""
+
+    listen: Address | None = None
+    """Plain HTTP; None: no such listener."""
+    tls_listen: Address | None = None
+    tls: TlsOptions = TlsOptions()
+    """Read only with `tls_listen`."""
+    is_configured: bool = False
+    """As `ManagementConfig.is_configured`."""
+    path: str = "/metrics"
+    return_per_object_metrics: bool = False
+    """Whether `path` itself has a row for each queue, channel and connection."""
+    filter_aggregated_queue_metrics_pattern: str | None = None
+    """A regular expression: queues whose names match don't count in the sums."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a listener."""
+        return self.listen is not None or self.tls_listen is not None
+
+
+Retention = tuple[tuple[int, int], ...]
+"""How long samples are kept, from fine to coarse: (seconds, seconds between two of them)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsConfig:
+    """How counters are followed over time (management §1.0)."""
+
+    interval_s: float = 5.0
+    rates_mode: Literal["basic", "detailed", "none"] = "basic"
+    retention_global: Retention = ((600, 5), (3600, 60), (28800, 600), (86400, 1800))
+    retention_basic: Retention = ((600, 5), (3600, 60))
+    retention_detailed: Retention = ((600, 5),)
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryConfig:
+    """`telemetry.*`: records of what the node does, in files for `spark_ops` (docs/telemetry.md)."""
+
+    is_on: bool = False
+    directory: str = ""
+    """The node makes a directory of its name in it. With `is_on` never empty."""
+    interval_s: float = 10.0
+    max_bytes: int = 1 << 30
+    """Of files that nobody has collected; then the oldest go."""
+    zone: str | None = None
+    """Where the node stands, for plans that spread copies."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionsConfig:
+    """What is imported at each start (management §2.2)."""
+
+    path: str | None = None
+    """A file, or a directory whose files are imported in the order of their names. With one, an empty database is not
+    seeded."""
+    skip_if_unchanged: bool = False
+    hashing_algorithm: Literal["sha", "sha224", "sha256", "sha384", "sha512"] = "sha256"
+    """By which digest the node remembers what it imported, for `skip_if_unchanged`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +439,14 @@ class Config:
     store: StorageOptions = StorageOptions()
     cluster: ClusterOptions = ClusterOptions()
     log: LogOptions = field(default_factory=LogOptions)
+    management: ManagementConfig = ManagementConfig()
+    prometheus: PrometheusConfig = PrometheusConfig()
+    statistics: StatisticsConfig = StatisticsConfig()
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+    definitions: DefinitionsConfig = DefinitionsConfig()
+    enabled_plugins_file: str = ""
+    enabled_plugins: tuple[str, ...] | None = None
+    """What that file, or a variable, enables, in its order. None: neither says anything, and all of ours are on."""
     files: tuple[str, ...] = ()
     """The files that were read, in order."""
     unused: tuple[str, ...] = ()

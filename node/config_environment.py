@@ -40,8 +40,6 @@ UNUSED: Final = tuple(
         "ADVANCED_CONFIG_FILE",
         "CONF_ENV_FILE",
         "DISTRIBUTION_BUFFER_SIZE",
-        "ENABLED_PLUGINS",
-        "ENABLED_PLUGINS_FILE",
         "FEATURE_FLAGS",
         "IO_THREAD_POOL_SIZE",
         "MAX_NUMBER_OF_PROCESSES",

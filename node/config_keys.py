@@ -18,6 +18,7 @@ from node.config_values import (
     FILE,
     FLAG,
     FRACTION,
+    HEADER,
     HOST,
     HOST_PORT,
     IP,
@@ -26,6 +27,8 @@ from node.config_values import (
     NODE,
     NONE,
     PART,
+    PATH,
+    PATH_PREFIX,
     PEER_PORT,
     PORT,
     POSITIVE,
@@ -53,6 +56,14 @@ STORE_FILE_MAX_BYTES: Final = 1 << 30
 
 HEARTBEAT_MIN_MS: Final = 50
 """Oftener, and heartbeats would be most of what an idle cluster does."""
+
+STATISTICS_INTERVAL_MIN_MS: Final = 100
+"""Oftener, and looking at ten thousand queues would be most of what the node does."""
+
+TELEMETRY_INTERVAL_MIN_MS: Final = 500
+"""Oftener, and records would say little more than that they were written."""
+TELEMETRY_MIN_BYTES: Final = 1 << 20
+"""With less there would be no room for the file that is being written."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency", "none")
 LOG_CATEGORIES: Final = (
@@ -86,6 +97,12 @@ _DISCOVERY: Final = meanings(
     | dict.fromkeys(("dns", "rabbit_peer_discovery_dns"), "dns")
 )
 """Not the others: a node that finds nobody because it cannot look would make a cluster of its own."""
+_DEFINITIONS_BACKEND: Final = meanings(
+    dict.fromkeys(
+        ("local_filesystem", "local", "rabbit_definitions_import_local_filesystem"), "local_filesystem"
+    )
+)
+"""Not https: a node that starts without the users and permissions it was to fetch would seed a guest instead."""
 _FORMATTER: Final = meanings({"plaintext": False, "json": True})
 
 
@@ -104,6 +121,28 @@ def _log_output(output: str) -> Iterator[Key]:
     yield Key(f"log.{output}.formatter.time_format", _TIME_FORMAT, f"{output}_format.time_format")
     yield Key(f"log.{output}.formatter.level_format", _LEVEL_FORMAT, f"{output}_format.level_format")
     yield Key(f"log.{output}.formatter.single_line", FLAG, f"{output}_format.single_line")
+
+
+def _http_listener(plugin: str) -> Iterator[Key]:
+    """The listeners of one of the two that speak HTTP, plain and with TLS."""
+    for kind in ("tcp", "ssl"):
+        yield Key(f"{plugin}.{kind}.port", PORT, f"{plugin}_{kind}.port")
+        yield Key(f"{plugin}.{kind}.ip", IP, f"{plugin}_{kind}.host")
+    yield from _http_tls(f"{plugin}.ssl", f"{plugin}_tls")
+
+
+def _http_tls(start: str, section: str) -> Iterator[Key]:
+    yield Key(f"{start}.cacertfile", FILE, f"{section}.ca_file")
+    yield Key(f"{start}.certfile", FILE, f"{section}.certificate_file")
+    yield Key(f"{start}.keyfile", FILE, f"{section}.key_file")
+    yield Key(f"{start}.password", TEXT, f"{section}.key_password")
+    yield Key(
+        f"{start}.verify", meanings({"verify_peer": True, "verify_none": False}), f"{section}.verify_peer"
+    )
+    yield Key(f"{start}.fail_if_no_peer_cert", BOOLEAN, f"{section}.require_peer_certificate")
+    yield Key(f"{start}.honor_cipher_order", BOOLEAN, f"{section}.honor_cipher_order")
+    yield Key(f"{start}.versions.$version", _TLS_VERSION, f"{section}_versions")
+    yield Key(f"{start}.ciphers.$cipher", TEXT, f"{section}_ciphers")
 
 
 KEYS: Final = (
@@ -233,6 +272,7 @@ KEYS: Final = (
     ),
     Key("cluster.advertised_address", HOST_PORT, "peer.advertised"),
     Key("cluster.lease", milliseconds(1, 600000), "cluster.lease_s"),
+    Key("cluster.mirror_flush_interval", milliseconds(0, 1000), "cluster.mirror_flush_s"),
     Key("cluster.secret_file", FILE, "peer.secret_file"),
     Key("cluster.ssl_options.cacertfile", FILE, "cluster.ca_file"),
     Key("cluster.ssl_options.certfile", FILE, "cluster.certificate_file"),
@@ -242,6 +282,64 @@ KEYS: Final = (
     Key("product.name", TEXT, "product.name"),
     Key("product.version", TEXT, "product.version"),
     Key("cluster_name", TEXT, "node.cluster_name"),
+    # the HTTP API and metrics
+    *_http_listener("management"),
+    Key("management.listener.port", PORT, "management_legacy.port"),
+    Key("management.listener.ip", IP, "management_legacy.host"),
+    Key("management.listener.ssl", BOOLEAN, "management_legacy.ssl"),
+    *_http_tls("management.listener.ssl_opts", "management_tls"),
+    Key("management.tcp.compress", BOOLEAN, "management.compress"),
+    Key("management.tcp.idle_timeout", milliseconds(1), "management.idle_timeout_s"),
+    Key("management.path_prefix", PATH_PREFIX, "management.path_prefix"),
+    Key("management.http.max_body_size", size(), "management.max_body_bytes"),
+    Key("management.http_log_dir", TEXT, "management.http_log_dir"),
+    Key("management.cors.allow_origins", NONE, "management_cors.none"),
+    Key("management.cors.allow_origins.$name", HEADER, "management_origins"),
+    Key("management.cors.max_age", WHOLE, "management.cors_max_age_s"),
+    Key("management.csp.policy", HEADER, "management.csp_policy"),
+    Key("management.hsts.policy", HEADER, "management.hsts_policy"),
+    Key("management.headers.content_type_options", HEADER, "management_headers.x-content-type-options"),
+    Key("management.headers.xss_protection", HEADER, "management_headers.x-xss-protection"),
+    Key("management.headers.frame_options", HEADER, "management_headers.x-frame-options"),
+    Key("management.login_session_timeout", WHOLE, "management.login_session_timeout_min"),
+    Key("management.disable_basic_auth", BOOLEAN, "management.disable_basic_auth"),
+    Key("management.disable_stats", BOOLEAN, "management.disable_stats"),
+    Key("management_agent.disable_metrics_collector", BOOLEAN, "management_agent.disable_stats"),
+    Key("management.enable_queue_totals", BOOLEAN, "management.enable_queue_totals"),
+    Key(
+        "management.restrictions.operator_policy_changes.disabled",
+        BOOLEAN,
+        "management.disable_operator_policy_changes",
+    ),
+    Key("management.rates_mode", one_of("basic", "detailed", "none"), "statistics.rates_mode"),
+    Key("management.sample_retention_policies.$section.$interval", POSITIVE, "retention"),
+    Key("collect_statistics_interval", milliseconds(STATISTICS_INTERVAL_MIN_MS), "statistics.interval_s"),
+    *_http_listener("prometheus"),
+    Key("prometheus.path", PATH, "prometheus.path"),
+    Key("prometheus.return_per_object_metrics", BOOLEAN, "prometheus.return_per_object_metrics"),
+    Key(
+        "prometheus.filter_aggregated_queue_metrics_pattern",
+        REGEXP,
+        "prometheus.filter_aggregated_queue_metrics_pattern",
+    ),
+    # telemetry
+    Key("telemetry.enabled", BOOLEAN, "telemetry.is_on"),
+    Key("telemetry.directory", TEXT, "telemetry.directory"),
+    Key("telemetry.interval", milliseconds(TELEMETRY_INTERVAL_MIN_MS, 3_600_000), "telemetry.interval_s"),
+    Key("telemetry.max_bytes", size(TELEMETRY_MIN_BYTES), "telemetry.max_bytes"),
+    Key("telemetry.zone", TEXT, "telemetry.zone"),
+    Key("telemetry.label.$name", TEXT, "telemetry_labels"),
+    # definitions
+    Key("load_definitions", TEXT, "definitions_path.main"),
+    Key("definitions.local.path", TEXT, "definitions_path.local"),
+    Key("management.load_definitions", TEXT, "definitions_path.management"),
+    Key("definitions.import_backend", _DEFINITIONS_BACKEND, "definitions_backend.name"),
+    Key("definitions.skip_if_unchanged", BOOLEAN, "definitions.skip_if_unchanged"),
+    Key(
+        "definitions.hashing.algorithm",
+        one_of("sha", "sha224", "sha256", "sha384", "sha512"),
+        "definitions.hashing_algorithm",
+    ),
     # logs
     Key("log.dir", TEXT, "log.dir"),
     Key("log.console", BOOLEAN, "log.console"),
@@ -252,6 +350,8 @@ KEYS: Final = (
     Key("log.file.rotation.size", WHOLE, "file.rotation_bytes"),
     Key("log.file.rotation.count", WHOLE, "file.rotation_count"),
     *_log_output("file"),
+    Key("log.exchange", BOOLEAN, "log.exchange"),
+    *_log_output("exchange"),
     *(Key(f"log.{category}.level", _LEVEL, f"log_levels.{category}") for category in LOG_CATEGORIES),
 )
 
@@ -259,29 +359,25 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
     (
         BOOLEAN,
         """
-        reverse_dns_lookups background_gc_enabled definitions.skip_if_unchanged hipe_compile
+        reverse_dns_lookups background_gc_enabled hipe_compile
         ssl_allow_poodle_attack ssl_options.client_renegotiation ssl_options.secure_renegotiate
         ssl_options.reuse_sessions ssl_options.log_alert ssl_options.honor_ecc_order
         ssl_options.bypass_pem_cache tcp_listen_options.exit_on_close tcp_listen_options.delay_send
         tcp_listen_options.dontroute tcp_listen_options.send_timeout_close
-        quorum_queue.compute_checksums management_agent.disable_metrics_collector
-        prometheus.return_per_object_metrics management.disable_basic_auth management.disable_stats
-        management.enable_queue_totals management.restrictions.operator_policy_changes.disabled
-        log.exchange log.journald log.syslog log.file.rotation.compress
+        quorum_queue.compute_checksums management.enable_uaa log.journald log.syslog log.file.rotation.compress
         cluster_formation.node_cleanup.only_log_warning
         """,
     ),
     (
         NONE,
         """
-        ssl_options tcp_listen_options management.cors.allow_origins
+        ssl_options tcp_listen_options management.listener.ssl_opts
         """,
     ),
     (
         POSITIVE,
         """
         num_acceptors.tcp num_acceptors.ssl tcp_listen_options.send_timeout
-        collect_statistics_interval
         net_ticktime mnesia_table_loading_retry_timeout
         mnesia_table_loading_retry_limit background_gc_target_interval classic_queue.default_version
         cluster_formation.target_cluster_size_hint cluster_formation.internal_lock_retries
@@ -298,26 +394,13 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
         tcp_listen_options.fd tcp_listen_options.high_msgq_watermark
         tcp_listen_options.high_watermark tcp_listen_options.low_msgq_watermark
         tcp_listen_options.low_watermark tcp_listen_options.priority tcp_listen_options.tos
-        management.login_session_timeout management.db_cache_multiplier management.cors.max_age
-        management.http.max_body_size management.sample_retention_policies.$section.$interval
+        management.db_cache_multiplier
         cluster_formation.randomized_startup_delay_range.min
         cluster_formation.randomized_startup_delay_range.max cluster_formation.node_cleanup.interval
         cluster_formation.k8s.port
         """,
     ),
-    (
-        PORT,
-        """
-        tcp_listen_options.port management.tcp.port management.ssl.port prometheus.tcp.port
-        prometheus.ssl.port
-        """,
-    ),
-    (
-        IP,
-        """
-        management.tcp.ip management.ssl.ip prometheus.tcp.ip prometheus.ssl.ip
-        """,
-    ),
+    (PORT, "tcp_listen_options.port"),
     (one_of("none", "coarse", "fine"), "collect_statistics"),
     (size(1, 1000000), "mirroring_sync_batch_size"),
     (STORAGE, "mirroring_sync_max_throughput"),
@@ -325,34 +408,24 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
     (one_of("ignore", "autoheal"), "cluster_partition_handling.pause_if_all_down.recover"),
     (one_of("stop_node", "continue", "transient", "persistent"), "vhost_restart_strategy"),
     (one_of("client-local", "balanced"), "queue_leader_locator"),
-    (one_of("sha", "sha224", "sha256", "sha384", "sha512"), "definitions.hashing.algorithm"),
-    (one_of("basic", "detailed", "none"), "management.rates_mode"),
-    (_LEVEL, "log.exchange.level log.journald.level log.syslog.level"),
-    (
-        FILE,
-        """
-        load_definitions definitions.local.path management.load_definitions
-        management.ssl.cacertfile management.ssl.certfile management.ssl.keyfile
-        prometheus.ssl.cacertfile prometheus.ssl.certfile prometheus.ssl.keyfile
-        """,
-    ),
+    (_LEVEL, "log.journald.level log.syslog.level"),
     (
         TEXT,
         """
         cluster_partition_handling.pause_if_all_down.nodes.$name
         cluster_formation.proxy.http_proxy
         cluster_formation.proxy.https_proxy cluster_formation.proxy.proxy_exclusions.$name
-        definitions.import_backend definitions.https.url motd_file raft.data_dir
-        management.http_log_dir management.path_prefix management.cors.allow_origins.$name
-        management.csp.policy management.hsts.policy management.headers.$name prometheus.path
-        prometheus.filter_aggregated_queue_metrics_pattern ssl_options.cacerts.$name
+        definitions.https.url motd_file raft.data_dir
+        management.uaa_client_id management.uaa_location
+        management_agent.filter_aggregated_queue_metrics_pattern ssl_options.cacerts.$name
         ssl_options.cert ssl_options.dh ssl_options.key.$type ssl_options.log_level
         ssl_options.psk_identity log.console.color_esc_seqs.$level
         log.console.formatter.plaintext.format log.console.formatter.json.field_map
         log.console.formatter.json.verbosity_map log.file.formatter.plaintext.format
         log.file.formatter.json.field_map log.file.formatter.json.verbosity_map
-        log.file.rotation.date log.exchange.formatter log.syslog.formatter log.journald.fields
-        credit_flow_default_credit msg_store_credit_disc_bound
+        log.file.rotation.date log.exchange.formatter.plaintext.format log.exchange.formatter.json.field_map
+        log.exchange.formatter.json.verbosity_map log.syslog.formatter log.journald.fields
+        credit_flow_default_credit msg_store_credit_disc_bound mirroring_flow_control slave_wait_timeout
         """,
     ),
 )
@@ -384,7 +457,6 @@ UNUSED_PREFIXES: Final = (
     "definitions.tls.",
     "erlang.",
     "event_exchange.",
-    "log.exchange.formatter.",
     "log.syslog.",
     "management.listener.",
     "management.oauth_",

@@ -6,9 +6,9 @@ before it gives up, so that an operator sees all mistakes at once. Source: manag
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
-from node import config_environment, config_keys
+from node import config_environment, config_management, config_telemetry
 from node.config import (
     DEFAULT_PEER_PORT,
     DEFAULT_PORT,
@@ -22,7 +22,9 @@ from node.config import (
     ClusterOptions,
     Config,
     ConsoleLog,
+    DefinitionsConfig,
     DiskOptions,
+    ExchangeLog,
     FileLog,
     LogFormat,
     LogLevel,
@@ -36,8 +38,9 @@ from node.config import (
     StorageOptions,
     TlsOptions,
 )
-from node.config_file import ConfigError, Setting, parse
-from node.config_values import PORT, PORT_MAX, is_loopback
+from node.config_file import ConfigError, parse
+from node.config_given import Files, Given, Section
+from node.config_values import PORT_MAX, is_loopback
 from node.version import VERSION
 
 DEFAULT_FILE: Final = "/etc/fluffle/fluffle.conf"
@@ -47,8 +50,6 @@ DEFAULT_LOG_DIR: Final = "/var/log/fluffle"
 SECRET_MIN_BYTES: Final = 8
 """Whoever listens to two nodes can try secrets at leisure: shorter ones are found in no time."""
 SECRET_MAX_BYTES: Final = 1024
-
-_Section = TypeVar("_Section")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,85 +64,10 @@ class StartOptions:
     """Where other nodes reach us, HOST:PORT."""
     ram: bool = False
     """Join as a RAM node."""
-
-
-class Files(Protocol):
-    """What is asked of the disk."""
-
-    def read(self, path: str) -> bytes | None:
-        """The content, None when there is no such file. Raises OSError."""
-
-    def expand(self, pattern: str) -> list[str]:
-        """The `.conf` files in a directory, or that a shell pattern matches, in the order of their names."""
-
-    def readable(self, path: str) -> bool:
-        """Whether the node could read the file."""
-
-    def is_private(self, path: str) -> bool:
-        """Whether nobody but its owner may read or write the file. Raises OSError."""
-
-
-class _Values:
-    """What the files and the environment say, before it is put into a `Config`."""
-
-    def __init__(self) -> None:
-        self.fields: dict[str, Any] = {}
-        self.families: dict[str, dict[str, Any]] = {}
-        self.places: dict[str, str] = {}
-        self.unused: dict[str, None] = {}
-        self.problems: list[str] = []
-
-    def take(self, setting: Setting, files: Files) -> None:
-        """Check one setting and remember what it says; a later one replaces an earlier one."""
-        start = f"{setting.place}: {setting.key}:"
-        key = config_keys.find(setting.words)
-        if key is None:
-            closest = config_keys.closest(setting.key)
-            hint = f"; did you mean {closest}?" if closest else ""
-            self.problems.append(f"{start} there is no such setting{hint}")
-            return
-        try:
-            value = key.type.parse(setting.value)
-        except ValueError:
-            self.problems.append(f"{start} {setting.value!r} is not allowed; allowed: {key.type.allowed}")
-            return
-        if key.type.is_file and not files.readable(value):
-            self.problems.append(
-                f"{start} {value!r} does not exist or cannot be read; allowed: {key.type.allowed}"
-            )
-            return
-        if not key.field:
-            self.unused[setting.key] = None
-            return
-        self.places[key.field] = f"{setting.place}: {setting.key}"
-        if "$" in key.pattern:
-            prefix = key.pattern.partition("$")[0].count(".")
-            self.families.setdefault(key.field, {})[".".join(setting.words[prefix:])] = value
-        else:
-            self.fields[key.field] = value
-
-    def section(self, kind: type[_Section], name: str, **given: Any) -> _Section:
-        """A `kind` with what is known of it; the rest keeps its default."""
-        known = {
-            field.partition(".")[2]: value
-            for field, value in self.fields.items()
-            if field.startswith(f"{name}.")
-        }
-        return kind(**(known | given))
-
-    def numbered(self, family: str) -> tuple[Any, ...]:
-        """The values of a list such as `auth_mechanisms.1`, in the order of the numbers, names after them."""
-
-        def order(name: str) -> tuple[bool, int, str]:
-            return (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
-
-        values = self.families.get(family, {})
-        return tuple(values[name] for name in sorted(values, key=order))
-
-    def require(self, condition: bool, family: str, needs: str) -> None:
-        """Complain about `family` where it was set, unless `condition`."""
-        if not condition:
-            self.problems.append(f"{self.places.get(family, family)}: {needs}")
+    management: str | None = None
+    """Where the HTTP API is, HOST:PORT; "off": nowhere, and no metrics unless a file asks for them."""
+    telemetry: str | None = None
+    """The directory for telemetry, which is on then."""
 
 
 def load_config(options: StartOptions, environ: Mapping[str, str], files: Files, *, hostname: str) -> Config:
@@ -150,7 +76,7 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
     hostname: this machine's, for the default node name.
     Raises: ConfigError with a line for each problem: file, line number, key and what is allowed.
     """
-    values = _Values()
+    values = Given()
     values.problems += config_environment.removed(environ)
     paths = _read_files(values, options, environ, files)
     values.fields |= config_environment.overrides(environ, values.problems)
@@ -160,12 +86,17 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
     tls_listeners = () if "listeners.no_tls" in values.fields else values.numbered("tls_listeners")
     amqp_port = next((listener.port for listener in (*tcp_listeners, *tls_listeners)), DEFAULT_PORT)
     cluster = _cluster(values, options, environ, files, node_name=node_name, amqp_port=amqp_port)
+    data_dir = _data_dir(options, environ, node_name)
+    plugins_file, plugins = config_management.enabled_plugins(values, environ, files, data_dir)
+    management, prometheus = config_management.listeners(
+        values, options.management, next(iter((*tcp_listeners, *tls_listeners)), None), plugins
+    )
     unused = (*values.unused, *(name for name in config_environment.UNUSED if environ.get(name)))
     config = values.section(
         Config,
         "node",
         node_name=node_name,
-        data_dir=_data_dir(options, environ, node_name),
+        data_dir=data_dir,
         cluster_name=values.fields.get("node.cluster_name", node_name),
         product=_product(values),
         tcp_listeners=tcp_listeners,
@@ -181,6 +112,13 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
         disk=values.section(DiskOptions, "disk"),
         store=values.section(StorageOptions, "store"),
         log=_log(values, node_name),
+        management=management,
+        prometheus=prometheus,
+        statistics=config_management.statistics(values),
+        telemetry=config_telemetry.telemetry(values, options.telemetry, data_dir),
+        definitions=_definitions(values),
+        enabled_plugins_file=plugins_file,
+        enabled_plugins=plugins,
         files=paths,
         unused=unused,
     )
@@ -190,7 +128,7 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
 
 
 def _read_files(
-    values: _Values, options: StartOptions, environ: Mapping[str, str], files: Files
+    values: Given, options: StartOptions, environ: Mapping[str, str], files: Files
 ) -> tuple[str, ...]:
     """Take the settings of every file: the main one, then the others by name. Returns their paths."""
     main = options.config or environ.get("RABBITMQ_CONFIG_FILE")
@@ -230,7 +168,7 @@ def _data_dir(options: StartOptions, environ: Mapping[str, str], node_name: str)
     return options.data or environ.get("RABBITMQ_MNESIA_DIR") or f"{base}/{node_name}"
 
 
-def _product(values: _Values) -> Product:
+def _product(values: Given) -> Product:
     own = values.fields.pop("node.identity", "rabbitmq") == "own"
     return replace(
         Product("Fluffle", VERSION) if own else Product(),
@@ -242,9 +180,10 @@ def _product(values: _Values) -> Product:
     )
 
 
-def _tcp_listeners(values: _Values, options: StartOptions, environ: Mapping[str, str]) -> tuple[Address, ...]:
+def _tcp_listeners(values: Given, options: StartOptions, environ: Mapping[str, str]) -> tuple[Address, ...]:
     if options.listen:
-        return tuple(_listen_address("--listen", text, values.problems) for text in options.listen)
+        addresses = (values.listen_address("--listen", text) for text in options.listen)
+        return tuple(address for address in addresses if address is not None)
     if "listeners.no_tcp" in values.fields:
         return ()
     return values.numbered("tcp_listeners") or (
@@ -252,17 +191,7 @@ def _tcp_listeners(values: _Values, options: StartOptions, environ: Mapping[str,
     )
 
 
-def _listen_address(option: str, text: str, problems: list[str]) -> Address:
-    """`HOST:PORT`, `[IPv6]:PORT`, `:PORT` or `PORT`; unlike in a file, the host may be a name."""
-    host, _, port = text.rpartition(":")
-    try:
-        return Address(host.removeprefix("[").removesuffix("]"), PORT.parse(port))
-    except ValueError:
-        problems.append(f"{option} {text}: not allowed; allowed: HOST:PORT with {PORT.allowed}")
-        return Address("", 0)
-
-
-def _tls(values: _Values, *, listening: bool) -> TlsOptions:
+def _tls(values: Given, *, listening: bool) -> TlsOptions:
     given = {
         name: values.numbered(f"tls_{name}")
         for name in ("versions", "ciphers")
@@ -286,7 +215,7 @@ def _tls(values: _Values, *, listening: bool) -> TlsOptions:
     return tls
 
 
-def _network(values: _Values) -> NetworkOptions:
+def _network(values: Given) -> NetworkOptions:
     network = values.section(
         NetworkOptions, "network", proxy_protocol_sources=values.numbered("proxy_protocol_sources")
     )
@@ -298,7 +227,7 @@ def _network(values: _Values) -> NetworkOptions:
     return network
 
 
-def _auth(values: _Values) -> AuthOptions:
+def _auth(values: Given) -> AuthOptions:
     given: dict[str, Any] = {"certificate_login": values.section(CertificateLogin, "certificate_login")}
     if "auth_mechanisms" in values.families:
         given["mechanisms"] = tuple(dict.fromkeys(values.numbered("auth_mechanisms")))
@@ -319,7 +248,7 @@ def _auth(values: _Values) -> AuthOptions:
     return values.section(AuthOptions, "auth", loopback_users=loopback_users, **given)
 
 
-def _memory(values: _Values) -> MemoryOptions:
+def _memory(values: Given) -> MemoryOptions:
     # As in RabbitMQ, the relative watermark wins over the absolute one; `DiskOptions` says the same of its limits.
     if "memory.watermark_relative" in values.fields:
         values.fields.pop("memory.watermark_absolute_bytes", None)
@@ -330,7 +259,7 @@ def _memory(values: _Values) -> MemoryOptions:
 
 
 def _cluster(
-    values: _Values,
+    values: Given,
     options: StartOptions,
     environ: Mapping[str, str],
     files: Files,
@@ -361,7 +290,7 @@ def _cluster(
     return cluster
 
 
-def _formation(values: _Values, environ: Mapping[str, str]) -> dict[str, Any]:
+def _formation(values: Given, environ: Mapping[str, str]) -> dict[str, Any]:
     """Which nodes to look for: the variable's, the DNS name's, or the list's."""
     hostname = values.fields.get("formation.dns_hostname")
     nodes = config_environment.formation_nodes(environ, values.problems)
@@ -376,7 +305,7 @@ def _formation(values: _Values, environ: Mapping[str, str]) -> dict[str, Any]:
     return {"formation_nodes": tuple(seeds.values())}
 
 
-def _secret(values: _Values, environ: Mapping[str, str], files: Files) -> bytes | None:
+def _secret(values: Given, environ: Mapping[str, str], files: Files) -> bytes | None:
     variable = config_environment.cluster_secret(environ)
     if variable is not None:
         place, text, is_file = variable
@@ -403,7 +332,7 @@ def _secret(values: _Values, environ: Mapping[str, str], files: Files) -> bytes 
     return secret
 
 
-def _certificates(values: _Values) -> dict[str, Any]:
+def _certificates(values: Given) -> dict[str, Any]:
     """Authorities and certificate, or neither; the key may be in the certificate's file."""
     authorities, certificate = (
         values.fields.get(f"cluster.{name}") for name in ("ca_file", "certificate_file")
@@ -419,7 +348,7 @@ def _certificates(values: _Values) -> dict[str, Any]:
 
 
 def _peer_listener(
-    values: _Values,
+    values: Given,
     options: StartOptions,
     environ: Mapping[str, str],
     *,
@@ -457,9 +386,9 @@ def _peer_listener(
             port = 0
     address = Address(fields.get("peer.interface", "" if is_guarded else "127.0.0.1"), port)
     if options.peer is not None:
-        known_problems = len(values.problems)
-        address = _listen_address("--peer", options.peer, values.problems)
-        is_wanted = len(values.problems) == known_problems
+        given = values.listen_address("--peer", options.peer)
+        is_wanted = given is not None
+        address = given or address
     if is_wanted and not is_guarded and not is_loopback(address.host):
         values.problems.append(
             f"a listener for other nodes on {address} needs cluster.secret_file or cluster.ssl_options: "
@@ -474,13 +403,21 @@ def _peer_listener(
     }
 
 
-def _seed(values: _Values) -> Seed:
+def _seed(values: Given) -> Seed:
     tags = values.families.get("default_user_tags")
     given = {} if tags is None else {"tags": tuple(tag for tag, has in tags.items() if has)}
     return values.section(Seed, "seed", **given)
 
 
-def _log(values: _Values, node_name: str) -> LogOptions:
+def _definitions(values: Given) -> DefinitionsConfig:
+    fields = values.fields
+    sources = (fields.get(f"definitions_path.{name}") for name in ("main", "local", "management"))
+    return values.section(
+        DefinitionsConfig, "definitions", path=next((path for path in sources if path is not None), None)
+    )
+
+
+def _log(values: Given, node_name: str) -> LogOptions:
     fields = values.fields
     levels = {
         field.partition(".")[2]: LogLevel[name.upper()]
@@ -489,7 +426,7 @@ def _log(values: _Values, node_name: str) -> LogOptions:
     }
     default = levels.get("default", LogLevel.INFO)
 
-    def output(kind: type[_Section], name: str, **given: Any) -> _Section:
+    def output(kind: type[Section], name: str, **given: Any) -> Section:
         level = LogLevel[fields[f"{name}.level"].upper()] if f"{name}.level" in fields else default
         return values.section(
             kind, name, level=level, format=values.section(LogFormat, f"{name}_format"), **given
@@ -501,5 +438,6 @@ def _log(values: _Values, node_name: str) -> LogOptions:
     return LogOptions(
         console=output(ConsoleLog, "console") if fields.get("log.console", file is False) else None,
         file=output(FileLog, "file", path=path) if path else None,
+        exchange=output(ExchangeLog, "exchange") if fields.get("log.exchange", False) else None,
         category_levels={name: level for name, level in levels.items() if name != "default"},
     )

@@ -18,6 +18,8 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _QUANTITY: Final = re.compile(r"([0-9]{1,18})([A-Za-z]*)")
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:-]{1,253}")
 NODE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_HEADER: Final = re.compile(r"[ -~]{1,4096}")
+_PATH: Final = re.compile(r"/[A-Za-z0-9_.~/-]{0,255}")
 _DECIMAL_FRACTION: Final = re.compile(r"[0-9]+\.[0-9]+")
 
 
@@ -187,7 +189,25 @@ def _regexp(text: str) -> str:
     return text
 
 
+def _header(text: str) -> str:
+    if not _HEADER.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _path(text: str) -> str:
+    path = f"/{text.strip('/')}"
+    if not _PATH.fullmatch(path):
+        raise ValueError(text)
+    return path
+
+
 TEXT: Final = ValueType("any text", str)
+HEADER: Final = ValueType("printable ASCII, as headers are", _header)
+PATH: Final = ValueType("a path of letters, digits and -._~/", _path)
+PATH_PREFIX: Final = ValueType(
+    "a path of letters, digits and -._~/, or nothing", lambda text: _path(text).rstrip("/")
+)
 FILE: Final = ValueType("a file that the node can read", str, is_file=True)
 REGEXP: Final = ValueType("a regular expression", _regexp)
 BOOLEAN: Final = meanings({"true": True, "false": False})

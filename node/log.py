@@ -18,7 +18,7 @@ import queue
 import sys
 import threading
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import IO, Final
 
@@ -85,7 +85,7 @@ def process_logger(category: str, number: int) -> ProcessLogger:
     return logging.LoggerAdapter(category_logger(category), {"pid": process_tag(number)})
 
 
-def _level_of(record: logging.LogRecord) -> LogLevel:
+def level_of(record: logging.LogRecord) -> LogLevel:
     """The highest of RabbitMQ's levels that is not above the record's."""
     return max((level for level in _SHORT_NAMES if level <= record.levelno), default=LogLevel.DEBUG)
 
@@ -112,7 +112,7 @@ class _Formatter(logging.Formatter):
         return datetime.fromtimestamp(record.created, UTC).isoformat(separator, "microseconds")
 
     def level(self, record: logging.LogRecord) -> str:
-        level = _level_of(record)
+        level = level_of(record)
         style = self.options.level_format
         name = _SHORT_NAMES[level][int(style[2]) - 3] if style[2:] else level.name.lower()
         return name.upper() if style.startswith("uc") else name
@@ -128,7 +128,7 @@ class PlainFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         prefix = f"{self.time(record)} [{self.level(record)}] {getattr(record, 'pid', NODE_PROCESS)} "
         lines = [(prefix + line).rstrip(" ") for line in self.message(record).split("\n")]
-        color = _COLORS.get(_level_of(record)) if self.colors else None
+        color = _COLORS.get(level_of(record)) if self.colors else None
         if color:
             lines = [f"{color}{line}\033[0m" for line in lines]
         return "\n".join(lines)
@@ -169,9 +169,12 @@ class _CategoryFilter(logging.Filter):
 class _Entrance(logging.handlers.QueueHandler):
     """The loop's end of the queue: never waits, counts what does not fit."""
 
-    def __init__(self, lines: "queue.Queue[logging.LogRecord | None]") -> None:
+    def __init__(
+        self, lines: "queue.Queue[logging.LogRecord | None]", outputs: Sequence[logging.Handler]
+    ) -> None:
         super().__init__(lines)
         self.lines = lines
+        self.outputs = outputs
         self.dropped_count = 0
 
     def enqueue(self, record: logging.LogRecord) -> None:
@@ -195,7 +198,7 @@ class LogWriter:
     def __init__(self, outputs: list[logging.Handler]) -> None:
         self.outputs = outputs
         self._lines: queue.Queue[logging.LogRecord | None] = queue.Queue(QUEUE_LINES_MAX)
-        self.entrance = _Entrance(self._lines)
+        self.entrance = _Entrance(self._lines, outputs)
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
 
@@ -222,6 +225,17 @@ class LogWriter:
         return True
 
 
+def set_level(level: LogLevel) -> None:
+    """Have all outputs take lines from this level on, but for categories with a level of their own."""
+    root = logging.getLogger()
+    root.setLevel(level)
+    outputs = [output for each in root.handlers if isinstance(each, _Entrance) for output in each.outputs]
+    for output in outputs:
+        for each in output.filters:
+            if isinstance(each, _CategoryFilter):
+                each.output = level
+
+
 def configure(
     options: LogOptions, *, stdout: IO[str] | None = None, stderr: IO[str] | None = None
 ) -> LogWriter:
@@ -231,26 +245,32 @@ def configure(
         console = options.console
         stream = (stdout or sys.stdout) if console.stream == "stdout" else (stderr or sys.stderr)
         outputs.append(
-            _output(logging.StreamHandler(stream), console.format, console.level, options, console.colors)
+            prepared(logging.StreamHandler(stream), console.format, console.level, options, console.colors)
         )
     if options.file is not None:
-        outputs.append(_output(_file_handler(options.file), options.file.format, options.file.level, options))
+        outputs.append(
+            prepared(_file_handler(options.file), options.file.format, options.file.level, options)
+        )
     for level in LogLevel:
         logging.addLevelName(level, level.name)
     writer = LogWriter(outputs)
     root = logging.getLogger()
     root.addHandler(writer.entrance)
     root.setLevel(
-        min((output.level for output in (options.console, options.file) if output), default=LogLevel.NONE)
+        min(
+            (output.level for output in (options.console, options.file, options.exchange) if output),
+            default=LogLevel.NONE,
+        )
     )
     for category, level in options.category_levels.items():
         category_logger(category).setLevel(level)
     return writer
 
 
-def _output(
+def prepared(
     handler: logging.Handler, form: LogFormat, level: LogLevel, options: LogOptions, colors: bool = False
 ) -> logging.Handler:
+    """A handler for an output of this level, with the lines in their form.   options: levels of categories."""
     handler.setFormatter(JsonFormatter(form) if form.json else PlainFormatter(form, colors=colors))
     handler.addFilter(_CategoryFilter(level, options.category_levels))
     return handler

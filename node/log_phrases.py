@@ -293,6 +293,14 @@ def store_stopped(directory: str) -> str:
     return f"Message store for directory '{escape(directory)}' is stopped"
 
 
+def policy_set(name: str, apply_to: str, vhost: str, pattern: str) -> str:
+    """info, default. `apply_to`: queues, exchanges or all."""
+    return (
+        f"Successfully set policy '{escape(name)}' matching {escape(apply_to)} names in virtual host "
+        f"'{escape(vhost)}' using pattern '{escape(pattern)}'"
+    )
+
+
 # ---- the node ----
 
 
@@ -385,9 +393,16 @@ def listener_stopped(address: str, *, tls: bool = False) -> str:
     return f"stopped {'TLS (SSL)' if tls else 'TCP'} listener on {escape(address)}"
 
 
-def startup_complete() -> str:
-    """The node accepts clients. info, default."""
-    return "Server startup complete; 0 plugins started."
+def http_listener_started(protocol: str, port: int) -> str:
+    """info, default. `protocol`: as `status` has it: http, https, http/prometheus, https/prometheus."""
+    plugin = "Prometheus metrics" if protocol.endswith("prometheus") else "Management plugin"
+    return f"{plugin}: HTTP{'S' if protocol.startswith('https') else ' (non-TLS)'} listener started on port {port}"
+
+
+def startup_complete(plugins: Sequence[str]) -> str:
+    """The node accepts clients. info, default.   plugins: what runs, a line each, the last one first as in RabbitMQ."""
+    lines = [f" * {escape(name)}" for name in sorted(plugins, reverse=True)]
+    return "\n".join([f"Server startup complete; {len(lines)} plugins started.", *lines])
 
 
 def asked_to_stop(product: str) -> str:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from node.agent.management import Management
 from node.agent.operations import Operations
 from node.agent.supervisor import GivenUp, Supervisor
 from node.app import Node
@@ -26,6 +27,7 @@ from node.log import category_logger
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster
+    from node.telemetry.telemetry import Telemetry
 
 RAFT_DIRECTORY: Final = "raft"
 """In the data directory: there if the node belongs to a cluster."""
@@ -56,7 +58,11 @@ class Agent:
         self.is_witness = config.cluster.node_type == "witness"
         """Whether it only votes on metadata, and has no broker."""
         self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop, self._tell_others)
-        self._control = ControlServer(config.data_dir, Operations(self).handle)
+        self.operations = Operations(self)
+        self.management = Management(self)
+        self.telemetry: Telemetry | None = None
+        """Of the broker that runs, starts or stops, if it is on."""
+        self._control = ControlServer(config.data_dir, self.operations.handle)
 
     def ask_to_stop(self) -> None:
         """The process must end: something has failed that it cannot go on without."""
@@ -92,6 +98,7 @@ class Agent:
         await self._control.start()
         try:
             self._register()
+            await self.management.start()
             if self.is_clusterable:
                 await self.open_cluster()
             return await self._start_app()
@@ -101,6 +108,7 @@ class Agent:
 
     async def stop(self) -> bool:
         """Stop serving, tell the other nodes, close everything. Returns: whether all that clients gave is on disk."""
+        await self.management.close()
         is_written = await self.app.close()
         await self.close_cluster()
         unregister(self.config.node_name, self.config.data_dir, self.environ)
@@ -141,16 +149,45 @@ class Agent:
             await cluster.close()
 
     async def _begin(self) -> Node:
+        self.telemetry = self._make_telemetry()
         if self.cluster is not None:
-            return await self.cluster.begin()
-        node = Node(self.config, logger=self.logger)
-        await node.start()
+            node = await self.cluster.begin()
+        else:
+            node = self.make_node(None)
+            await node.start()
+        self.management.attach(node)
+        if self.telemetry is not None:
+            self.telemetry.start(node)
         return node
 
+    def make_node(self, cluster: "Cluster | None") -> Node:
+        """A broker, not started."""
+        return Node(
+            self.config,
+            logger=self.logger,
+            cluster=cluster,
+            mirroring_events=self.management.events,
+            observer=None if self.telemetry is None else self.telemetry.observer,
+        )
+
+    def _make_telemetry(self) -> "Telemetry | None":
+        if not self.config.telemetry.is_on:
+            return None
+        from node.agent.telemetry import AgentSurroundings
+        from node.telemetry.telemetry import Telemetry
+
+        return Telemetry(self.config, AgentSurroundings(self), self.logger)
+
     async def _end(self, node: Node) -> bool:
-        if self.cluster is not None:
-            return await self.cluster.end(node)
-        return await node.stop()
+        self.management.detach()
+        try:
+            if self.telemetry is not None:
+                await self.telemetry.sample()
+            return await (node.stop() if self.cluster is None else self.cluster.end(node))
+        finally:
+            telemetry, self.telemetry = self.telemetry, None
+            if telemetry is not None:
+                await telemetry.stop()
 
     async def _start_app(self) -> bool:
         """Whether it runs; not if the process is to end before that."""

@@ -24,15 +24,17 @@ from cluster.transport.interface import Hello, Identity, InsecureListener, Topic
 from cluster.transport.security import Security, SecurityError
 from cluster.transport.transport import Transport
 from node import log_phrases
-from node.agent import errors, formation
+from node.admin.submission import submit
+from node.agent import errors, formation, moves
 from node.agent.admission import Admission, KnownNode
 from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
 from node.agent.life import Life, LifeLost
+from node.agent.link_counts import LinkCounts
 from node.agent.metadata import Metadata
 from node.agent.peer_state import PeerState
 from node.agent.publisher import Publisher
 from node.agent.requests import Applicant
-from node.agent.submission import submit
+from node.agent.supervisor import GivenUp
 from node.agent.voting import Voting
 from node.agent.waiting import boottime, tell
 from node.app import ClusterLog, Node
@@ -80,6 +82,7 @@ class Cluster:
         self._joining_id = ""
         """Of the cluster that this node is about to join."""
         self._links: set[str] = set()
+        self.link_counts = LinkCounts()
         self.metadata: Metadata | None = None
         self.log: ClusterLog
         """Of the metadata, once there are any."""
@@ -134,6 +137,8 @@ class Cluster:
             task.cancel()
         if self.listener is not None:
             await self.transport.close()
+        if self.metadata is not None:
+            self.metadata.replica.close()
         if not self.disk.close(DISK_CLOSE_S):
             self.logger.error("the metadata's disk did not finish within %g s", DISK_CLOSE_S)
 
@@ -262,15 +267,15 @@ class Cluster:
             await formation.form(self)
         while True:
             await self.life.catch_up()
-            node = Node(self.config, logger=self.logger, cluster=self)
+            node = self.agent.make_node(self)
             try:
                 await node.start()
             except LifeLost:
                 self._peers.close()
                 continue
-            except BaseException:
+            except BaseException as error:
                 self._peers.close()
-                await self.life.end()
+                await self.life.end(is_clean=isinstance(error, GivenUp))
                 raise
             await self._end_maintenance()
             return node
@@ -279,6 +284,10 @@ class Cluster:
         """See `ClusterSide.enter`. Raises also GivenUp, and LifeLost."""
         if not await self.life.begin():
             raise LifeLost
+
+    def entered(self, incarnation: int) -> None:
+        """This node's broker counts as up."""
+        self._peers.entered(incarnation)
 
     async def _end_maintenance(self) -> None:
         """A broker that has just started accepts clients, whatever the former one was told."""
@@ -289,12 +298,14 @@ class Cluster:
 
     async def end(self, node: Node) -> bool:
         """Stop a broker, and tell the others unless it is the cluster that wants so. Whether all is on disk."""
+        if not self.agent.app.is_wanted:
+            await moves.leave(node)
         try:
             is_written = await node.stop()
         finally:
             self._peers.close()
         if not self.agent.app.is_wanted:
-            await self.life.end()
+            await self.life.end(is_clean=True)
         return is_written
 
     async def attend(self) -> None:
@@ -336,6 +347,7 @@ class Cluster:
         """See `Listener.link_up`."""
         self.logger.info(log_phrases.link_up(name))
         self._links.add(name)
+        self.link_counts.connects[name] += 1
         if self.metadata is not None:
             self.metadata.link_up(name)
         self.membership.link_up(name, incarnation, boottime())
@@ -352,6 +364,7 @@ class Cluster:
     def link_down(self, name: str, *, is_gone: bool, reason: str) -> None:
         """See `Listener.link_down`."""
         self.logger.info(log_phrases.link_down(name, reason))
+        self.link_counts.errors[name] = reason
         self._links.discard(name)
         if self.metadata is not None:
             self.metadata.link_down(name, is_gone=is_gone)
@@ -559,11 +572,6 @@ class Cluster:
     def voting(self) -> Voting:
         """Who belongs to the cluster, and who votes."""
         return self._voting
-
-    @property
-    def peer_state(self) -> PeerState:
-        """What is known of the other nodes."""
-        return self._peers
 
     async def set_draining(self, is_draining: bool) -> None:
         """Tell the cluster that this node is, or isn't any more, in maintenance mode. Raises: ControlError."""

@@ -8,6 +8,8 @@ from typing import Final
 
 from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, EX_USAGE, ControlError
 
+EX_DATAERR: Final = 65
+
 APP_NOT_RUNNING: Final = (
     "this command requires the 'rabbit' app to be running on the target node. "
     "Start it with 'rabbitmqctl start_app'."
@@ -25,14 +27,17 @@ ONLY_DISC_NODE_RESETS: Final = (
     "You cannot reset a node when it is the only disc node in a cluster. "
     "Please convert another node of the cluster to a disc node first."
 )
-ONLY_DISC_NODE_FORGOTTEN: Final = (
-    "You cannot remove the only disc node of a cluster: no node would hold its metadata. "
-    "Please convert another node of the cluster to a disc node first."
-)
 NOT_CLUSTERED: Final = "Non-clustered nodes can only be disc nodes."
 NO_RUNNING_NODES: Final = "You cannot leave a cluster if no online nodes are present."
 NO_ONLINE_NODES: Final = "Could not find any online cluster nodes."
 NO_MAJORITY: Final = "the cluster has no majority of its disk nodes: metadata cannot be changed"
+QUEUE_NOT_FOUND: Final = "not_found"
+NOT_MIRRORED: Final = "not_mirrored"
+NOT_SYNCING: Final = "not_syncing"
+QUORUM_NOT_SUPPORTED: Final = "quorum_queue_not_supported"
+REBALANCE_IN_PROGRESS: Final = "rebalance_in_progress"
+NO_PARAMETER: Final = "Parameter does not exist"
+NO_JSON: Final = "JSON decoding error. Reason: badarg"
 
 
 def app_not_running() -> ControlError:
@@ -64,6 +69,16 @@ def as_rabbitmqctl(error: ControlError) -> ControlError:
 def unavailable(text: str) -> ControlError:
     """It cannot be done now."""
     return ControlError(EX_UNAVAILABLE, text)
+
+
+def no_vhost(name: str) -> ControlError:
+    """For commands that are about one."""
+    return ControlError(EX_DATAERR, f"Virtual host '{name}' does not exist")
+
+
+def invalid(problem: str) -> ControlError:
+    """What was to be set is not allowed.   problem: a line for each thing."""
+    return ControlError(EX_UNAVAILABLE, f"Validation failed\n\n{problem}\n")
 
 
 def still_running(node: str) -> ControlError:

@@ -89,7 +89,7 @@ async def form(cluster: "Cluster") -> None:
             raise OSError("a witness needs cluster_formation settings that name the nodes of its cluster")
         await create(cluster)
         return
-    waiting, tries = Waiting(cluster), 0
+    waiting, tries = Waiting(cluster, options.discovery_retry_interval_s), 0
     while True:
         search = await cluster.or_given_up(_search(cluster))
         for member in search.members:

@@ -11,8 +11,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.membership.membership import State
+from node.admin.submission import submit
 from node.agent import errors
-from node.agent.submission import submit
 from node.agent.supervisor import GivenUp
 from node.agent.waiting import Waiting, boottime
 from node.broker.commands import NodeDown, NodeUp, Refused, SetDraining
@@ -112,6 +112,7 @@ class Life:
         cluster, membership = self._cluster, self._cluster.membership
         self._be(result)
         cluster.members_changed()
+        cluster.entered(result)
         membership.up(result, boottime())
         cluster.membership_changed()
         await self.or_given_up(_first(self.may_serve.wait(), self.must_rejoin.wait()))
@@ -130,15 +131,15 @@ class Life:
         self.incarnation = incarnation
         self._cluster.introduce()
 
-    async def end(self) -> None:
-        """Tell the others, unless nobody is left who could take note."""
+    async def end(self, *, is_clean: bool) -> None:
+        """Tell the others, unless nobody is left who could take note.   is_clean: see `NodeDown`."""
         cluster = self._cluster
         cluster.membership.stopped(boottime())
         cluster.membership_changed()
         assert cluster.metadata is not None
         if not self.incarnation:
             return
-        telling = submit(cluster.metadata.log, NodeDown(cluster.name, self.incarnation))
+        telling = submit(cluster.metadata.log, NodeDown(cluster.name, self.incarnation, is_clean=is_clean))
         try:
             async with asyncio.timeout(NODE_DOWN_S):
                 await _first(telling, self._is_cut_off.wait())

@@ -32,7 +32,6 @@ from node.store.inspection import TrialDisk
 from node.store.records import NewerFormat
 
 RAFT_DIRECTORY: Final = "raft"
-EX_DATAERR: Final = 65
 
 REMOVING_FROM_OFFLINE_NODE: Final = (
     "To remove a node remotely from an offline node, the node you are removing from must be a disc node and all the "
@@ -85,7 +84,7 @@ def read_catalogue(data_dir: str) -> Catalogue | None:
             return None
         return _Copy(read_image(disk)).log.catalogue
     except (JournalUnreadable, NewerFormat, SnapshotUnreadable, IdentityUnreadable, OSError) as error:
-        raise OfflineError(EX_DATAERR, f"the metadata in {path} cannot be read: {error}") from error
+        raise OfflineError(errors.EX_DATAERR, f"the metadata in {path} cannot be read: {error}") from error
 
 
 class _Copy:
@@ -132,7 +131,7 @@ def _rewrite(data_dir: str, own_name: str, change: Callable[[_Copy], frozenset[s
         kept = tuple(each for each in identity.members if each.name in members)
         disk.run(writing(replace(identity, members=kept)))
     except (JournalUnreadable, NewerFormat, SnapshotUnreadable, IdentityUnreadable, OSError) as error:
-        raise OfflineError(EX_DATAERR, f"the metadata in {path} cannot be used: {error}") from error
+        raise OfflineError(errors.EX_DATAERR, f"the metadata in {path} cannot be used: {error}") from error
     finally:
         disk.close()
 

@@ -8,9 +8,15 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from node import log_phrases
-from node.agent import changes, errors, status
+from node import log_mirroring, log_phrases
+from node.agent import changes, errors, moves, status
+from node.agent.definition_operations import DefinitionOperations
+from node.agent.list_operations import ListOperations
+from node.agent.queue_operations import QueueOperations
+from node.agent.runtime_operations import RuntimeOperations
 from node.agent.supervisor import GivenUp
+from node.agent.user_operations import UserOperations
+from node.agent.vhost_operations import VhostOperations
 from node.config_file import ConfigError
 from node.io.control import EX_USAGE, ControlError
 
@@ -24,7 +30,6 @@ Operation = Callable[[Arguments, float], Awaitable[Any]]
 
 EX_CONFIG: Final = 78
 POLL_S: Final = 0.1
-LISTED: Final = ("all", "online", "offline", "local")
 
 
 class Operations:
@@ -39,11 +44,19 @@ class Operations:
             "status": self._status,
             "cluster_status": self._cluster_status,
             "list_members": self._list_members,
-            "list_queues": self._list_queues,
             "await_startup": self._await_startup,
             "await_online_nodes": self._await_online_nodes,
             "stop": self._stop,
         }
+        for kind in (
+            QueueOperations,
+            UserOperations,
+            VhostOperations,
+            ListOperations,
+            RuntimeOperations,
+            DefinitionOperations,
+        ):
+            self._asking.update(kind(agent, self._running).asking)
         self._changes: dict[str, Operation] = {
             "start_app": self._start_app,
             "stop_app": self._stop_app,
@@ -137,8 +150,24 @@ class Operations:
         count = len(node.broker.connections)
         node.close_all_connections("Node was put into maintenance mode")
         logger.warning(log_phrases.drain_closed(count))
+        await self._move_masters(node, min(timeout_s, moves.DRAIN_S))
         logger.info(log_phrases.drained())
         return {}
+
+    async def _move_masters(self, node: "Node", timeout_s: float) -> None:
+        """Wait until the masters have moved to where they may; those of nodes in maintenance mode do."""
+        logger, own, catalogue = self._agent.logger, node.config.node_name, node.broker.catalogue
+        count = sum(1 for _ in moves.movable(catalogue, own))
+        peers = sorted(set(moves.hosts(catalogue, own)) - {own})
+        if not peers:
+            logger.warning(log_mirroring.nobody_to_transfer_to())
+            return
+        logger.info(log_mirroring.transferring(count, peers))
+        left = await moves.await_moved(catalogue, own, timeout_s)
+        if left:
+            logger.warning(log_mirroring.still_masters(left))
+        else:
+            logger.info(log_mirroring.transferred())
 
     async def _revive(self, arguments: Arguments, timeout_s: float) -> Any:
         node, logger = self._running(), self._agent.logger
@@ -206,19 +235,6 @@ class Operations:
     async def _force_reset(self, arguments: Arguments, timeout_s: float) -> Any:
         await changes.reset(self._stopped(), is_forced=True)
         return {}
-
-    async def _list_queues(self, arguments: Arguments, timeout_s: float) -> Any:
-        vhost, which = arguments.get("vhost"), arguments.get("which", "all")
-        if vhost is not None and not isinstance(vhost, str):
-            raise ControlError(EX_USAGE, "the vhost is no text")
-        if which not in LISTED:
-            raise ControlError(EX_USAGE, f"which must be one of {', '.join(LISTED)}")
-        node, cluster = self._running(), self._agent.cluster
-        counts = status.local_counts(node)
-        if cluster is not None and which != "local":
-            for each in await cluster.voting.ask_counts(timeout_s):
-                counts.update(each)
-        return {"queues": status.queue_rows(node, counts, vhost, which)}
 
     # --- conditions ---
 

@@ -1,6 +1,7 @@
 """What goes between the broker and the brokers of other nodes, and what those say of themselves.
 
     members that are up ─► a data stream from our incarnation to theirs, while our broker runs
+    frames ─► Peers: queues of other nodes; Mirrors: copies of queues
     statuses ─► alarms and connection counts of other nodes in our broker
 Source: amqp-behaviour §9.7.
 """
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
+from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers as RemotePeers
 from cluster.transport.interface import Topic
 from node.agent.publisher import WatchedCounts
@@ -29,6 +31,7 @@ class PeerState:
         self._cluster = cluster
         self._broker: Broker | None = None
         self._remote: RemotePeers | None = None
+        self._mirrors: Mirrors | None = None
         self._streams: dict[str, tuple[int, int]] = {}
         """Open data streams: our incarnation and theirs."""
         self._linked: set[str] = set()
@@ -48,19 +51,42 @@ class PeerState:
         broker.connection_counts = WatchedCounts(self._cluster.publisher.soon)
         broker.alarms.on_change = self._cluster.publisher.soon
         self._remote = RemotePeers(broker, self._send, transport.is_congested, on_fault=self._fault)
+        self._remote.is_entered = False
+        self._mirrors = broker.mirrors = Mirrors(
+            broker,
+            self._send_ring if broker.meter is None else self._send_counted,
+            self._fault,
+            flush_s=self._cluster.config.cluster.mirror_flush_s,
+        )
+        if broker.pager is not None:
+            broker.pager.copies = self._mirrors.copies
         self._alarms.clear()
         self._sync_streams()
         for name, status in self._cluster.membership.statuses.items():
             self.status_changed(name, status)
         return cast(Peers, self._remote)
 
+    def entered(self, incarnation: int) -> None:
+        """It counts as up: what is on its disk of mirrored queues is known, and from now on it may have copies."""
+        if self._remote is not None:
+            self._remote.is_entered = True
+        if self._mirrors is not None:
+            self._mirrors.entered(incarnation)
+
     def close(self) -> None:
         """It has stopped."""
-        self._broker = self._remote = None
+        self._broker = self._remote = self._mirrors = None
         self._sync_streams()
 
     def _send(self, name: str, frame: bytes) -> None:
         self._cluster.transport.send_data(name, Topic.REMOTE, frame)
+
+    def _send_ring(self, name: str, frame: bytes) -> None:
+        self._cluster.transport.send_data(name, Topic.RING, frame)
+
+    def _send_counted(self, name: str, frame: bytes) -> None:
+        self._cluster.link_counts.sent(name, len(frame))
+        self._send_ring(name, frame)
 
     def _fault(self, name: str, text: str) -> None:
         """What a node's broker sent makes no sense: one of the two has to begin anew, and that is the other."""
@@ -69,10 +95,10 @@ class PeerState:
 
     def receive(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
         """Frames of a data stream."""
-        if self._remote is not None:
-            found = [frame for topic, frame in frames if topic is Topic.REMOTE]
-            if found:
-                self._remote.receive(name, found)
+        if self._remote is not None and (found := _of(Topic.REMOTE, frames)):
+            self._remote.receive(name, found)
+        if self._mirrors is not None and (found := _of(Topic.RING, frames)):
+            self._mirrors.receive(name, found)
 
     def relieved(self, name: str) -> None:
         """A data stream is not congested any more."""
@@ -134,8 +160,17 @@ class PeerState:
         for each in self._cluster.membership.statuses.values():
             for vhost, user, count in _connections(each):
                 counts[vhost, user] += count
+        channels: Counter[str] = Counter()
+        for each in self._cluster.membership.statuses.values():
+            channels.update(_channels(each))
+        broker.remote_channel_counts.clear()
+        broker.remote_channel_counts.update(channels)
         broker.remote_counts.clear()
         broker.remote_counts.update(counts)
+
+
+def _of(topic: Topic, frames: list[tuple[Topic, bytes]]) -> list[bytes]:
+    return [frame for each, frame in frames if each is topic]
 
 
 def _resources(status: Mapping[str, Any] | None) -> list[Resource]:
@@ -150,3 +185,13 @@ def _connections(status: Mapping[str, Any]) -> Iterator[tuple[str | None, str | 
         match row:
             case [str() | None as vhost, str() | None as user, int() as count] if count > 0:
                 yield vhost, user, count
+
+
+def _channels(status: Mapping[str, Any]) -> dict[str, int]:
+    rows = status.get("channels")
+    found = {}
+    for row in rows if isinstance(rows, list) else ():
+        match row:
+            case [str() as user, int() as count] if count > 0:
+                found[user] = count
+    return found

@@ -9,12 +9,14 @@ import platform
 import ssl
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from node.admin.feature_flags import feature_flags
 from node.agent import errors
-from node.amqp.field_table import FieldValue
 from node.broker.commands import Refused, SetGlobalParameter
-from node.broker.records import QueueRecord
+from node.config import Config
+from node.config_plugins import with_needed
 from node.io.resources import (
     free_disk_bytes,
     free_limit_bytes,
@@ -22,19 +24,25 @@ from node.io.resources import (
     total_memory_bytes,
     watermark_bytes,
 )
+from node.management.node_facts import enabled_plugins
 from node.version import COMPATIBLE_VERSION, VERSION
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
     from node.agent.cluster import Cluster
     from node.app import Node
-
-Counts = dict[str, tuple[int, int, int]]
-"""By the uid of a queue: ready and unacknowledged messages, consumers."""
+    from node.broker.broker import Broker
 
 _ERLANG: Final = "25.2.3"
 """That of the RabbitMQ that we are compatible with: some tools parse it."""
 _PROTOCOLS: Final = {False: ("amqp", "AMQP 0-9-1"), True: ("amqp/ssl", "AMQP 0-9-1 over TLS")}
+
+_HTTP_PURPOSES: Final = {
+    "http": "HTTP API",
+    "https": "HTTP API over TLS (HTTPS)",
+    "http/prometheus": "Prometheus exporter API over HTTP",
+    "https/prometheus": "Prometheus exporter API over TLS (HTTPS)",
+}
 
 NOT_DRAINING: Final = "not under maintenance"
 DRAINING: Final = "marked for maintenance"
@@ -52,10 +60,16 @@ def versions() -> dict[str, str]:
     }
 
 
+def active_plugins(config: Config) -> list[str]:
+    """The plug-ins of RabbitMQ whose work the node does, by name."""
+    return with_needed(enabled_plugins(config))
+
+
 def own_status(agent: "Agent") -> dict[str, Any]:
     """What the other members are told, again and again (`cluster.membership`), and `cluster_status` shows.
 
     alarms: resources.   connections: `[vhost or null, user or null, how many]`, as they count for limits.
+    channels: `[user, how many]`, of users with a limit of them.
     """
     broker = None if agent.node is None else agent.node.broker
     return {
@@ -65,9 +79,40 @@ def own_status(agent: "Agent") -> dict[str, Any]:
         "connections": []
         if broker is None
         else [[vhost, user, n] for (vhost, user), n in broker.connection_counts.items() if n],
+        "channels": [] if broker is None else _limited_channels(broker),
         "is_draining": agent.is_draining,
         "is_paused": agent.is_paused,
+        **_place(agent.config),
     }
+
+
+def _place(config: Config) -> dict[str, Any]:
+    """Where the node stands, if its operator says so."""
+    told = config.telemetry
+    zone = {"zone": told.zone} if told.zone else {}
+    return {**zone, "labels": dict(told.labels)} if told.labels else zone
+
+
+def places(agent: "Agent") -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
+    """The zones and labels of all nodes that are up and have some."""
+    zones: dict[str, str] = {}
+    labels: dict[str, Mapping[str, str]] = {}
+    for node, told in statuses(agent).items():
+        zone, named = told.get("zone"), told.get("labels")
+        if isinstance(zone, str):
+            zones[node] = zone
+        if isinstance(named, dict) and all(isinstance(value, str) for value in named.values()):
+            labels[node] = named
+    return zones, labels
+
+
+def _limited_channels(broker: "Broker") -> list[list[Any]]:
+    found = []
+    for name, count in broker.channel_counts.items():
+        user = broker.catalogue.user(name)
+        if user is not None and user.limits.max_channels is not None:
+            found.append([name, count])
+    return found
 
 
 def statuses(agent: "Agent") -> dict[str, dict[str, Any]]:
@@ -100,13 +145,13 @@ def cluster_status(agent: "Agent") -> dict[str, Any]:
         "versions": {node: told[node]["versions"] for node in running if "versions" in told.get(node, {})},
         "maintenance_status": {node: _maintenance(agent, node) for node in running},
         "alarms": [
-            {"node": node, "resource": resource}
+            {"node": node, "resource": resource, "type": "resource_limit"}
             for node in running
             for resource in told.get(node, {}).get("alarms", ())
         ],
         "partitions": {},
         "listeners": {node: told.get(node, {}).get("listeners", []) for node in running},
-        "feature_flags": [],
+        "feature_flags": [{"name": each["name"], "state": each["state"]} for each in feature_flags()],
         "internal_cluster_id": "",
         "leader": None,
         "paused": agent.is_paused,
@@ -141,8 +186,8 @@ def node_status(agent: "Agent") -> dict[str, Any]:
         "product_version": config.product.version,
         "crypto_lib_version": ssl.OPENSSL_VERSION,
         "is_under_maintenance": agent.is_draining,
-        "active_plugins": [],
-        "enabled_plugin_file": "",
+        "active_plugins": active_plugins(config),
+        "enabled_plugin_file": config.enabled_plugins_file,
         "data_directory": config.data_dir,
         "raft_data_directory": os.path.join(config.data_dir, "raft") if agent.cluster is not None else "",
         "config_files": list(config.files),
@@ -153,14 +198,19 @@ def node_status(agent: "Agent") -> dict[str, Any]:
         "vm_memory_high_watermark_setting": {"relative": memory.watermark_relative}
         if memory.watermark_absolute_bytes is None
         else {"absolute": memory.watermark_absolute_bytes},
-        "vm_memory_high_watermark_limit": watermark_bytes(memory, total_bytes),
+        "vm_memory_high_watermark_limit": watermark_bytes(memory, total_bytes)
+        if node is None
+        else node.guard.memory.limit_bytes,
         "file_descriptors": _descriptors(node),
         "disk_free": free_disk_bytes(config.data_dir),
-        "disk_free_limit": free_limit_bytes(config.disk, total_bytes),
+        "disk_free_limit": free_limit_bytes(config.disk, total_bytes)
+        if node is None
+        else node.guard.disk.limit_bytes,
         "totals": _totals(node),
         "run_queue": 0,
         "processes": {"limit": sys.maxsize, "used": 0 if node is None else len(node.broker.connections)},
         "net_ticktime": config.cluster.lease_s,
+        "partitions": [] if agent.cluster is None else list(agent.cluster.membership.partitions),
         "listeners": _listeners(agent),
         "release_series_support_status": "supported",
         **versions(),
@@ -169,7 +219,7 @@ def node_status(agent: "Agent") -> dict[str, Any]:
 
 async def set_cluster_name(node: "Node", name: str) -> None:
     """Give the cluster another name. Raises: ControlError."""
-    from node.agent.submission import submit
+    from node.admin.submission import submit
 
     result = await submit(node.broker.log, SetGlobalParameter("cluster_name", name))
     if isinstance(result, Refused):
@@ -218,77 +268,7 @@ def member_list(cluster: "Cluster") -> dict[str, Any]:
     }
 
 
-# --- queues ---
-
-
-def local_counts(node: "Node") -> Counts:
-    """Of the queues that live here."""
-    return {
-        queue.record.uid: (queue.backlog.count, queue.unacked_count, len(queue.consumers))
-        for queue in node.broker.local_queues
-    }
-
-
-def queue_rows(node: "Node", counts: Counts, vhost: str | None, which: str) -> list[dict[str, Any]]:
-    """The result of `list_queues`.
-
-    counts: of the queues whose home has answered; the others are down.
-    which: all; online or offline: whose home answered or not; local: those that live here.
-    """
-    catalogue = node.broker.catalogue
-    own = node.config.node_name
-    rows = []
-    for each in sorted(catalogue.vhosts(), key=lambda found: found.name):
-        if vhost is not None and each.name != vhost:
-            continue
-        for record in sorted(catalogue.queues(each.name), key=lambda found: found.name):
-            is_local = record.home in ("", own)
-            is_online = record.uid in counts
-            if which == "all" or is_online is (which == "online" or (which == "local" and is_local)):
-                if which == "local" and not is_local:
-                    continue
-                rows.append(_queue_row(record, counts.get(record.uid), own))
-    return rows
-
-
-def _queue_row(record: QueueRecord, counts: tuple[int, int, int] | None, own: str) -> dict[str, Any]:
-    ready, unacked, consumers = counts or (None, None, None)
-    home = record.home or own
-    return {
-        "vhost": record.vhost,
-        "name": record.name,
-        "durable": record.durable,
-        "auto_delete": record.auto_delete,
-        "exclusive": record.exclusive_owner is not None,
-        "arguments": _plain(record.arguments),
-        "type": record.type,
-        "messages": None if ready is None or unacked is None else ready + unacked,
-        "messages_ready": ready,
-        "messages_unacknowledged": unacked,
-        "consumers": consumers,
-        "state": "down" if counts is None else "running",
-        "home": home,
-        "node": home,
-        "pid": f"<{home}.{record.uid}>",
-    }
-
-
 # --- parts ---
-
-
-def _plain(value: FieldValue) -> Any:
-    """A value of arguments as JSON has it; the types of numbers are lost."""
-    match value:
-        case dict():
-            return {name: _plain(field.value) for name, field in value.items()}
-        case list():
-            return [_plain(field.value) for field in value]
-        case bytes():
-            return value.decode("utf-8", "replace")
-        case (int(scale), int(unscaled)):
-            return unscaled / 10**scale
-        case _:
-            return value
 
 
 def _maintenance(agent: "Agent", node: str) -> str:
@@ -310,6 +290,8 @@ def _listeners(agent: "Agent") -> list[dict[str, Any]]:
     for host, port in agent.listeners:
         protocol, purpose = _PROTOCOLS[port in tls_ports]
         found.append(_listener(name, host, port, protocol, purpose))
+    for protocol, host, port in agent.management.listeners:
+        found.append(_listener(name, host, port, protocol, _HTTP_PURPOSES[protocol]))
     if agent.cluster is not None and agent.cluster.listener is not None:
         host, port = agent.cluster.listener
         found.append(_listener(name, host, port, "clustering", "inter-node and CLI tool communication"))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.transport.interface import PeerRefused, Unreachable
 from node import log_phrases
+from node.admin.submission import submit
 from node.agent import errors, requests
 from node.agent.requests import Applicant, Body
-from node.agent.submission import submit
 from node.broker.commands import Command, PutMember, Refused, RemoveMember
 from node.broker.records import Member
 from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
@@ -30,10 +30,6 @@ PROMOTION_S: Final = 2.0
 """How often a node that doesn't vote yet asks to be let."""
 CHANGE_S: Final = 20.0
 """How long a change of who votes may take."""
-COUNTS_PAGE: Final = 8000
-"""Queues whose counts go into one answer, which has room for a mebibyte."""
-
-Row = tuple[int, int, int]
 
 
 class Voting:
@@ -51,8 +47,8 @@ class Voting:
             "leave": self._leave,
             "change_type": self._change_type,
             "membership": self._membership,
-            "counts": self._counts,
             "rejoin": self._rejoin,
+            **cluster.agent.management.questions.answers,
         }
 
     # --- asking ---
@@ -134,30 +130,6 @@ class Voting:
         if known is not None:
             await self.ask(known.address, {"do": "rejoin", "why": why[:200]})
 
-    async def ask_counts(self, timeout_s: float) -> list[dict[str, Row]]:
-        """The counts of the queues of all other nodes that answer, by the uids of the queues."""
-        members = self._cluster.members
-        up = [each for each in self.others() if each.name in members and members[each.name].is_up]
-        found = await asyncio.gather(*(self._ask_counts(each.address, timeout_s) for each in up))
-        return [each for each in found if each is not None]
-
-    async def _ask_counts(self, address: str, timeout_s: float) -> dict[str, Row] | None:
-        found: dict[str, Row] = {}
-        after = ""
-        try:
-            while True:
-                answer = await self.ask(address, {"do": "counts", "after": after}, min(timeout_s, CALL_S))
-                rows = list(answer)
-                found.update((str(uid), (int(r), int(u), int(c))) for uid, r, u, c in rows)
-                if len(rows) < COUNTS_PAGE:
-                    return found
-                after = str(rows[-1][0])
-        except (ControlError, TypeError, ValueError) as error:
-            self._cluster.logger.warning(
-                "node at %s did not tell the counts of its queues: %s", address, error
-            )
-            return None
-
     # --- answering ---
 
     async def answer(self, name: str, data: bytes) -> bytes:
@@ -235,15 +207,6 @@ class Voting:
             return {"is_member": None}
         member = cluster.members.get(name)
         return {"is_member": member is not None and member.node_id == requests.text(body, "node_id")}
-
-    async def _counts(self, name: str, body: Body) -> Any:
-        from node.agent.status import local_counts
-
-        node, after = self._cluster.agent.node, body.get("after", "")
-        if node is None:
-            raise errors.app_not_running()
-        counts = local_counts(node)
-        return [[uid, *counts[uid]] for uid in sorted(counts) if uid > str(after)][:COUNTS_PAGE]
 
     async def _rejoin(self, name: str, body: Body) -> Any:
         self._cluster.logger.error(

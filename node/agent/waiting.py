@@ -27,10 +27,11 @@ boottime: Final[Callable[[], float]] = partial(
 
 
 class Waiting:
-    """A start that waits: says so now and then."""
+    """A start that waits: says so now and then.   retry_s: how long between two tries."""
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "Cluster", retry_s: float = RETRY_S) -> None:
         self._cluster = cluster
+        self._retry_s = retry_s
         self._told_at = boottime() - WAITING_TOLD_S + RETRY_S
         self._warnings: dict[str, float] = {}
         """When each was last told."""
@@ -51,7 +52,7 @@ class Waiting:
             self._cluster.logger.info("waiting %s", what)
             for reason in because:
                 self._cluster.logger.info("%s", escape(reason))
-        await self._cluster.or_given_up(asyncio.sleep(RETRY_S))
+        await self._cluster.or_given_up(asyncio.sleep(self._retry_s))
 
 
 def tell(output: outputs.Output, logger: Logger) -> None:

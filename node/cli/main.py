@@ -6,6 +6,7 @@ bad configuration (management §3.1).
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -35,23 +36,57 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     start.add_parser(commands)
     cluster.add_parser(commands)
-    commands.add_parser("ctl", help="look after a running node: RabbitMQ's rabbitmqctl", add_help=False)
+    for name, what in _TOOLS.items():
+        commands.add_parser(name, help=what, add_help=False)
     store.add_parser(commands)
     certs.add_parser(commands)
     witness.add_parser(commands)
+    links = commands.add_parser(
+        "compat-links", help="make rabbitmqctl, rabbitmq-diagnostics … in a directory"
+    )
+    links.add_argument("directory", metavar="DIR")
+    links.set_defaults(run=_compat_links)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(run=_version)
     return parser
 
 
+def _compat_links(arguments: argparse.Namespace) -> int:
+    from node.cli.ctl.tools import make_links
+
+    return make_links(arguments.directory, sys.argv[0])
+
+
+_TOOLS: Final = {
+    "ctl": "look after a running node: RabbitMQ's rabbitmqctl",
+    "diagnostics": "health checks and reports: rabbitmq-diagnostics",
+    "queues": "replicated queues: rabbitmq-queues",
+    "plugins": "what the node serves beside AMQP: rabbitmq-plugins",
+    "upgrade": "maintenance mode: rabbitmq-upgrade",
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns: the exit code."""
-    given = sys.argv[1:] if argv is None else argv
-    if list(given[:1]) == ["ctl"]:
-        from node.cli.ctl.main import main as ctl
+    given = list(sys.argv[1:] if argv is None else argv)
+    program = os.path.basename(sys.argv[0]) if argv is None else ""
+    if program == "rabbitmq-server":
+        from node.cli.ctl.tools import serve
 
-        # It has RabbitMQ's rules for options, which are not argparse's.
-        return ctl(given[1:])
+        code = serve(given)
+        if code is not None:
+            return code
+        given.insert(0, "start")
+    elif program.startswith("rabbitmq") or (given[:1] and given[0] in _TOOLS):
+        # They have RabbitMQ's rules for options, which are not argparse's.
+        from node.cli.ctl.main import main as ctl
+        from node.cli.ctl.tools import TOOLS, called_as
+
+        tool = called_as(program)
+        if tool is not None:
+            return ctl(given, tool=tool)
+        if given[:1] and given[0] in TOOLS:
+            return ctl(given[1:], tool=TOOLS[given[0]])
     arguments = _parser().parse_args(given)
-    code: int = arguments.run(arguments)
-    return code
+    code = arguments.run(arguments)
+    return int(code)

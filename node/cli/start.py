@@ -42,9 +42,14 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         help="accept AMQP here, instead of where the configuration says; may be repeated",
     )
     parser.add_argument(
-        "--management", metavar="HOST:PORT|off", default="off", help="the HTTP API (default: off)"
+        "--management",
+        metavar="HOST:PORT|off",
+        help="the HTTP API and the UI (default: on, 10000 above the AMQP port, which makes 15672)",
     )
     parser.add_argument("--peer", metavar="HOST:PORT", help="accept other nodes of the cluster here")
+    parser.add_argument(
+        "--telemetry", metavar="DIR", help="write telemetry for spark_ops into this directory"
+    )
     parser.add_argument("--ram", action="store_true", help="join the cluster as a RAM node")
     parser.add_argument("--config", metavar="FILE", help="configuration file, in rabbitmq.conf's format")
     parser.set_defaults(run=run)
@@ -52,11 +57,6 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Start, serve, stop. Returns: the exit code."""
-    if arguments.management != "off":
-        return _fail(
-            EX_USAGE, "--management: this version has no management listener yet; use `--management off`"
-        )
-
     import socket
 
     from node.config_file import ConfigError
@@ -69,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.config,
         arguments.peer,
         arguments.ram,
+        arguments.management,
+        arguments.telemetry,
     )
     try:
         config = load_config(options, os.environ, DiskFiles(), hostname=socket.gethostname())
@@ -118,6 +120,7 @@ async def _serve(config: "Config") -> bool:
 
     from node import log_phrases
     from node.agent.agent import Agent
+    from node.agent.status import active_plugins
     from node.config_values import Address
     from node.log import category_logger
 
@@ -133,8 +136,10 @@ async def _serve(config: "Config") -> bool:
     is_started = await agent.start(asked_to_stop)
     try:
         if is_started:
-            places = ", ".join(f"amqp on {Address(host, port)}" for host, port in agent.listeners)
-            logger.info(log_phrases.startup_complete())
+            listeners = [("amqp", *place) for place in agent.listeners]
+            listeners += [each for each in agent.management.listeners if "prometheus" not in each[0]]
+            places = ", ".join(f"{name} on {Address(host, port)}" for name, host, port in listeners)
+            logger.info(log_phrases.startup_complete(active_plugins(config)))
             print(f"fluffle: node {config.node_name} ready, {places or 'no listeners'}", flush=True)
         await asked_to_stop.wait()
         logger.info(log_phrases.asked_to_stop(config.product.name))

@@ -25,6 +25,8 @@ from node.io.control import (
     short_path,
 )
 from node.io.data_directory import DIRECTORY_MODE, LOCK_NAME, DataDirectoryError
+from node.io.json_pieces import json_pieces
+from node.io.turns import taken
 from node.log import category_logger
 
 REQUESTS_MAX: Final = 64
@@ -142,9 +144,11 @@ class ControlServer:
     ) -> None:
         try:
             answer = await self._answer(reader, is_full=is_full)
-            writer.write(_encoded(answer))
+            pieces = await _encoded(answer)
             async with asyncio.timeout(READ_S):
-                await writer.drain()
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
         except OSError:  # also TimeoutError: whoever asked has gone, or does not read
             pass
         finally:
@@ -204,8 +208,14 @@ def _error(exit_code: int, text: str) -> dict[str, Any]:
     return {"error": {"exit_code": exit_code, "text": text}}
 
 
-def _encoded(answer: dict[str, Any]) -> bytes:
-    data = json.dumps(answer).encode() + b"\n"
-    if len(data) > REPLY_MAX_BYTES:
-        data = json.dumps(_error(EX_SOFTWARE, f"the answer has {len(data)} bytes: too many")).encode() + b"\n"
-    return data
+async def _encoded(answer: dict[str, Any]) -> list[bytes]:
+    """The answer's line."""
+    pieces = [*await taken(json_pieces(answer, _dumps), between_looks=1), b"\n"]
+    size = sum(map(len, pieces))
+    if size > REPLY_MAX_BYTES:
+        return [_dumps(_error(EX_SOFTWARE, f"the answer has {size} bytes: too many")), b"\n"]
+    return pieces
+
+
+def _dumps(value: Any) -> bytes:
+    return json.dumps(value).encode()

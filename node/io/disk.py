@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from node.broker.counters import DiskCounters
 from node.io.data_directory import (
     DataDirectory,
     DataDirectoryError,
@@ -67,6 +68,8 @@ class FileDisk:
     """
 
     def __init__(self, directory: DataDirectory, *, retry_s: float = RETRY_S) -> None:
+        self.counters = DiskCounters()
+        """Of the jobs that the thread has executed."""
         self._directory = directory
         self._retry_s = retry_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -274,7 +277,9 @@ class FileDisk:
             for position in range(job.position, len(steps)):
                 step = steps[position]
                 job.position = position
+                started = time.monotonic()
                 result = self._directory.execute(step)
+                self._count(step, result, time.monotonic() - started)
                 if type(step) is Read:
                     job.results.append(result)
                 elif type(step) is Append:
@@ -293,6 +298,21 @@ class FileDisk:
         else:
             self._answer(job, job.done, job.results)
         return True
+
+    def _count(self, step: Step, result: Any, seconds: float) -> None:
+        """Count a step that was executed."""
+        counters = self.counters
+        if isinstance(step, Append):
+            counters.io_write_count += 1
+            counters.io_write_bytes += result
+            counters.io_write_time += seconds
+        elif isinstance(step, Sync | SyncDir):
+            counters.io_sync_count += 1
+            counters.io_sync_time += seconds
+        elif isinstance(step, Read):
+            counters.io_read_count += 1
+            counters.io_read_bytes += len(result) if step.then is None else max(step.size, 0)
+            counters.io_read_time += seconds
 
     def _fail(self, job: _Job, error: OSError) -> None:
         if job.writes and self._broken is None:

@@ -1,17 +1,24 @@
 """What happens in the broker, as lines of the log in RabbitMQ's words."""
 
+import logging
+from typing import Final
+
 from node import log_phrases
 from node.amqp.errors import ProtocolError
 from node.broker.connection import Connection
-from node.broker.observer import Observer
+from node.broker.observer import MirrorEvent, Observer
 from node.broker.records import QueueRecord
+from node.io.mirroring_events import MirroringEvents
 from node.log import category_logger, escape, process_logger, process_tag
+
+LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class LogObserver(Observer):
-    """An observer that writes."""
+    """An observer that writes, and keeps what becomes of mirrored queues."""
 
-    def __init__(self) -> None:
+    def __init__(self, mirroring_events: MirroringEvents | None = None) -> None:
+        self._mirroring_events = mirroring_events
         self._has_told_of_quorum = False
 
     def handshake_failed(self, connection: Connection, explanation: str) -> None:
@@ -143,6 +150,12 @@ class LogObserver(Observer):
                 f"Queue '{escape(queue.name)}' in vhost '{escape(queue.vhost)}' asks for the type quorum: "
                 "it is kept as a durable queue with a delivery limit. This is said once."
             )
+
+    def mirror_event(self, event: MirrorEvent) -> None:
+        """See `Observer.mirror_event`."""
+        category_logger("mirroring").log(LEVELS[event.level], escape(event.text))
+        if self._mirroring_events is not None:
+            self._mirroring_events.note(event)
 
     def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
         """See `Observer.message_cycled`."""

@@ -8,24 +8,27 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from node import log_phrases
+from node import log_mirroring, log_phrases
 from node.broker.broker import Broker
 from node.broker.catalogue import Catalogue
+from node.broker.records import QueueRecord
 from node.broker.replicated_log import DurableLog
 from node.broker.timers import Timers
+from node.broker.views import stored_uid
 from node.config import Config
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import category_logger
+from node.store.copies import recoverable_copies, stored
 from node.store.directory import StoreError, claim
 from node.store.findings import Damage, Finding
 from node.store.metadata_log import MetadataLog, MetadataUnreadable
 from node.store.options import StoreOptions
 from node.store.records import NewerFormat
-from node.store.recovery import Progress, recover
+from node.store.recovery import Progress, RecoveredStore, recover
 from node.store.store import Store
 
 FINDINGS_SHOWN_MAX: Final = 10
@@ -73,6 +76,7 @@ class Persistence:
             ),
             self.timers,
             report=self._report,
+            counters=self._disk.counters,
         )
         self.store.on_broken = self._broken
 
@@ -109,24 +113,48 @@ class Persistence:
 
     def _recover(self, broker: Broker) -> None:
         self._logger.info(log_phrases.store_starting(self._data_dir))
-        live = {queue.record.uid: queue for queue in broker.local_queues if queue.is_durable}
+        live = {
+            stored_uid(queue.record.uid, queue.record.copy): queue
+            for queue in broker.local_queues
+            if queue.is_durable
+        }
+        copies = recoverable_copies(broker.catalogue, broker.settings.node_name)
+        assert not live.keys() & copies.keys(), "nobody is master of a queue before its node is up"
+        wanted = {uid: stored(queue.record, queue.record.copy) for uid, queue in live.items()}
+        wanted.update((uid, stored(record, copy)) for uid, (record, copy) in copies.items())
         started = time.monotonic()
         recovered = recover(
             self._disk,
             self.store,
-            {uid: queue.record for uid, queue in live.items()},
+            wanted,
             now=time.monotonic,
             progress=self._tell_progress,
             is_catalogue_whole=self._metadata is None or self._metadata.is_whole,
         )
-        if not recovered.was_clean and live:
+        if not recovered.was_clean and recovered.queues:
             self._logger.warning(log_phrases.store_rebuilding(self._data_dir))
         self._tell_findings(recovered.findings)
-        for uid, found in recovered.queues.items():
-            live[uid].restore(found.next_seq, found.pages)
+        for uid, queue in live.items():
+            found = recovered.queues[uid]
+            queue.restore(found.next_seq, found.pages)
+        self._hand_over_copies(broker, copies, recovered)
         took_ms = round((time.monotonic() - started) * 1000)
         self._logger.info(log_phrases.queues_recovered(len(live), took_ms))
         self._logger.info(log_phrases.messages_recovered(recovered.messages, recovered.body_bytes))
+
+    def _hand_over_copies(
+        self, broker: Broker, copies: Mapping[str, tuple[QueueRecord, int]], recovered: RecoveredStore
+    ) -> None:
+        """What was found of mirrored queues: kept aside, or reported as gone."""
+        if broker.mirrors is not None and recovered.unknown_queues:
+            self._logger.info(log_mirroring.copies_discarded(len(recovered.unknown_queues)))
+        for uid, (record, copy) in copies.items():
+            assert broker.mirrors is not None, record
+            found = recovered.queues[uid]
+            storage = broker.open_storage(record, copy)
+            broker.mirrors.recovered(record, storage, found.next_seq, found.pages)
+        if copies:
+            self._logger.info(log_mirroring.copies_recovered(len(copies)))
 
     def _tell_findings(self, findings: Sequence[Finding]) -> None:
         """A line for each, but not for all of one file."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 from node.broker.connection import Connection
 from node.broker.peer import Peer
 from node.io.proxy_protocol import Endpoint, ProxyHeader, ProxyHeaderParser, ProxyProtocolError, is_trusted
-from node.io.tls import NoCertificateUser, certificate_user
+from node.io.tls import NoCertificateUser, certificate_user, tls_facts
 
 if TYPE_CHECKING:
     from node.io.server import Server
@@ -176,13 +176,15 @@ class Session(asyncio.Protocol):
         self._stop_proxy_timer()
         source, destination = header.source or self._peer, header.destination or self._local
         user, problem = self._certificate_user()
+        tls = self._transport.get_extra_info("ssl_object")
         peer = Peer(
             address=f"{source.host}:{source.port}",
             local=f"{destination.host}:{destination.port}",
             is_loopback=_is_loopback(source.host),
-            is_tls=self._transport.get_extra_info("ssl_object") is not None,
+            is_tls=tls is not None,
             certificate_user=user,
             certificate_problem=problem,
+            tls=None if tls is None else tls_facts(tls),
         )
         self.connection = Connection(
             self._server.broker, peer, now=self._server.clock(), on_change=self.follow_reading

@@ -5,10 +5,13 @@ as RFC 4514 has it (last part first, `CN=alice,O=Acme`), with its list of short 
 and rabbit_cert_info.erl v3.10.8, amqp-behaviour §1.3.
 """
 
+import datetime
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Any, Final
 
+from node.broker.peer import TlsFacts
 from node.config import CertificateLogin, TlsOptions
 from node.config_file import ConfigError
 
@@ -40,6 +43,10 @@ _SHORT_NAMES: Final = {
     "userId": "UID",
 }
 _SAN_TYPES: Final = {"dns": "DNS", "ip": "IP Address", "email": "email", "uri": "URI"}
+_CIPHERS: Final = ("aes", "chacha20", "camellia128", "camellia256", "aria128", "aria256", "des")
+_AEAD: Final = frozenset({"gcm", "ccm", "ccm8", "poly1305"})
+"""Ciphers that authenticate by themselves, in which a hash has no part."""
+_VALIDITY: Final = ("notBefore", "notAfter")
 _ESCAPED_ANYWHERE: Final = frozenset(b'"+,;<>\\')
 
 
@@ -121,6 +128,38 @@ def certificate_user(
     if not user:
         raise NoCertificateUser("no name found")
     return user
+
+
+def tls_facts(connection: ssl.SSLObject) -> TlsFacts:
+    """What a connection uses. Suites of TLS 1.3 name no key exchange: RabbitMQ says `any` for that."""
+    suite, version, _ = connection.cipher() or ("", "", 0)
+    certificate: Mapping[str, Any] = connection.getpeercert() or {}
+    # OpenSSL's names: ECDHE-RSA-AES256-GCM-SHA384, ECDHE-RSA-AES128-SHA, AES256-SHA, TLS_AES_256_GCM_SHA384.
+    is_new = suite.startswith(_TLS_1_3_CIPHER)
+    parts = (
+        re.sub("AES(?=[0-9])", "AES_", suite.removeprefix(_TLS_1_3_CIPHER))
+        .replace("_", "-")
+        .lower()
+        .split("-")
+    )
+    at = 0 if is_new else next((n for n, part in enumerate(parts) if part in _CIPHERS), 0)
+    cipher = [part for part in parts[at:] if not part.startswith("sha")]
+    is_aead = bool(_AEAD.intersection(cipher))
+    return TlsFacts(
+        protocol=(connection.version() or version).lower().replace("sslv", "ssl"),
+        key_exchange="any" if is_new else "_".join(parts[:at]) or "rsa",
+        cipher="_".join(cipher if is_aead else [*cipher, "cbc"]),
+        hash="aead" if is_aead else parts[-1],
+        subject=distinguished_name(certificate.get("subject", ())),
+        issuer=distinguished_name(certificate.get("issuer", ())),
+        validity=" - ".join(_moment(certificate[end]) for end in _VALIDITY) if certificate else "",
+    )
+
+
+def _moment(text: str) -> str:
+    """A time of a certificate, as RabbitMQ writes it: `2026-11-21T10:00:00Z`."""
+    moment = datetime.datetime.fromtimestamp(ssl.cert_time_to_seconds(text), datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def distinguished_name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:

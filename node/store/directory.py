@@ -32,10 +32,12 @@ _DIRECTORIES: Final = (JOURNAL, QUEUES, MESSAGES)
 _OURS: Final = frozenset({JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, "metadata.log", "metadata.log.tmp"})
 """What may not be here without a `store.json`."""
 
-_HARMLESS: Final = frozenset({"lock", "log", "logs", "lost+found", "raft", "control.sock", _NEW_STORE_FILE})
+_HARMLESS: Final = frozenset(
+    {"lock", "log", "logs", "lost+found", "raft", "control.sock", "telemetry", _NEW_STORE_FILE}
+)
 _HARMLESS_ENDINGS: Final = (".log", ".conf")
 """What an operator may have put here before the first start, or a start that got no further has left; the metadata of
-a cluster and the control socket come before the store."""
+a cluster and the control socket come before the store. Telemetry stays when a node is reset."""
 
 _SEGMENT_ENTRIES: Final = StoreOptions().segment_entries
 

@@ -1,9 +1,13 @@
 """What the indexes of all queues of a node have in common: the disk, the message stores, and whom they tell."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from node.amqp.frames import body_size
+from node.broker.counters import DiskCounters
+from node.broker.run import Run
 from node.store.disk import Disk
 from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore
 
@@ -20,6 +24,7 @@ class IndexHost:
     on_dirty: called when `take_operations`, `take_steps` or `take_removals` would give something that they did
         not give before; once until that is taken.
     report: called with path, offset in bytes and description of what can't be read.
+    counters: of what is read from the disk.
     on_failed: called when the disk refused steps that an index submitted by itself.
     """
 
@@ -32,7 +37,25 @@ class IndexHost:
     on_dirty: "Callable[[QueueIndex], None]"
     report: Callable[[str, int, str], None]
     on_failed: Callable[[OSError], None]
+    counters: DiskCounters = field(default_factory=DiskCounters)
 
     def contents(self, store_id: int) -> MessageStore:
         """The message store that an id is of."""
         return self.transient if store_id >= TRANSIENT_FIRST_ID else self.persistent
+
+    def with_ids(self, run: Run) -> list[Run]:
+        """The run cut so that large contents have ids in the message store, and one size, and others have none."""
+        embed_max_bytes = self.embed_max_bytes
+        if run.store_id or max(map(len, run.contents)) < embed_max_bytes:
+            return [run]
+        parts, start = [], 0
+        kinds = (body_size(content) if len(content) >= embed_max_bytes else -1 for content in run.contents)
+        for body_bytes, group in groupby(kinds):
+            stop = start + len(list(group))
+            part = run[start:stop]
+            if body_bytes >= 0:
+                part.size = body_bytes
+                part.store_id = self.transient.reserve(stop - start)
+            parts.append(part)
+            start = stop
+        return parts

@@ -14,7 +14,9 @@ from node.broker.commands import Command
 from node.broker.durable_part import is_kept
 from node.broker.operations import Enqueue, decode
 from node.broker.records import QueueRecord
+from node.broker.views import stored_uid
 from node.store import journal
+from node.store.copies import recoverable_copies
 from node.store.directory import MESSAGES, QUEUES, Identity
 from node.store.disk import TO_THE_END, Disk, Read, Step
 from node.store.findings import Damage, Finding
@@ -163,9 +165,18 @@ def read_metadata(disk: Disk) -> Metadata:
 
 
 def cluster_metadata(catalogue: Catalogue, node: str) -> Metadata:
-    """What a cluster's catalogue says of the queues that live on a node."""
-    queues = (queue for vhost in catalogue.vhosts() for queue in catalogue.queues(vhost.name))
-    return Metadata({queue.uid: queue for queue in queues if is_kept(queue) and queue.home == node}, [])
+    """What a cluster's catalogue says of the queues that a node has on disk, as far as it knows.
+
+    Of a mirrored queue which went on without the node nothing is counted: the next start removes it.
+    """
+    homes = {
+        stored_uid(queue.uid, queue.copy): queue
+        for vhost in catalogue.vhosts()
+        for queue in catalogue.queues(vhost.name)
+        if is_kept(queue) and queue.view is None and queue.home == node
+    }
+    copies = {uid: record for uid, (record, _) in recoverable_copies(catalogue, node).items()}
+    return Metadata(homes | copies, [])
 
 
 def unknown_metadata(disk: Disk, findings: list[Finding]) -> Metadata:

@@ -88,6 +88,7 @@ class Load:
         return parts
 
     def _stored_reads(self, absent: Absent) -> list[Read]:
+        self._host.counters.msg_store_read_count += len(absent)
         return self._host.contents(absent.store_id).read_steps(absent.store_id, len(absent))
 
     def _record_read(self, place: Place, indexes: list[int]) -> Read:
@@ -96,6 +97,7 @@ class Load:
             for absent in (self._absents[index] for index in indexes)
             if absent.place is not None
         )
+        self._host.counters.queue_index_read_count += 1
         then = partial(contents_of, parts=wanted)
         return Read(self._path_of(place.segment), place.offset, place.length, then)
 

@@ -78,6 +78,8 @@ class MessageStore:
         self._gathered: dict[int, bytes] = {}  # contents without a place in a file, in the order they came
         self._gathered_refs: dict[int, int] = {}
         self._gathered_bytes = 0
+        self.written_count = 0
+        """Contents that were taken in."""
         self._files = FileTable()
         self._current: StoreFile | None = None  # the one that is appended to
         self._has_directory = False
@@ -118,6 +120,7 @@ class MessageStore:
             self._gathered[store_id] = content
             self._gathered_refs[store_id] = 0
             self._gathered_bytes += OVERHEAD_BYTES + len(content)
+            self.written_count += 1
 
     # --- references ---
 

@@ -21,10 +21,8 @@ Source: architecture §2.1, §2.2; amqp-behaviour §7.4.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import groupby
 from typing import Any, Final
 
-from node.amqp.frames import body_size
 from node.broker.operations import Delivered, Enqueue, Operation, Remove, encode, enqueues, joined
 from node.broker.run import Absent, Envelope, Run
 from node.store.directory import QUEUES, TRANSIENT
@@ -72,6 +70,8 @@ class QueueIndex:
         "_unsynced_directories",
         "_unwritten",
         "directory",
+        "disk_reads",
+        "disk_writes",
         "is_dropped",
         "is_durable",
         "segment_entries",
@@ -85,6 +85,7 @@ class QueueIndex:
         self.is_durable = is_durable
         self.segment_entries = host.segment_entries
         self.is_dropped = False
+        self.disk_reads = self.disk_writes = 0
         self.directory = f"{QUEUES}/{uid}" if is_durable else f"{TRANSIENT}/{QUEUES}/{uid}"
         self._host = host
         self._unflushed = Unflushed(host.segment_entries)
@@ -121,6 +122,12 @@ class QueueIndex:
         return len(self._segments)
 
     @property
+    def alive(self) -> list[range]:
+        """The numbers of the messages in segments, rising."""
+        segments = sorted(self._segments.items())
+        return [seqs for _, segment in segments for seqs in segment.wanted(0, NO_LIMIT).ranges]
+
+    @property
     def fresh_bytes(self) -> int:
         """What `take_operations` would give, in bytes of the journal, about."""
         return self._unflushed.fresh_bytes + len(self._removed) * _REMOVED_RANGE_BYTES
@@ -152,6 +159,7 @@ class QueueIndex:
             return
         if store_id:
             self._host.contents(store_id).add_refs(store_id, len(contents))
+        self.disk_writes += len(contents)
         self._unflushed.keep(envelope, first_seq, contents, size, expiry, store_id)
         self._tell(_OPERATIONS)
 
@@ -183,8 +191,9 @@ class QueueIndex:
 
     def _write_run(self, run: Run) -> None:
         """Write messages that were not kept."""
+        self.disk_writes += len(run)
         for piece in run.pieces():
-            for part in self._with_ids(piece):
+            for part in self._host.with_ids(piece):
                 if part.store_id:
                     store = self._host.contents(part.store_id)
                     store.write(part.store_id, part.contents)
@@ -192,23 +201,6 @@ class QueueIndex:
                 for entry in enqueues(part, self._host.epoch_s()):
                     for _, seqs in by_segment(entry.seqs, self.segment_entries):
                         self.put(entry[seqs.start - entry.first_seq : seqs.stop - entry.first_seq])
-
-    def _with_ids(self, run: Run) -> list[Run]:
-        """The run cut so that large contents have ids in the message store, and one size, and others have none."""
-        embed_max_bytes = self._host.embed_max_bytes
-        if run.store_id or max(map(len, run.contents)) < embed_max_bytes:
-            return [run]
-        parts, start = [], 0
-        kinds = (body_size(content) if len(content) >= embed_max_bytes else -1 for content in run.contents)
-        for body_bytes, group in groupby(kinds):
-            stop = start + len(list(group))
-            part = run[start:stop]
-            if body_bytes >= 0:
-                part.size = body_bytes
-                part.store_id = self._host.transient.reserve(stop - start)
-            parts.append(part)
-            start = stop
-        return parts
 
     # --- messages go ---
 
@@ -231,10 +223,12 @@ class QueueIndex:
     def clear(self, first_seq: int, last_seq: int) -> None:
         """See `QueueStorage.clear`. References to stored contents are dropped by and by: they must be read."""
         low, high = first_seq // self.segment_entries, last_seq // self.segment_entries
-        for number in sorted(number for number in self._segments if low <= number <= high):
+        for number in sorted(self._segments.keys() & range(low, high + 1)):
             segment = self._segments[number]
             wanted = segment.wanted(first_seq, last_seq)
             if segment.has_stored and wanted.count:
+                if self._releases and self._releases[-1][0] == number:
+                    wanted = wanted.joined(self._releases.pop()[1])  # one reading does for both
                 self._releases.append((number, wanted))
             self._forget_in(segment, range(first_seq, last_seq + 1))
         self._release_next()
@@ -356,6 +350,7 @@ class QueueIndex:
             return
         self._hand_over()
         delivered = tuple(self._unwritten.get(segment, ()))
+        self._host.counters.queue_index_read_count += 1
         then = partial(find, number=segment, wanted=wanted, delivered=delivered, epoch_s=self._host.epoch_s())
         changes = known.changes
 
@@ -406,6 +401,7 @@ class QueueIndex:
         for store in (self._host.persistent, self._host.transient):
             if store.gathered_bytes and any(each.place is None for each in absent):
                 self._submit(store.take_steps())
+        self.disk_reads += sum(map(len, absent))
         Load(self._host, self._path, absent, done).start()
 
     # --- for the store ---

@@ -206,6 +206,15 @@ class Wanted:
         """How many they are."""
         return self.marks.count(_LIVE)
 
+    def joined(self, other: "Wanted") -> "Wanted":
+        """These and the others, which are in the same segment."""
+        first = min(self.first_seq, other.first_seq)
+        length = max(each.first_seq + len(each.marks) for each in (self, other)) - first
+        bits = 0
+        for each in (self, other):
+            bits |= int.from_bytes(bytes(each.first_seq - first) + each.marks, "little")
+        return Wanted(first, bits.to_bytes(length, "little"))
+
     @property
     def ranges(self) -> list[range]:
         """Their numbers."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from node.broker.counters import DiskCounters
 from node.broker.operations import Delivered, Remove
 from node.broker.records import QueueRecord
 from node.broker.storage import Waiter
@@ -83,6 +84,7 @@ class Store:
 
     epoch_s: see `Storage.epoch_s`.
     report: called with path, offset in bytes and description of what can't be read while the node runs.
+    counters: those that the disk keeps; None: it keeps none.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Store:
         epoch_s: float = 0.0,
         *,
         report: Callable[[str, int, str], None] = lambda path, offset, what: None,
+        counters: DiskCounters | None = None,
     ) -> None:
         self.disk = disk
         self.options = options
@@ -116,6 +119,7 @@ class Store:
         self._timers = timers
         self._timer: Timer | None = None
         self._journal = Journal(options.journal_file_bytes)
+        self._counters = counters if counters is not None else DiskCounters()
         self._host = IndexHost(
             disk=disk,
             persistent=self.persistent,
@@ -126,6 +130,7 @@ class Store:
             on_dirty=self._on_dirty,
             report=report,
             on_failed=self._break,
+            counters=self._counters,
         )
         self._indexes: dict[str, QueueIndex] = {}
         self._reported: dict[QueueIndex, None] = {}  # since the last turn
@@ -429,6 +434,14 @@ class Store:
         waiting.settle(is_safe=True)
 
     # --- for tools ---
+
+    @property
+    def counters(self) -> DiskCounters:
+        """See `Storage.counters`."""
+        counters = self._counters
+        counters.msg_store_write_count = self.persistent.written_count + self.transient.written_count
+        counters.queue_index_write_count = self._journal.operations
+        return counters
 
     def figures(self) -> Figures:
         """How the store is doing."""

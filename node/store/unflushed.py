@@ -8,7 +8,7 @@ What is forgotten on the way is blanked: its bytes are let go of at once, and it
 Source: architecture §2.2.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
@@ -154,10 +154,12 @@ class Unflushed:
         expiry: float,
         store_id: int,
     ) -> None:
-        """Add new messages, see `QueueStorage.keep`; what can be one entry with the last ones becomes it."""
-        assert first_seq >= self.next_seq, "numbers rise"
+        """Add new messages, see `QueueStorage.keep`; what can be one entry with those before becomes it.
+
+        Numbers rise, but where a mirror gets what it lacks.
+        """
         count = len(contents)
-        self.next_seq = first_seq + count
+        self.next_seq = max(self.next_seq, first_seq + count)
         self.count += count
         if store_id and size == MIXED_SIZES:
             for body_bytes, group in groupby(contents, body_size):
@@ -184,7 +186,11 @@ class Unflushed:
     def _add_to_segment(
         self, envelope: Envelope, seqs: range, contents: list[bytes], size: int, expiry: float, store_id: int
     ) -> None:
-        entry = self._entries[-1] if self._head < len(self._entries) else None
+        entries = self._entries
+        at = len(entries)
+        if at > self._head and seqs.start < entries[-1].seqs.start:
+            at = bisect_left(entries, seqs.start, lo=self._head, key=_first_seq)
+        entry = entries[at - 1] if at > self._head else None
         if (
             entry is not None
             and entry.envelope is envelope
@@ -204,7 +210,7 @@ class Unflushed:
             grown = 0
         else:
             entry = Entry(envelope, seqs, contents.copy(), size, expiry, store_id)
-            self._entries.append(entry)
+            entries.insert(at, entry)
             self._fresh.append(entry)
             grown = _OPERATION_BYTES
         added = sum(map(len, contents))

@@ -28,6 +28,21 @@ class Ctl(NamedTuple):
     errors: str
 
 
+class Replicas(NamedTuple):
+    """The copies of a queue, by the names of their nodes.
+
+    master: "" while there is none, or the queue is unknown.   mirrors: its others that are there.
+    synced: those mirrors that have all that the master has.
+    """
+
+    master: str
+    mirrors: frozenset[str]
+    synced: frozenset[str]
+
+
+NO_REPLICAS: Final = Replicas("", frozenset(), frozenset())
+
+
 class ClusterNode(Protocol):
     """A node and its process, which keeps data, address and settings from one life to the next. Is a `Server`."""
 
@@ -70,6 +85,18 @@ class ClusterNode(Protocol):
     def homes(self) -> list[str]:
         """The names of the nodes where the queues of all vhosts live, one for each queue."""
 
+    def replicas(self, queue: str, vhost: str = "/") -> Replicas:
+        """The copies of the queue as this node sees them."""
+
+    def sync(self, queue: str) -> None:
+        """`sync_queue`; returns when it has ended."""
+
+    def cancel_sync(self, queue: str) -> None:
+        """`cancel_sync_queue`."""
+
+    def rebalance(self) -> None:
+        """`rabbitmq-queues rebalance all`; returns when it has ended. Raises: RuntimeError, as for all refusals."""
+
     def drain(self) -> None:
         """Put it into maintenance mode."""
 
@@ -88,6 +115,26 @@ class Cluster:
     def __init__(self, nodes: Sequence[ClusterNode], close: Callable[[], None] = lambda: None) -> None:
         self.nodes = list(nodes)
         self._close = close
+        self._cut: Callable[[Sequence[tuple[str, str]]], None] | None = None
+        self._mend: Callable[[], None] | None = None
+
+    def use_network(self, cut: Callable[[Sequence[tuple[str, str]]], None], mend: Callable[[], None]) -> None:
+        """How `cut` and `mend` are done."""
+        self._cut, self._mend = cut, mend
+
+    def cut(self, *pairs: tuple[str, str]) -> None:
+        """Break the links between these pairs of nodes, by name. Only of `start_cluster(can_be_cut=True)`."""
+        assert self._cut is not None
+        self._cut(pairs)
+
+    def mend(self) -> None:
+        """Undo all cuts."""
+        assert self._mend is not None
+        self._mend()
+
+    def node(self, name: str) -> ClusterNode:
+        """The node of that name."""
+        return next(node for node in self.nodes if node.name == name)
 
     def __getitem__(self, index: int) -> ClusterNode:
         return self.nodes[index]
@@ -136,9 +183,14 @@ def _await_running(node: ClusterNode, expected: set[str]) -> None:
     await_true(lambda: node.running() == expected, f"{node.name} sees {expected} running")
 
 
-def start_cluster(settings: Mapping[str, str] | None = None, names: Sequence[str] = NAMES) -> Cluster:
-    """Start a cluster of what FLUFFLE_TEST_AGAINST names.   settings: keys that differ from the defaults."""
-    return _kind().form({**SETTINGS, **(settings or {})}, names)
+def start_cluster(
+    settings: Mapping[str, str] | None = None, names: Sequence[str] = NAMES, *, can_be_cut: bool = False
+) -> Cluster:
+    """Start a cluster of what FLUFFLE_TEST_AGAINST names.
+
+    settings: keys that differ from the defaults.   can_be_cut: so that `Cluster.cut` works.
+    """
+    return _kind().form({**SETTINGS, **(settings or {})}, names, can_be_cut=can_be_cut)
 
 
 def start_nodes(settings: Mapping[str, str] | None = None, names: Sequence[str] = NAMES) -> Cluster:
@@ -148,7 +200,7 @@ def start_nodes(settings: Mapping[str, str] | None = None, names: Sequence[str] 
 
 class _Kind(Protocol):
     @staticmethod
-    def form(settings: Mapping[str, str], names: Sequence[str]) -> Cluster: ...
+    def form(settings: Mapping[str, str], names: Sequence[str], *, can_be_cut: bool) -> Cluster: ...
     @staticmethod
     def separate(settings: Mapping[str, str], names: Sequence[str]) -> Cluster: ...
 

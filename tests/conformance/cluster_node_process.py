@@ -54,7 +54,7 @@ class Operator:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _do(self, name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
-        if name in ("home", "homes", "running"):
+        if name in ("home", "homes", "running", "replicas"):
             read: Callable[..., Any] = getattr(self, "_" + name)
             return self._call(lambda future: future.set_result(read(*arguments)))
         if self._agent is None or self._agent.node is None:
@@ -84,6 +84,15 @@ class Operator:
     def _homes(self) -> list[str]:
         catalogue = self._agent.node.broker.catalogue
         return [queue.home for vhost in catalogue.vhosts() for queue in catalogue.queues(vhost.name)]
+
+    def _replicas(self, queue: str, vhost: str) -> tuple[str, list[str], list[str]]:
+        record = self._agent.node.broker.catalogue.queue(vhost, queue)
+        if record is None or record.view is None:
+            return ("" if record is None else record.home), [], []
+        view = record.view
+        mirrors = [member for member in view.ring if member.id != view.master]
+        synced = [member.node for member in mirrors if member.id in view.synced]
+        return view.master_node or "", [member.node for member in mirrors], synced
 
     def _running(self) -> list[str]:
         if self._agent.node is None or not self._agent.listeners:

@@ -10,6 +10,7 @@ import pytest
 from node.amqp import methods
 from tests.conformance.amqp_client import Channel, Connection
 from tests.conformance.cluster_api import Cluster, ClusterNode, start_cluster
+from tests.conformance.mirror_steps import delete_queues, set_mirroring
 from tests.conformance.servers import Admin, Server, Settings, start_server
 
 _RUN = secrets.token_hex(2)
@@ -221,6 +222,27 @@ def shaken_cluster(shared_cluster: _SharedCluster) -> Iterator[Cluster]:
     """The same for tests that stop nodes, which are brought back after the test."""
     yield shared_cluster.healed()
     shared_cluster.healed()
+
+
+@pytest.fixture
+def mirrored(shared_cluster: _SharedCluster, name: Callable[[str], str]) -> Iterator[Callable[..., str]]:
+    """Set policies that mirror: `mirrored()`, `mirrored("exactly", 2, ha_sync_mode="automatic")`.
+
+    Gives the prefix of the queues that it holds for, which is also the policy's name. Policies and queues end
+    with the test.
+    """
+    made: list[str] = []
+
+    def add(mode: str = "all", params: object = None, **more: object) -> str:
+        made.append(name("mirrored"))
+        set_mirroring(shared_cluster.healed()[0], made[-1], mode, params, **more)
+        return made[-1]
+
+    yield add
+    healed = shared_cluster.healed()
+    for each in made:
+        delete_queues(healed[0], each)
+        _ignore_refusal(lambda policy: healed[0].admin.clear_policy("/", policy), each)
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tests.conformance.cluster_api import Cluster, Ctl
+from node.io.control import ControlError, request
+from tests.chaos.network import ProxyNetwork
+from tests.conformance.cluster_api import Cluster, Ctl, Replicas
 from tests.conformance.fluffle_process import ROOT, _RemoteAdmin
 from tests.conformance.rabbit_server import _free_ports
 
@@ -26,10 +28,16 @@ STOP_TIMEOUT_S: Final = 20.0
 class FluffleNode:
     """One node. Implements `ClusterNode`."""
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, network: ProxyNetwork | None = None) -> None:
         self.name = f"{name}@localhost"
         self.host = "127.0.0.1"
+        self._network = network
         self.port, self.peer_port = _free_ports(2)
+        self.told_port = self.peer_port
+        if network is not None:
+            place = network.place(name)
+            self.port, self.peer_port = place.port, int(place.peer.rpartition(":")[2])
+            self.told_port = int(place.advertised.rpartition(":")[2])
         self._directory = directory / name
         self._directory.mkdir()
         self._environment = {**os.environ, "XDG_RUNTIME_DIR": str(directory)}
@@ -37,7 +45,10 @@ class FluffleNode:
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Write the configuration: keys of rabbitmq.conf."""
-        lines = [f"{key} = {value}\n" for key, value in settings.items()]
+        own = dict(settings)
+        if self._network is not None:
+            own["cluster.advertised_address"] = f"{self.host}:{self.told_port}"
+        lines = [f"{key} = {value}\n" for key, value in own.items()]
         (self._directory / "fluffle.conf").write_text("".join(lines))
 
     # The process.
@@ -52,6 +63,8 @@ class FluffleNode:
         return (self._directory / "stderr").read_text(errors="replace")
 
     def launch(self) -> None:
+        if self._network is not None:
+            self._network.starts(short(self.name))
         listen, peer = f"{self.host}:{self.port}", f"{self.host}:{self.peer_port}"
         with open(self._directory / "stderr", "ab") as errors:
             self._process = subprocess.Popen(
@@ -67,6 +80,8 @@ class FluffleNode:
                 stderr=errors,
                 text=True,
             )
+        if self._network is not None:
+            self._network.started(short(self.name), self._process.pid)
 
     @property
     def data(self) -> str:
@@ -88,6 +103,8 @@ class FluffleNode:
             raise RuntimeError(f"{self.name} does not end:\n{self.log[-4000:]}") from None
 
     def kill(self) -> None:
+        if self._network is not None:
+            self._network.ends(short(self.name))
         self._process.kill()
         self._process.wait()
 
@@ -149,6 +166,26 @@ class FluffleNode:
     def homes(self) -> list[str]:
         return cast(list[str], self._ask("homes"))
 
+    def replicas(self, queue: str, vhost: str = "/") -> Replicas:
+        master, mirrors, synced = self._ask("replicas", [queue, vhost])
+        return Replicas(master, frozenset(mirrors), frozenset(synced))
+
+    def sync(self, queue: str) -> None:
+        self._request("sync_queue", vhost="/", queue=queue)
+
+    def cancel_sync(self, queue: str) -> None:
+        self._request("cancel_sync_queue", vhost="/", queue=queue)
+
+    def rebalance(self) -> None:
+        self._request("rebalance", type="all", vhost_pattern=".*", queue_pattern=".*")
+
+    def _request(self, operation: str, **arguments: object) -> None:
+        """What `ctl` asks, without the time of its start."""
+        try:
+            request(self.data, operation, arguments, timeout_s=60.0)
+        except ControlError as error:
+            raise RuntimeError(f"{operation} of {self.name}: {error.text}") from error
+
     def running(self) -> set[str]:
         try:
             return set(self._ask("running"))
@@ -169,6 +206,11 @@ class FluffleNode:
         return answer["result"]
 
 
+def short(name: str) -> str:
+    """The part of a node's name before the @."""
+    return name.partition("@")[0]
+
+
 class FluffleCluster:
     """Makes clusters of them."""
 
@@ -177,20 +219,49 @@ class FluffleCluster:
         return _launch(settings, names, {})
 
     @staticmethod
-    def form(settings: Mapping[str, str], names: Sequence[str]) -> Cluster:
-        cluster = _launch(settings, names, {"cluster_formation.peer_discovery_backend": "classic_config"})
+    def form(
+        settings: Mapping[str, str],
+        names: Sequence[str],
+        *,
+        can_be_cut: bool = False,
+        kind: type[FluffleNode] = FluffleNode,
+    ) -> Cluster:
+        formation = {"cluster_formation.peer_discovery_backend": "classic_config"}
+        cluster = _launch(settings, names, formation, ProxyNetwork() if can_be_cut else None, kind)
         cluster.await_members()
         return cluster
 
 
-def _launch(settings: Mapping[str, str], names: Sequence[str], formation: dict[str, str]) -> Cluster:
-    """Start the nodes.   formation: keys that make them find each other, to which the nodes are added."""
+def _launch(
+    settings: Mapping[str, str],
+    names: Sequence[str],
+    formation: dict[str, str],
+    network: ProxyNetwork | None = None,
+    kind: type[FluffleNode] = FluffleNode,
+) -> Cluster:
+    """Start the nodes.
+
+    formation: keys that make them find each other, to which the nodes are added.
+    network: what their links go through. It has places for nodes of these names.
+    """
     directory = Path(tempfile.mkdtemp(prefix="fluffle-cluster-"))
-    nodes = [FluffleNode(name, directory) for name in names]
-    cluster = Cluster(nodes, lambda: shutil.rmtree(directory, ignore_errors=True))
+    nodes = [kind(name, directory, network) for name in names]
+
+    def close() -> None:
+        shutil.rmtree(directory, ignore_errors=True)
+        if network is not None:
+            network.close()
+
+    cluster = Cluster(nodes, close)
+    if network is not None:
+        proxies = network
+        cluster.use_network(
+            lambda pairs: proxies.cut([(short(one), short(other)) for one, other in pairs], "reset"),
+            proxies.heal,
+        )
     if formation:
         for number, node in enumerate(nodes, 1):
-            formation[f"cluster_formation.classic_config.nodes.{number}"] = f"{node.name}:{node.peer_port}"
+            formation[f"cluster_formation.classic_config.nodes.{number}"] = f"{node.name}:{node.told_port}"
     for node in nodes:
         node.configure({**settings, **formation})
         node.launch()

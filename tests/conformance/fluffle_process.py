@@ -36,6 +36,7 @@ class FluffleProcess:
         self._directory = Path(tempfile.mkdtemp(prefix="fluffle-node-", dir=parent))
         self.host = "127.0.0.1"
         self.port = 0
+        self.management_url = self.prometheus_url = ""
         self.boot()
 
     @property

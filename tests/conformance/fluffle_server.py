@@ -62,6 +62,7 @@ class FluffleServer:
             self._end_thread()
             raise
         self.host, self.port = self._node.listeners[0]
+        self.management_url = self.prometheus_url = ""
         self.admin = FluffleAdmin(self._node, self._call)
         self._stopped = False
 
@@ -147,6 +148,9 @@ class FluffleAdmin:
 
     def delete_vhost(self, name: str) -> None:
         self._delete(commands.DeleteVhost(name))
+
+    def set_tracing(self, vhost: str, is_on: bool) -> None:
+        self._submit(commands.PutVhost(vhost, metadata={"tracing": is_on}))
 
     def set_policy(
         self,

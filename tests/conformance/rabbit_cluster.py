@@ -10,10 +10,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.cluster_api import Cluster, Ctl
+from tests.conformance.cluster_api import NO_REPLICAS, Cluster, Ctl, Replicas
 from tests.conformance.rabbit_server import (
     RABBITMQ_SERVER,
     START_TIMEOUT_S,
@@ -21,6 +22,7 @@ from tests.conformance.rabbit_server import (
     _free_ports,
     _term,
     _wait_or_kill,
+    prepare,
 )
 
 RABBITMQ_CTL: Final = "/usr/lib/rabbitmq/bin/rabbitmqctl"
@@ -39,39 +41,12 @@ class RabbitNode:
         self._directory = directory / name
         self._directory.mkdir()
         self._cookie = cookie
-        self._environment = self._prepare(settings, epmd_port)
+        self._environment = prepare(
+            self._directory, self.name, cookie, (self.port, epmd_port, self._dist_port), settings
+        )
         self._beam = 0
         self.admin = RabbitAdmin(self.evaluate)
         self.launch()
-
-    def _prepare(self, settings: Mapping[str, str], epmd_port: int) -> dict[str, str]:
-        directory = self._directory
-        (directory / "enabled_plugins").write_text("[].")
-        (directory / "env.conf").touch()
-        lines = [f"listeners.tcp.1 = {self.host}:{self.port}"]
-        lines += [f"{key} = {value}" for key, value in settings.items()]
-        (directory / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
-        cookie = directory / ".erlang.cookie"
-        cookie.write_text(self._cookie)
-        cookie.chmod(0o400)
-        return {
-            "PATH": os.environ["PATH"],
-            "HOME": str(directory),
-            "LANG": "C.UTF-8",
-            "ERL_EPMD_PORT": str(epmd_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": self.name,
-            "RABBITMQ_DIST_PORT": str(self._dist_port),
-            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(directory / "log"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
-            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
-            "RABBITMQ_CONF_ENV_FILE": str(directory / "env.conf"),
-            # No busy waiting: the machine is shared. And nothing beyond loopback.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none"
-            " -kernel inet_dist_use_interface {127,0,0,1}",
-            "RABBITMQ_CTL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none +S 1",
-        }
 
     # The process.
 
@@ -165,6 +140,37 @@ class RabbitNode:
         value = self.evaluate("[node(amqqueue:get_pid(Q)) || Q <- rabbit_amqqueue:list()]")
         return re.findall(r"[a-z0-9]+@localhost", value)
 
+    def replicas(self, queue: str, vhost: str = "/") -> Replicas:
+        value = self.evaluate(
+            f"case {_lookup(queue, vhost)} of {{ok, Q}} ->"
+            " Up = rabbit_nodes:all_running(), N = fun(L) -> [node(P) || P <- L, lists:member(node(P), Up)] end,"
+            " M = case amqqueue:get_state(Q) of live -> N([amqqueue:get_pid(Q)]); _ -> [] end,"
+            " {M, N(amqqueue:get_slave_pids(Q)), N(amqqueue:get_sync_slave_pids(Q))};"
+            " _ -> none end"
+        )
+        if value == "none":
+            return NO_REPLICAS
+        master, mirrors, synced = re.findall(r"\[([^\]]*)\]", value)
+        return Replicas(master.strip("'"), _names(mirrors), _names(synced))
+
+    def sync(self, queue: str) -> None:
+        self._of_queue("sync_mirrors", queue)
+
+    def cancel_sync(self, queue: str) -> None:
+        self._of_queue("cancel_sync_mirrors", queue)
+
+    def _of_queue(self, function: str, queue: str) -> None:
+        value = self.evaluate(
+            f"{{ok, Q}} = {_lookup(queue, '/')}, rabbit_amqqueue:{function}(amqqueue:get_pid(Q))"
+        )
+        if not value.startswith(("ok", "{ok,")):
+            raise RuntimeError(f"{function}({queue}): {value}")
+
+    def rebalance(self) -> None:
+        value = self.evaluate('rabbit_amqqueue:rebalance(all, ".*", ".*")')
+        if not value.startswith("{ok,"):
+            raise RuntimeError(value)
+
     def drain(self) -> None:
         self.evaluate("rabbit_maintenance:drain()")
 
@@ -197,6 +203,34 @@ class RabbitNode:
         return text.removeprefix('{ok, "').removesuffix('"}').replace('\\"', '"')
 
 
+def _lookup(queue: str, vhost: str) -> str:
+    return f"rabbit_amqqueue:lookup(rabbit_misc:r({_term(vhost)}, queue, {_term(queue)}))"
+
+
+def _names(listed: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9]+@localhost", listed))
+
+
+def _cut(cluster: Cluster, pairs: Sequence[tuple[str, str]]) -> None:
+    """Each is told a wrong cookie of the other, so that they don't connect again, and disconnects."""
+    for one, other in pairs:
+        for here, there in ((one, other), (other, one)):
+            node = cluster.node(here)
+            assert isinstance(node, RabbitNode)
+            node.evaluate(f"erlang:set_cookie('{there}', cut_{here[:2]})")
+    for one, other in pairs:
+        node = cluster.node(one)
+        assert isinstance(node, RabbitNode)
+        node.evaluate(f"erlang:disconnect_node('{other}')")
+
+
+def _mend(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        assert isinstance(node, RabbitNode)
+        for other in cluster.nodes:
+            node.evaluate(f"erlang:set_cookie('{other.name}', erlang:get_cookie())")
+
+
 class RabbitCluster:
     """Makes clusters of them."""
 
@@ -219,8 +253,9 @@ class RabbitCluster:
         return cluster
 
     @staticmethod
-    def form(settings: Mapping[str, str], names: Sequence[str]) -> Cluster:
+    def form(settings: Mapping[str, str], names: Sequence[str], *, can_be_cut: bool = False) -> Cluster:
         cluster = RabbitCluster.separate(settings, names)
+        cluster.use_network(partial(_cut, cluster), partial(_mend, cluster))
         for node in cluster.nodes[1:]:
             assert isinstance(node, RabbitNode)
             node.join(cluster[0].name)

@@ -24,19 +24,75 @@ START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 10.0
 
 
+def prepare(
+    directory: Path,
+    node: str,
+    cookie: str,
+    ports: tuple[int, int, int],
+    settings: Mapping[str, str],
+    management: tuple[int, int] | None = None,
+) -> dict[str, str]:
+    """Write a node's files; give the environment that makes it use nothing else.
+
+    ports: for clients, of its epmd, and for other nodes.
+    management: ports of its HTTP API and for Prometheus; None without them, as it starts sooner then.
+    """
+    port, epmd_port, dist_port = ports
+    plugins = "" if management is None else "rabbitmq_management,rabbitmq_prometheus"
+    (directory / "enabled_plugins").write_text(f"[{plugins}].")
+    (directory / "env.conf").touch()
+    lines = [f"listeners.tcp.1 = 127.0.0.1:{port}"]
+    if management is not None:
+        for plugin, plugin_port in zip(("management", "prometheus"), management, strict=True):
+            lines += [f"{plugin}.tcp.ip = 127.0.0.1", f"{plugin}.tcp.port = {plugin_port}"]
+    lines += [f"{key} = {value}" for key, value in settings.items()]
+    (directory / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+    cookie_file = directory / ".erlang.cookie"
+    cookie_file.write_text(cookie)
+    cookie_file.chmod(0o400)
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(directory),
+        "LANG": "C.UTF-8",
+        "ERL_EPMD_PORT": str(epmd_port),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODENAME": node,
+        "RABBITMQ_DIST_PORT": str(dist_port),
+        "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(directory / "log"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
+        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+        "RABBITMQ_CONF_ENV_FILE": str(directory / "env.conf"),
+        # No busy waiting: the machine is shared. And nothing beyond loopback.
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none"
+        " -kernel inet_dist_use_interface {127,0,0,1}",
+        "RABBITMQ_CTL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none +S 1",
+    }
+
+
 class RabbitServer:
     """A RabbitMQ node of our own, with its own epmd, in a directory that goes away with it.
 
     parent: where that directory is made, if not among the temporary ones.
+    with_management: with the HTTP API and the metrics for Prometheus; the start takes longer.
     """
 
-    def __init__(self, settings: Mapping[str, str], parent: Path | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], parent: Path | None = None, *, with_management: bool = False
+    ) -> None:
         self.host = "127.0.0.1"
         self.port, epmd_port, dist_port = _free_ports(3)
         self._directory = Path(tempfile.mkdtemp(prefix="fluffle-rabbitmq-", dir=parent))
         self._node = f"fluffle-test-{self.port}@localhost"
         self._cookie = secrets.token_hex(8)
-        self._environment = self._prepare(settings, epmd_port, dist_port)
+        ports = (self.port, epmd_port, dist_port)
+        self.management_url = self.prometheus_url = ""
+        management = None
+        if with_management:
+            management = http_port, prometheus_port = _free_pair()
+            self.management_url = f"http://{self.host}:{http_port}"
+            self.prometheus_url = f"http://{self.host}:{prometheus_port}"
+        self._environment = prepare(self._directory, self._node, self._cookie, ports, settings, management)
         self._epmd = subprocess.Popen(["epmd", "-port", str(epmd_port)], env=self._environment)
         self.admin = RabbitAdmin(self.evaluate)
         self._process = self._launch()
@@ -51,34 +107,6 @@ class RabbitServer:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-
-    def _prepare(self, settings: Mapping[str, str], epmd_port: int, dist_port: int) -> dict[str, str]:
-        """Write the node's files; give the environment that makes it use nothing else."""
-        directory = self._directory
-        (directory / "enabled_plugins").write_text("[].")
-        (directory / "env.conf").touch()
-        lines = [f"listeners.tcp.1 = {self.host}:{self.port}"]
-        lines += [f"{key} = {value}" for key, value in settings.items()]
-        (directory / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
-        cookie = directory / ".erlang.cookie"
-        cookie.write_text(self._cookie)
-        cookie.chmod(0o400)
-        return {
-            "PATH": os.environ["PATH"],
-            "HOME": str(directory),
-            "LANG": "C.UTF-8",
-            "ERL_EPMD_PORT": str(epmd_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": self._node,
-            "RABBITMQ_DIST_PORT": str(dist_port),
-            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(directory / "log"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
-            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
-            "RABBITMQ_CONF_ENV_FILE": str(directory / "env.conf"),
-            # No busy waiting: the machine is shared.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none",
-        }
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -173,6 +201,9 @@ class RabbitAdmin:
     def delete_vhost(self, name: str) -> None:
         self._call("rabbit_vhost:delete", name)
 
+    def set_tracing(self, vhost: str, is_on: bool) -> None:
+        self._evaluate(f"rabbit_trace:{'start' if is_on else 'stop'}({_term(vhost)})")
+
     def set_policy(
         self,
         vhost: str,
@@ -261,6 +292,11 @@ def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _free_pair() -> tuple[int, int]:
+    one, other = _free_ports(2)
+    return one, other
 
 
 def _free_ports(count: int) -> list[int]:

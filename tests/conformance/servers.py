@@ -28,6 +28,7 @@ class Admin(Protocol):
     def set_topic_permissions(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None: ...
     def add_vhost(self, name: str) -> None: ...
     def delete_vhost(self, name: str) -> None: ...
+    def set_tracing(self, vhost: str, is_on: bool) -> None: ...
     def set_policy(
         self,
         vhost: str,
@@ -66,6 +67,14 @@ class Server(Protocol):
     port: int
 
     @property
+    def management_url(self) -> str:
+        """Where its HTTP API is, without the /api; "" when that is off."""
+
+    @property
+    def prometheus_url(self) -> str:
+        """Where its metrics are, without the /metrics; "" when they are off."""
+
+    @property
     def admin(self) -> Admin: ...
 
     def stop(self) -> None:
@@ -85,12 +94,20 @@ class RestartableServer(Server, Protocol):
         """Start it again after `halt` or `crash`."""
 
 
-def start_server(settings: Settings | None = None) -> Server:
+def start_server(settings: Settings | None = None, *, with_management: bool = False) -> Server:
     """Start what FLUFFLE_TEST_AGAINST names: `fluffle` (the default) or `rabbitmq`.
 
     settings: keys that differ from the defaults, e.g. {"consumer_timeout": "1000"}.
+    with_management: with its HTTP API and metrics. RabbitMQ starts slower then, Fluffle in another process.
     """
-    return RabbitServer(settings or {}) if _is_rabbitmq() else FluffleServer(settings or {})
+    if _is_rabbitmq():
+        return RabbitServer(settings or {}, with_management=with_management)
+    if with_management:
+        # Late: it imports modules that import this one.
+        from tests.conformance.managed_fluffle import ManagedFluffle
+
+        return ManagedFluffle(settings or {})
+    return FluffleServer(settings or {})
 
 
 def start_restartable_server(

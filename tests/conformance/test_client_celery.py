@@ -49,6 +49,11 @@ def broker(server: Server) -> Iterator[str]:
     server.admin.delete_vhost(VHOST)
 
 
+def is_marked(marks: Path) -> bool:
+    """The task has begun and its whole mark is in the file: a file that was just made has no line yet."""
+    return marks.exists() and marks.read_text().endswith("\n")
+
+
 @contextlib.contextmanager
 def running(
     broker: str, directory: Path, *options: str, queue_type: str = "classic", backend: str = "rpc://"
@@ -217,7 +222,7 @@ def test_a_killed_child_gives_its_task_back(worker: Worker, tmp_path: Path) -> N
     """acks_late, reject_on_worker_lost: the process that runs the task is killed; it runs again."""
     marks = tmp_path / "marks"
     result = worker.send("hang_once", str(marks))
-    wait_until(lambda: marks.exists() and marks.read_text().endswith("\n"))
+    wait_until(lambda: is_marked(marks))
     os.kill(int(marks.read_text()), signal.SIGKILL)
     assert result.get(timeout=TIMEOUT_S) == [2, True]
 
@@ -230,7 +235,7 @@ def test_a_killed_worker_gives_its_task_back(
     marks = tmp_path / "marks"
     with running(broker, tmp_path / "doomed", "--pool=solo", "-Q", queue) as doomed:
         result = worker.send("hang_once", str(marks), queue=queue)
-        wait_until(marks.exists)
+        wait_until(lambda: is_marked(marks))
         doomed.process.kill()
     worker.app.control.add_consumer(queue, destination=[worker.hostname])
     assert result.get(timeout=TIMEOUT_S) == [2, True]

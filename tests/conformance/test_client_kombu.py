@@ -253,12 +253,12 @@ def test_simple_buffer(connection: Any, name: Names) -> None:
 
 
 class Collector(ConsumerMixin):
-    """Collect so many messages from a queue, then stop; comes back when the connection breaks."""
+    """Collect messages from a queue up to the last one, then stop; comes back when the connection breaks."""
 
-    def __init__(self, connection: Any, queue: Any, count: int) -> None:
+    def __init__(self, connection: Any, queue: Any, last: str) -> None:
         self.connection = connection
         self.queue = queue
-        self.count = count
+        self.last = last
         self.bodies: list[Any] = []
         self.ready = threading.Semaphore(0)
 
@@ -271,7 +271,7 @@ class Collector(ConsumerMixin):
     def on_message(self, body: Any, message: Any) -> None:
         self.bodies.append(body)
         message.ack()
-        self.should_stop = len(self.bodies) == self.count
+        self.should_stop = body == self.last
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def in_thread() -> Iterator[Callable[[Callable[[], None]], threading.Thread]]:
     threads: list[threading.Thread] = []
 
     def start(action: Callable[[], None]) -> threading.Thread:
-        threads.append(threading.Thread(target=action))
+        threads.append(threading.Thread(daemon=True, target=action))
         threads[-1].start()
         return threads[-1]
 
@@ -298,7 +298,7 @@ def test_consumer_mixin_survives_a_cut(
     queue = Queue(queue.name, Exchange(queue.exchange.name, "direct"), "key")
     producer = connection.Producer()
     with relay_to(server) as relay, Connection(amqp_url(relay)) as cut:
-        collector = Collector(cut, queue, 2)
+        collector = Collector(cut, queue, "after")
         thread = in_thread(collector.run)
         assert collector.ready.acquire(timeout=TIMEOUT_S)
         producer.publish("before", exchange=queue.exchange, routing_key="key")
@@ -307,7 +307,8 @@ def test_consumer_mixin_survives_a_cut(
         assert collector.ready.acquire(timeout=TIMEOUT_S)
         producer.publish("after", exchange=queue.exchange, routing_key="key")
         thread.join(TIMEOUT_S)
-        assert collector.bodies == ["before", "after"]
+        # The cut may overtake the acknowledgement: then the first message is delivered again.
+        assert collector.bodies in (["before", "after"], ["before", "before", "after"])
 
 
 class Doubler(ConsumerProducerMixin):
@@ -419,7 +420,7 @@ def test_pools(server: Server, name: Names) -> None:
                 with pools.producers[connection].acquire(block=True) as producer:
                     producer.publish(number, routing_key=queue.name, declare=[queue])
 
-        threads = [threading.Thread(target=publish) for _ in range(4)]
+        threads = [threading.Thread(daemon=True, target=publish) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -451,7 +452,7 @@ def test_pidbox(connection: Any, server: Server, name: Names) -> None:
                 with contextlib.suppress(TimeoutError):
                     other.drain_events(timeout=0.05)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(daemon=True, target=serve)
         thread.start()
         try:
             bound = mailbox(connection)

@@ -142,7 +142,7 @@ def test_concurrent_calls(oslo: Oslo, url: str) -> None:
         for _ in range(5):
             answers[number] = client.call({}, "add", x=number, y=number)
 
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(10)]
+    threads = [threading.Thread(daemon=True, target=call, args=(number,)) for number in range(10)]
     for thread in threads:
         thread.start()
     for thread in threads:

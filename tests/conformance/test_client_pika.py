@@ -237,7 +237,7 @@ def test_ack_from_another_thread(connection: Any, channel: Any, queue: str) -> N
         connection.add_callback_threadsafe(functools.partial(finish, tag, body))
 
     def on_message(_channel: Any, method: Any, _properties: Any, body: bytes) -> None:
-        threads.append(threading.Thread(target=work, args=(method.delivery_tag, body)))
+        threads.append(threading.Thread(daemon=True, target=work, args=(method.delivery_tag, body)))
         threads[-1].start()
 
     channel.basic_qos(prefetch_count=3)

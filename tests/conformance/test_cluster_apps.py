@@ -258,7 +258,7 @@ class CeleryApp:
 def running_celery(app: CeleryApp) -> Iterator[list[Process]]:
     """Workers and a sender for the time of the block."""
     workers: list[Process] = []
-    sender = threading.Thread(target=app.send)
+    sender = threading.Thread(daemon=True, target=app.send)
     try:
         workers += [app.worker(which) for which in range(len(QUEUES))]
         sender.start()
@@ -319,7 +319,7 @@ def test_oslo_messaging(shaken_cluster: Cluster, name: Name) -> None:
                 longest_s = max(longest_s, time.monotonic() - begin)
                 time.sleep(0.02)
 
-        asking = threading.Thread(target=ask)
+        asking = threading.Thread(daemon=True, target=ask)
         asking.start()
         try:
             await_progress(lambda: (answers,), "the start")

@@ -271,6 +271,27 @@ def test_connection_limit_of_a_user(cluster: Cluster, on: On, name: Name) -> Non
     cluster[0].admin.delete_user(user)
 
 
+def test_channel_limit_of_a_user(cluster: Cluster, on: On, name: Name) -> None:
+    """§9.7 row 2, §6.5."""
+    user = name("user")
+    cluster[0].admin.add_user(user, user)
+    cluster[0].admin.set_permissions(user, "/", ".*", ".*", ".*")
+    cluster[0].admin.set_user_limits(user, {"max-channels": 2})
+    kept = [on(node, user, user) for node in cluster.nodes[:2]]
+    time.sleep(KNOWN_S)
+    connection = Connection(cluster[2], user, user)
+    connection.send(methods.ChannelOpen, 1)
+    connection.expect_connection_close(
+        530,
+        f"NOT_ALLOWED - number of channels opened for user '{user}' "
+        "has reached the maximum allowed user limit of (2)",
+        None,
+    )
+    for channel in kept:
+        channel.sync()
+    cluster[0].admin.delete_user(user)
+
+
 def test_queue_limit_of_a_vhost(cluster: Cluster, on: On, vhost: str) -> None:
     """§9.7 row 2, §6.5."""
     cluster[1].admin.set_vhost_limits(vhost, {"max-queues": 2})

@@ -210,6 +210,8 @@ def test_no_file_at_all_is_fine() -> None:
         ("store.journal_file_size = 128MiB", "store.journal_file_bytes", 128 << 20),
         ("store.commit_interval = 0", "store.commit_interval_s", 0.0),
         ("credit_flow_default_credit = {400, 200}", "unused", ("credit_flow_default_credit",)),
+        ("mirroring_flow_control = true", "unused", ("mirroring_flow_control",)),
+        ("slave_wait_timeout = 15000", "unused", ("slave_wait_timeout",)),
         ("tcp_listen_options.backlog = 4096", "socket.backlog", 4096),
         ("tcp_listen_options.nodelay = false", "socket.nodelay", False),
         ("tcp_listen_options.linger.on = false", "socket.linger", False),
@@ -451,13 +453,13 @@ def test_any_value_of_any_key_gives_a_config_or_problems(key: config_keys.Key, v
 
 def test_keys_of_features_to_come_are_accepted_and_listed() -> None:
     config = load(
-        "management.tcp.port = 15672\nvm_memory_high_watermark.relative = 0.4\n"
+        "management.db_cache_multiplier = 5\nvm_memory_high_watermark.relative = 0.4\n"
         "queue_index_max_journal_entries = 32768\n"
         "net_ticktime = 60\nmqtt.default_user = x\nheartbeat = 5\n"
         "cluster_partition_handling = pause_minority\nlog.connection.file = c.log\n"
     )
     assert config.unused == (
-        "management.tcp.port",
+        "management.db_cache_multiplier",
         "queue_index_max_journal_entries",
         "net_ticktime",
         "mqtt.default_user",
@@ -621,7 +623,9 @@ def test_every_key_and_variable_is_documented() -> None:
     missing = []
     for name in [*keys, *config_keys.UNUSED_PREFIXES, *names]:
         plain = re.sub(rf"^log\.({categories})\.(level|file|rotation)", r"log.CATEGORY.\2", name)
-        plain = re.sub(r"^log\.(console|file)\.(level|formatter)", r"log.OUTPUT.\2", plain)
+        plain = re.sub(r"^log\.(console|file|exchange)\.(level|formatter)", r"log.OUTPUT.\2", plain)
+        plain = re.sub(r"^(management|prometheus)\.(tcp|ssl)\.(port|ip|\w*file)$", r"PLUGIN.\2.\3", plain)
+        plain = re.sub(r"^(management|prometheus)\.ssl\.(\w+)", r"PLUGIN.ssl.\2", plain)
         plain = re.sub(r"\$(\w+)", lambda m: m[1].upper(), plain)
         if f"`{plain}`" not in text:
             missing.append(plain)

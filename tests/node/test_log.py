@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node import log, log_phrases
+from node import log, log_mirroring, log_phrases
 from node.amqp.constants import ReplyCode
 from node.config import ConsoleLog, FileLog, LogFormat, LogLevel, LogOptions
 from node.log import JsonFormatter, PlainFormatter, escape
@@ -171,8 +171,9 @@ def test_a_formatter_lets_no_control_character_through() -> None:
 
 PHRASES = [
     function
-    for name, function in inspect.getmembers(log_phrases, inspect.isfunction)
-    if function.__module__ == log_phrases.__name__ and not name.startswith("_")
+    for module in (log_phrases, log_mirroring)
+    for name, function in inspect.getmembers(module, inspect.isfunction)
+    if function.__module__ == module.__name__ and not name.startswith("_")
 ]
 NOT_LOGGED_BY_THEMSELVES = {"connection_name", "login_refused", "invalid_credentials", "loopback_only"}
 
@@ -297,7 +298,11 @@ NAME = "127.0.0.1:1 -> 127.0.0.1:5672"
             "Timeout used: 1800000 ms. "
             "This timeout value can be configured, see consumers doc guide to learn more",
         ),
-        (log_phrases.startup_complete(), "Server startup complete; 0 plugins started."),
+        (log_phrases.startup_complete(()), "Server startup complete; 0 plugins started."),
+        (
+            log_phrases.startup_complete(["rabbitmq_management", "rabbitmq_web_dispatch"]),
+            "Server startup complete; 2 plugins started.\n * rabbitmq_web_dispatch\n * rabbitmq_management",
+        ),
         (log_phrases.file_handles(927, 832), "Limiting to approx 927 file handles (832 sockets)"),
         (log_phrases.closing_by_admin(PID, "why"), f'Closing connection {PID} because "why"'),
         (
@@ -341,6 +346,25 @@ NAME = "127.0.0.1:1 -> 127.0.0.1:5672"
             'Message store "a/msg_store_persistent": rebuilding indices from scratch',
         ),
         (log_phrases.queues_recovered(2, 7), "Recovering 2 queues of type rabbit_classic_queue took 7ms"),
+        (
+            log_phrases.policy_set("ha", "queues", "/", "^ha"),
+            "Successfully set policy 'ha' matching queues names in virtual host '/' using pattern '^ha'",
+        ),
+        (
+            log_mirroring.rebalance_started("all", ".*", ".*"),
+            "Starting queue rebalance operation: 'all' for vhosts matching '.*' and queues matching '.*'",
+        ),
+        (log_mirroring.balanced(), "All queue masters are balanced"),
+        (log_mirroring.rebalanced(), "Finished queue rebalance operation"),
+        (
+            log_mirroring.transferring(2, ["b@h", "c@h"]),
+            "Will transfer leadership of 2 classic mirrored queues hosted on this node "
+            "to these peer nodes: b@h, c@h",
+        ),
+        (
+            log_mirroring.transferred(),
+            "Leadership transfer for local classic mirrored queues is complete",
+        ),
         (log_phrases.store_stopping("/d"), "Stopping message store for directory '/d'"),
         (log_phrases.store_stopped("/d"), "Message store for directory '/d' is stopped"),
         (
@@ -485,3 +509,23 @@ def test_the_next_line_that_fits_tells_how_many_were_dropped() -> None:
 def test_a_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         log.configure(LogOptions(None, FileLog(str(tmp_path / "no" / "x.log"))))
+
+
+def test_the_level_can_change_while_the_node_runs() -> None:
+    """`set_log_level`: also to a lower one; categories keep theirs."""
+    stream = io.StringIO()
+    root = logging.getLogger()
+    before = root.level
+    options = LogOptions(ConsoleLog("stderr"), category_levels={"connection": LogLevel.ERROR})
+    writer = log.configure(options, stderr=stream)
+    try:
+        log.category_logger().debug("before")
+        log.set_level(LogLevel.DEBUG)
+        log.category_logger().debug("after")
+        log.category_logger("connection").info("still not")
+    finally:
+        assert writer.stop()
+        root.setLevel(before)
+    assert "after" in stream.getvalue()
+    assert "before" not in stream.getvalue()
+    assert "still not" not in stream.getvalue()

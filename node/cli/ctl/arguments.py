@@ -16,8 +16,21 @@ _GLOBAL_SWITCHES: Final = frozenset(
 )
 _GLOBAL: Final = _GLOBAL_TEXT | _GLOBAL_SWITCHES
 """What every command takes, with effect or without."""
-_TEXT: Final = _GLOBAL_TEXT | {"unit"}
-_SWITCHES: Final = _GLOBAL_SWITCHES | {"online", "offline", "local", "ram", "disc", "wait", "idempotent"}
+_NUMBERS: Final = frozenset({"timeout", "within", "number", "duration"})
+_INTEGERS: Final = frozenset({"priority", "limit", "per-connection-delay", "queue-timeout", "pid"})
+_TEXT: Final = (
+    _GLOBAL_TEXT
+    | _NUMBERS
+    | _INTEGERS
+    | {"unit", "apply-to", "vhost-pattern", "queue-pattern", "description", "tags", "default-queue-type"}
+    | {"user", "format", "pattern", "address", "address-family"}
+)
+_SWITCHES: Final = (
+    _GLOBAL_SWITCHES
+    | {"online", "offline", "local", "ram", "disc", "wait", "idempotent", "global", "by-source", "all"}
+    | {"skip-if-unchanged", "if-empty", "if-unused", "verbose", "minimal", "enabled", "implicitly-enabled"}
+    | {"details"}
+)
 _SHORT: Final = {
     "p": "vhost",
     "n": "node",
@@ -27,7 +40,7 @@ _SHORT: Final = {
     "t": "timeout",
     "?": "help",
 }
-_NUMBERS: Final = frozenset({"timeout"})
+NO_SHORTS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(slots=True)
@@ -51,10 +64,18 @@ class Line:
         given: Mapping[str, str] = {**dict.fromkeys(self.switches, ""), **self.texts}
         return self.invalid + [(f"--{name}", value) for name, value in given.items() if name not in known]
 
+    def in_vhost(self, vhost: str) -> "Line":
+        """The same about another virtual host."""
+        return Line(self.words, {**self.texts, "vhost": vhost}, self.switches, self.invalid)
 
-def parse(arguments: Sequence[str]) -> Line:
-    """Take a command line apart. Nothing is refused here: what is wrong is in `invalid`."""
+
+def parse(arguments: Sequence[str], shorts: Mapping[str, str] = NO_SHORTS) -> Line:
+    """Take a command line apart. Nothing is refused here: what is wrong is in `invalid`.
+
+    shorts: options of one letter that only the command has, and their names.
+    """
     line = Line()
+    letters = {**_SHORT, **shorts}
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -65,12 +86,15 @@ def parse(arguments: Sequence[str]) -> Line:
             line.words.append(word)
             continue
         typed, has_value, value = word.partition("=")
-        name = typed[2:] if typed.startswith("--") else _SHORT.get(typed[1:], "")
+        name = typed[2:] if typed.startswith("--") else letters.get(typed[1:], "")
         is_negated = typed.startswith("--no-") and name not in _SWITCHES
         if name in _TEXT:
             if not has_value and rest and not _is_option(rest[0]):
                 has_value, value = "=", rest.pop(0)
-            if not has_value or (name in _NUMBERS and not _is_number(value)):
+            is_bad = (name in _NUMBERS and not _is_number(value)) or (
+                name in _INTEGERS and not _is_integer(value)
+            )
+            if not has_value or is_bad:
                 line.invalid.append((typed, value))
             else:
                 line.texts[name] = value
@@ -87,3 +111,7 @@ def _is_option(word: str) -> bool:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.replace(".", "", 1).isdecimal() and len(text) <= 12
+
+
+def _is_integer(text: str) -> bool:
+    return text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= 12

@@ -28,6 +28,10 @@ class Report(NamedTuple):
 
     value: Mapping[str, Any]
     text: str
+    json_text: str = ""
+    """The object as JSON, where its keys must not be sorted."""
+    is_blank: bool = False
+    """Whether a text is nothing at all, not even a line."""
 
 
 class Table(NamedTuple):
@@ -35,6 +39,59 @@ class Table(NamedTuple):
 
     columns: tuple[str, ...]
     rows: Sequence[Mapping[str, Any]]
+    has_blank: bool = False
+    """Whether text has a blank line in the place of no rows."""
+    has_header: bool = True
+    """Whether text has the names of the columns."""
+
+
+class Names(list[str]):
+    """A value of a table: `[a, b]`."""
+
+
+class Atom(str):
+    """A value that is an Erlang atom, where that can be seen."""
+
+    __slots__ = ()
+
+
+class Tuple(list[Any]):
+    """A value of a table: `{0,9,1}`; in JSON a list."""
+
+
+class Address(str):
+    """An IP address: in JSON RabbitMQ has a list of its numbers."""
+
+    __slots__ = ()
+
+    @property
+    def numbers(self) -> list[int]:
+        """Its parts; empty if it is none."""
+        import ipaddress
+
+        try:
+            found = ipaddress.ip_address(self)
+        except ValueError:
+            return []
+        if found.version == 4:
+            return list(found.packed)
+        return [int.from_bytes(found.packed[at : at + 2], "big") for at in range(0, 16, 2)]
+
+
+class Arguments(dict[str, Any]):
+    """A table of AMQP: its types are shown in JSON and Erlang terms."""
+
+
+class Pairs(dict[str, Any]):
+    """A value of a table: `[{name, value}, …]`, both atoms."""
+
+
+class Readable(dict[str, Any]):
+    """A value of a table: an object, and how it reads as text."""
+
+    def __init__(self, value: Mapping[str, Any], text: str) -> None:
+        super().__init__(value)
+        self.text = text
 
 
 Outcome = Done | Message | Report | Table
@@ -66,9 +123,14 @@ def _lines(*lines: str) -> str:
 def _table(outcome: Outcome, options: Options) -> str:
     if isinstance(outcome, Table):
         rows = [[printable(cell(row.get(name))) for name in outcome.columns] for row in outcome.rows]
-        header = [list(outcome.columns)] if options.has_header and rows else []
+        has_header = options.has_header and outcome.has_header
+        header = [list(outcome.columns)] if has_header and rows else []
+        if not rows and outcome.has_blank:
+            return "\n"
         return _lines(*("\t".join(row) for row in header + rows))
-    return "" if isinstance(outcome, Done) else _lines(outcome.text)
+    if isinstance(outcome, Done) or (isinstance(outcome, Report) and outcome.is_blank):
+        return ""
+    return _lines(outcome.text)
 
 
 def _pretty_table(outcome: Outcome, options: Options) -> str:
@@ -138,6 +200,14 @@ def cell(value: object) -> str:
     """A value in a table."""
     if value is None:
         return ""
+    if isinstance(value, Names):
+        return f"[{', '.join(value)}]"
+    if isinstance(value, Readable):
+        return value.text
+    if isinstance(value, Tuple):
+        return "{" + ",".join(map(cell, value)) + "}"
+    if isinstance(value, Pairs):
+        return "[" + ", ".join(f"{{{atom(name)}, {atom(item)}}}" for name, item in value.items()) + "]"
     return value if isinstance(value, str) else erlang(value)
 
 
@@ -148,14 +218,22 @@ def _dumps(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def compact(value: Any) -> str:
+    """JSON on one line, with the names of each object sorted."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
 def _json(outcome: Outcome, options: Options) -> str:
+    if isinstance(outcome, Table) and outcome.has_blank and not outcome.rows:
+        return "[]\n"
     if isinstance(outcome, Table):
         rows = [_dumps(_json_row(row, outcome.columns)) for row in outcome.rows]
         return _lines("[", *(f",{row}" if number else row for number, row in enumerate(rows)), "]")
     if isinstance(outcome, Message):
         return _lines(_dumps({"message": outcome.text}))
     if isinstance(outcome, Report):
-        return _lines(_dumps(dict(sorted(outcome.value.items()))))
+        is_nothing = outcome.is_blank and not outcome.value
+        return "" if is_nothing else _lines(outcome.json_text or compact(outcome.value))
     return _lines(_dumps({"node": options.node, "result": "ok"}))
 
 
@@ -166,7 +244,15 @@ def _json_stream(outcome: Outcome, options: Options) -> str:
 
 
 def _json_row(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    return {name: typed(row.get(name)) if name == "arguments" else row.get(name) for name in columns}
+    return {name: _json_value(row.get(name), name) for name in columns}
+
+
+def _json_value(value: Any, column: str) -> Any:
+    if isinstance(value, Arguments) or column == "arguments":
+        return typed(value)
+    if isinstance(value, Address):
+        return value.numbers or value
+    return value
 
 
 def typed(arguments: Mapping[str, Any] | None) -> list[list[Any]]:
@@ -208,6 +294,18 @@ def erlang(value: object) -> str:
 
 def _term(value: object) -> str:
     """A value as an Erlang term: texts are binaries."""
+    if isinstance(value, Atom):
+        return atom(value)
+    if isinstance(value, Names):
+        return "[" + ",".join(map(atom, value)) + "]"
+    if isinstance(value, Address):
+        return "{" + ",".join(map(str, value.numbers)) + "}" if value.numbers else _term(str(value))
+    if isinstance(value, Tuple):
+        return "{" + ",".join(map(_term, value)) + "}"
+    if isinstance(value, Pairs):
+        return "[" + ",".join(f"{{{atom(name)},{atom(item)}}}" for name, item in value.items()) + "]"
+    if isinstance(value, Arguments):
+        return "[" + ",".join(map(_typed_term, typed(value))) + "]"
     if isinstance(value, Mapping):
         return "#{" + ",".join(f"{_term(name)} => {_term(item)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -217,6 +315,33 @@ def _term(value: object) -> str:
         if isinstance(value, str) and not value.isascii()
         else (f"<<{erlang(printable(value))}>>" if isinstance(value, str) else erlang(value))
     )
+
+
+def _typed_term(parts: Sequence[Any]) -> str:
+    """An argument: name, type, value."""
+    *names, type_, value = parts
+    inner = value if type_ in ("table", "array") else None
+    shown = _term(value) if inner is None else "[" + ",".join(map(_typed_term, inner)) + "]"
+    return "{" + ",".join([*map(_term, names), type_, shown]) + "}"
+
+
+def atom(text: str) -> str:
+    """An atom as Erlang writes it."""
+    if text and text.isascii() and text[0].islower() and text.replace("_", "a").replace("@", "a").isalnum():
+        return text
+    return "'" + printable(text).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def erlang_pretty(value: Mapping[str, Any], indent: int = 0) -> str:
+    """An object as `environment` shows it: pairs, a line for each that holds no others."""
+    pairs = []
+    for name, item in value.items():
+        if isinstance(item, Mapping) and item:
+            below = erlang_pretty(item, indent + 5)
+            pairs.append(f"{{{atom(name)},\n{' ' * (indent + 5)}{below}}}")
+        else:
+            pairs.append(f"{{{atom(name)},{_term(item) if not isinstance(item, Mapping) else '[]'}}}")
+    return "[" + f",\n{' ' * (indent + 1)}".join(pairs) + "]"
 
 
 def _erlang(outcome: Outcome, options: Options) -> str:

@@ -1,4 +1,4 @@
-"""`fluffle ctl [options] COMMAND…`: RabbitMQ's `rabbitmqctl` for a node on this machine.
+"""`fluffle ctl [options] COMMAND…`: RabbitMQ's `rabbitmqctl` for a node on this machine, and its other tools.
 
 What it prints, and its exit codes, are RabbitMQ's: 0, 64 for a command line that makes no sense or a node that is in
 the wrong state, 65 for an argument that is no value, 69 for a node that cannot be reached or a check that failed, 70
@@ -11,18 +11,18 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from node.cli.ctl import target as targets
 from node.cli.ctl.arguments import Line, parse
-from node.cli.ctl.commands import (
-    COMMANDS,
-    ERLANG_ONLY,
+from node.cli.ctl.command import (
+    EX_DATAERR,
+    EX_TEMPFAIL,
+    EX_UNAVAILABLE,
     EX_USAGE,
-    NOT_BUILT,
-    OPERATIONS,
     Call,
     Command,
+    Failed,
     NotHealthy,
     Refused,
 )
@@ -34,58 +34,40 @@ from node.cli.ctl.formats import (
     NotFormattable,
     Options,
     Outcome,
+    Report,
     render,
 )
+from node.cli.ctl.help import print_help, print_overview, tell_unknown, usage
+from node.cli.ctl.processes import POLL_S, runs
+from node.cli.ctl.tools import TOOLS, Tool, commands_of
 from node.io import control
 
-PROGRAM: Final = "fluffle ctl"
 EX_OK: Final = 0
-EX_UNAVAILABLE: Final = 69
-EX_TEMPFAIL: Final = 75
 EX_INTERRUPTED: Final = 130
 
 TIMEOUT_MIN_S: Final = 0.001
 RETRY_S: Final = 0.1
 """How often await_startup looks for a node that does not listen yet."""
-POLL_S: Final = 0.05
-"""How often a process that was told to stop is looked at."""
-
-_GENERAL: Final = """
-{bold}General Options{plain}
-
-The following options are accepted by most or all commands.
-
-short            | long          | description
------------------|---------------|--------------------------------
--?               | --help        | displays command help
--n <node>        | --node <node> | connect to node <node>
-                 | --data <dir>  | connect to the node with this data directory
--l               | --longnames   | use long host names
--t               | --timeout <n> | for commands that support it, operation timeout in seconds
--q               | --quiet       | suppress informational messages
--s               | --silent      | suppress informational messages
-                                 | and table header row
--p               | --vhost       | for commands that are scoped to a virtual host,
-                 |               | virtual host to use
-                 | --formatter   | alternative result formatter to use
-                                 | if supported: json, pretty_table, table, csv, erlang
-"""
 
 
 def main(
     arguments: Sequence[str],
     environ: Mapping[str, str] = os.environ,
     *,
+    tool: Tool = TOOLS["ctl"],
     ask: Callable[..., Any] = control.request,
     now: Callable[[], float] = time.monotonic,
 ) -> int:
     """Run one command. Returns: the exit code. ask: as `node.io.control.request`."""
     line = parse(arguments)
+    command = commands_of(tool).get(line.words[0]) if line.words else None
+    if command is not None and command.shorts:
+        line = parse(arguments, command.shorts)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names that are no text must not end the output
     try:
-        return _Run(arguments, line, environ, ask, now).run()
+        return _Run(arguments, line, environ, tool, ask, now).run()
     except BrokenPipeError:
         # Whoever reads has seen enough. Nothing more must be written when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -102,37 +84,43 @@ class _Run:
         arguments: Sequence[str],
         line: Line,
         environ: Mapping[str, str],
+        tool: Tool,
         ask: Callable[..., Any],
         now: Callable[[], float],
     ) -> None:
         self.arguments = arguments
         self.line = line
         self.environ = environ
-        self.ask = ask
+        self.tool = tool
+        self.commands = commands_of(tool)
+        self.request = ask
         self.now = now
         self.name = line.words[0] if line.words else ""
         self.formatter = line.texts.get("formatter", "table")
+        self.target: targets.Target | None = None
+        self.left_s = 0.0
 
     def run(self) -> int:
         if self.line.is_set("version"):
             self.name, self.line.words = "version", ["version"]
         if not self.name:
-            _print_overview(sys.stdout if self.line.is_set("help") else sys.stderr)
+            print_overview(self.tool, sys.stdout if self.line.is_set("help") else sys.stderr)
             return EX_OK if self.line.is_set("help") else EX_USAGE
-        command = COMMANDS.get(self.name)
+        command = self.commands.get(self.name)
         if command is None:
-            return _unknown(self.name)
+            return tell_unknown(self.tool, self.name)
         if self.line.is_set("help") or self.name == "help":
             return self._help()
+        self.formatter = self.line.texts.get("formatter", command.formatter)
         try:
             self._check(command)
-            if self.name == "version":
-                # Needs no node.
-                call = Call("", self.line.words[1:], self.line, 0)
-                return self._print(command.present(call, {}))
+            if command.is_local:
+                return self._locally(command)
             return self._with_node(command)
         except Refused as error:
             return self._refuse(f"Error (argument validation): {error.text}", error.exit_code)
+        except Failed as error:
+            return self._failed(error)
         except NotFormattable as error:
             text = f"Error (argument validation): the formatter {error} does not suit this command"
             return self._refuse(text, EX_USAGE)
@@ -152,6 +140,20 @@ class _Run:
         if self.formatter not in FORMATTERS:
             raise Refused(f"there is no formatter {self.formatter}; there are {', '.join(FORMATTERS)}")
         command.request(Call("", self.line.words[1:], self.line, 0))  # before a node is looked for
+
+    def _locally(self, command: Command) -> int:
+        """Run a command that asks no node, or only if it likes to."""
+        texts = self.line.texts
+        node = texts.get("node") or self.environ.get("RABBITMQ_NODENAME") or "rabbit"
+        node = targets.full_name(node, self.environ, self.line.is_set("longnames"))
+        if command.perform is not None:
+            node = self._found().name
+        self.left_s = float(texts.get("timeout", command.timeout_s))
+        call = Call(node, self.line.words[1:], self.line, self.left_s)
+        self._banner(command, call)
+        if command.perform is not None:
+            return self._print(command.perform(call, self), node)
+        return self._print(command.present(call, {}), node)
 
     def _with_node(self, command: Command) -> int:
         timeout_s = float(self.line.texts.get("timeout", command.timeout_s))
@@ -194,12 +196,18 @@ class _Run:
         if target.data_dir is None:
             asked = self.line.texts.get("node") or target.name
             raise _Unreachable(target.name, f"this user runs no node called {asked} on this machine")
+        self.target, self.left_s = target, timeout_s
         has_banner = command.is_slow
         if has_banner:
             self._banner(command, call)
-        operation = OPERATIONS.get(self.name, self.name)
+        operation = command.operation or self.name
         try:
-            result = self.ask(target.data_dir, operation, arguments, timeout_s=timeout_s)
+            if command.perform is not None:
+                outcome = command.perform(call, self)
+                if not has_banner:
+                    self._banner(command, call)
+                return self._print(outcome, call.node)
+            result = self.ask(operation, arguments)
             if not has_banner:
                 self._banner(command, call)
             if operation == "stop":
@@ -219,9 +227,14 @@ class _Run:
                 return self._refuse(f"Error: {error.text}", EX_USAGE)
             if not has_banner:
                 self._banner(command, call)
+            if error.exit_code == EX_DATAERR:
+                print(error.text, file=sys.stderr)
+                return EX_DATAERR
             return _fail(error.exit_code, error.text)
-        except NotHealthy as error:
-            return _fail(EX_UNAVAILABLE, str(error))
+        except Failed:
+            if not has_banner:
+                self._banner(command, call)
+            raise
 
     def _forget_offline(
         self, command: Command, call: Call, target: targets.Target, arguments: dict[str, Any]
@@ -246,7 +259,7 @@ class _Run:
     def _await_end(self, call: Call, result: Mapping[str, Any]) -> int:
         """After `stop` and `shutdown`: until the process has ended."""
         pid = int(result["pid"])
-        tells = self.name == "shutdown" and self._is_talking()
+        tells = self.name == "shutdown" and self.is_talking
         if tells:
             print(f"Shutting down RabbitMQ node {call.node} running at PID {pid}", flush=True)
         if not self.line.switches.get("wait", True):
@@ -254,7 +267,7 @@ class _Run:
         if tells:
             print(f"Waiting for PID {pid} to terminate", flush=True)
         deadline = self.now() + call.timeout_s
-        while _runs(pid):
+        while runs(pid):
             if self.now() >= deadline:
                 return _fail(EX_TEMPFAIL, f"PID {pid} has not ended within {call.timeout_s:g} s")
             time.sleep(POLL_S)
@@ -262,15 +275,51 @@ class _Run:
             print(f"RabbitMQ node {call.node} running at PID {pid} successfully shut down")
         return EX_OK
 
+    # --- what commands have at hand: `node.cli.ctl.command.Session` ---
+
+    @property
+    def data_dir(self) -> str:
+        """Where the node that is meant keeps its data. Raises: Failed."""
+        return targets.data_directory(self._found(), self.environ)
+
+    def _found(self) -> targets.Target:
+        """The node that is meant. Raises: Failed."""
+        if self.target is None:
+            texts, longnames = self.line.texts, self.line.is_set("longnames")
+            try:
+                self.target = targets.find(
+                    texts.get("node"), texts.get("data"), self.environ, longnames=longnames
+                )
+            except targets.NoNode as error:
+                if not self.commands[self.name].is_local:
+                    raise NotHealthy(str(error)) from None
+                name = texts.get("node") or "rabbit"
+                self.target = targets.Target(targets.full_name(name, self.environ, longnames), None)
+        return self.target
+
+    def ask(
+        self, operation: str, arguments: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
+    ) -> Any:
+        """Have the node do something. Raises: ControlError."""
+        return self.request(self.data_dir, operation, arguments or {}, timeout_s=timeout_s or self.left_s)
+
+    def say(self, text: str) -> None:
+        """Print a line, unless only the result may be printed."""
+        if self.is_talking:
+            print(text, flush=True)
+
     # --- output ---
 
-    def _is_talking(self) -> bool:
+    @property
+    def is_talking(self) -> bool:
+        """Whether anything but the result may be printed."""
         is_quiet = self.line.is_set("quiet") or self.line.is_set("silent")
         return not is_quiet and self.formatter not in WITHOUT_BANNER
 
     def _banner(self, command: Command, call: Call) -> None:
-        if command.banner is not None and self._is_talking():
-            print(command.banner(call), flush=True)
+        text = command.banner(call) if command.banner is not None and self.is_talking else ""
+        if text:
+            print(text, flush=True)
 
     def _print(self, outcome: Outcome, node: str = "") -> int:
         has_header = not (self.line.is_set("silent") or self.line.is_set("no-table-headers"))
@@ -278,9 +327,16 @@ class _Run:
         sys.stdout.flush()
         return EX_OK
 
+    def _failed(self, error: Failed) -> int:
+        if error.value is not None and self.formatter.startswith("json"):
+            sys.stderr.write(render(Report(error.value, ""), "json", Options("")))
+        else:
+            print(error.text, file=sys.stderr)
+        return error.exit_code
+
     def _refuse(self, text: str, code: int) -> int:
         print(f"{text}\nArguments given:\n\t{' '.join(self.arguments)}\n", file=sys.stderr)
-        print(f"{BOLD}Usage{PLAIN}\n\n{_usage(self.name)}", file=sys.stderr)
+        print(f"{BOLD}Usage{PLAIN}\n\n{usage(self.tool, self.name)}", file=sys.stderr)
         return code
 
     def _unreachable(self, node: str | None, text: str) -> int:
@@ -304,19 +360,11 @@ class _Run:
     def _help(self) -> int:
         name = self.name if self.name != "help" else "".join(self.line.words[1:2])
         if not name:
-            _print_overview(sys.stdout)
+            print_overview(self.tool, sys.stdout)
             return EX_OK
-        command = COMMANDS.get(name)
-        if command is None:
+        if name not in self.commands:
             return _fail(EX_USAGE, f"\nCommand '{name}' not found.")
-        print(f"\n{BOLD}Usage{PLAIN}\n\n{_usage(name)}\n\n{command.help}.\n")
-        if name == "list_queues":
-            from node.cli.ctl.commands import QUEUE_COLUMNS
-
-            print(
-                f"{BOLD}Arguments and Options{PLAIN}\n\n<column>\n\tmust be one of {', '.join(sorted(QUEUE_COLUMNS))}"
-            )
-        print(_GENERAL.format(bold=BOLD, plain=PLAIN))
+        print_help(self.tool, name)
         return EX_OK
 
 
@@ -325,46 +373,6 @@ class _Unreachable(Exception):
         super().__init__(text)
         self.node = node
         self.text = text
-
-
-def _unknown(name: str) -> int:
-    import difflib
-
-    if name in ERLANG_ONLY:
-        print(f"\nCommand '{name}' needs Erlang, and there is none in this broker.\n", file=sys.stderr)
-        return EX_USAGE
-    if name in NOT_BUILT:
-        print(f"\nCommand '{name}' is RabbitMQ's, and this version does not have it yet.\n", file=sys.stderr)
-        return EX_USAGE
-    print(f"\nCommand '{name}' not found. ", file=sys.stderr)
-    closest = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
-    if closest:
-        print(f"Did you mean '{closest[0]}'? \n", file=sys.stderr)
-    else:
-        _print_overview(sys.stderr)
-    return EX_USAGE
-
-
-def _usage(name: str) -> str:
-    command = COMMANDS[name]
-    return f"{PROGRAM} [--node <node>] [--data <dir>] [--longnames] [--quiet] {name} {command.usage}".rstrip()
-
-
-def _print_overview(file: TextIO) -> None:
-    print(f"\n{BOLD}Usage{PLAIN}\n", file=file)
-    print(
-        f"{PROGRAM} [--node <node>] [--data <dir>] [--timeout <timeout>] [--longnames] [--quiet]"
-        " <command> [<command options>]\n",
-        file=file,
-    )
-    print("Available commands:", file=file)
-    section = ""
-    for name, command in COMMANDS.items():
-        if command.section != section:
-            section = command.section
-            print(f"\n{BOLD}{section}{PLAIN}:\n", file=file)
-        print(f"   {name:<29} {command.help}", file=file)
-    print(f"\nUse '{PROGRAM} help <command>' to learn more about a specific command", file=file)
 
 
 def _fail(code: int, text: str) -> int:
@@ -382,19 +390,3 @@ def _own_name(data_dir: str) -> str | None:
     except (StoreError, OSError):
         return None
     return None if identity is None else identity.node
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process is there and has not ended; one whose parent has not looked at it yet has."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        pass
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return not os.path.isdir("/proc/self")

@@ -23,9 +23,9 @@ _ALARMS: Final = {"memory": "Memory alarm", "disk": "Free disk space alarm"}
 def cluster_status(status: Mapping[str, Any]) -> str:
     """The text of `cluster_status`."""
     listeners = (
-        f"Node: {listener['node']}, {_listener(listener)}"
+        f"Node: {each['node']}, {listener(each)}"
         for _, several in sorted(status.get("listeners", {}).items())
-        for listener in several
+        for each in several
     )
     versions = (
         f"{node}: {version.get('rabbitmq_name', 'RabbitMQ')} {version.get('rabbitmq_version')}"
@@ -53,7 +53,7 @@ def cluster_status(status: Mapping[str, Any]) -> str:
         ("Running Nodes", list(status.get("running_nodes", ()))),
         ("Versions", list(versions)),
         ("Maintenance status", list(maintenance)),
-        ("Alarms", _alarms(status.get("alarms", ()))),
+        ("Alarms", alarms(status.get("alarms", ()))),
         ("Network Partitions", list(partitions)),
         ("Listeners", list(listeners)),
         ("Feature flags", list(flags)),
@@ -93,7 +93,7 @@ def status(found: Mapping[str, Any], unit: str) -> str:
         ("Data directory", [f"{title}: {found[key]}" for title, key in directories if found.get(key)]),
         ("Config files", [f" * {path}" for path in found.get("config_files", ())]),
         ("Log file(s)", [f" * {path}" for path in found.get("log_files", ())]),
-        ("Alarms", _alarms(found.get("alarms", ()))),
+        ("Alarms", alarms(found.get("alarms", ()))),
         ("Memory", _memory(found, amount)),
     ]
     files = found.get("file_descriptors", {})
@@ -118,10 +118,7 @@ def status(found: Mapping[str, Any], unit: str) -> str:
     sections.append(
         (
             "Listeners",
-            [
-                _listener(listener)[0].upper() + _listener(listener)[1:]
-                for listener in found.get("listeners", ())
-            ],
+            [listener(each, is_first=True) for each in found.get("listeners", ())],
         )
     )
     return _sections(sections)
@@ -182,19 +179,21 @@ def _memory(found: Mapping[str, Any], amount: Any) -> list[str]:
     return lines
 
 
-def _alarms(alarms: Iterable[Any]) -> list[str]:
+def alarms(found: Iterable[Any]) -> list[str]:
+    """A line for each alarm."""
     return [
         f"{_ALARMS.get(alarm['resource'], alarm['resource'])} on node {alarm['node']}"
         if isinstance(alarm, Mapping)
         else str(alarm)
-        for alarm in alarms
+        for alarm in found
     ]
 
 
-def _listener(listener: Mapping[str, Any]) -> str:
+def listener(found: Mapping[str, Any], *, is_first: bool = False) -> str:
+    """Where and for what connections are accepted.   is_first: nothing stands before it on its line."""
     return (
-        f"interface: {listener['interface']}, port: {listener['port']}, protocol: {listener['protocol']}, "
-        f"purpose: {listener['purpose']}"
+        f"{'I' if is_first else 'i'}nterface: {found['interface']}, port: {found['port']}, "
+        f"protocol: {found['protocol']}, purpose: {found['purpose']}"
     )
 
 

@@ -71,7 +71,7 @@ class Process:
         self.starts += 1
         command = [sys.executable, "-m", "node", self.command, "--name", self.name, "--data", str(self.data)]
         if self.command == "start":
-            command += ["--listen", f"{HOST}:{self.port}"]
+            command += ["--listen", f"{HOST}:{self.port}", "--management", "off"]
         if not self.is_plain:
             command += ["--peer", f"{HOST}:{self.peer_port}"]
         command += self.extra

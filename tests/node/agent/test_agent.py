@@ -118,7 +118,7 @@ def test_cluster_status_of_a_node_alone(directory: Path) -> None:
         assert status["versions"][NAME]["rabbitmq_version"] == "3.10.8"
         assert status["alarms"] == []
         assert status["partitions"] == {}
-        assert status["feature_flags"] == []
+        assert status["feature_flags"][5] == {"name": "quorum_queue", "state": "enabled"}
         assert [listener["purpose"] for listener in status["listeners"][NAME]] == ["AMQP 0-9-1"]
 
     serve(directory, asks)

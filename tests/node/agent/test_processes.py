@@ -395,7 +395,7 @@ def test_a_witness_votes(cluster: Processes) -> None:
     second.kill()
     until_running(first, [first])
     declare(first, "q", bodies=1)
-    assert witness.ask("cluster_status")["running_nodes"] == [first.name]
+    until(lambda: witness.ask("cluster_status")["running_nodes"] == [first.name], "the witness sees it")
     assert witness.fails("start_app")[0] == 64
     assert witness.stop() == 0
 

@@ -79,7 +79,7 @@ class Running:
             start_new_session=True,
         )
         self.lines: list[str] = []
-        self.reader = threading.Thread(target=self._read)
+        self.reader = threading.Thread(daemon=True, target=self._read)
         self.reader.start()
 
     def _read(self) -> None:
@@ -306,7 +306,8 @@ def test_a_node_that_does_not_start_stops_the_others(launch: Callable[..., Runni
 @pytest.mark.slow
 def test_ctrl_c_before_it_is_ready(launch: Callable[..., Running]) -> None:
     run = launch(HOW_n2="slow")
-    run.await_line("log of n2")
+    for node in ("n1", "n2", "n3"):
+        run.await_line(f"log of {node}")  # from then on it minds SIGTERM
     run.process.send_signal(signal.SIGINT)
     assert run.end() == 0
     assert not is_alive(run.pids("n2")[0])

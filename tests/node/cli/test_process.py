@@ -30,7 +30,7 @@ STOP_S = 10.0
 def run_to_the_end(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """A node that isn't expected to start."""
     return subprocess.run(
-        [sys.executable, "-m", "node", "start", *arguments],
+        [sys.executable, "-m", "node", "start", "--management", "off", *arguments],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
@@ -111,7 +111,9 @@ def test_it_stops_in_the_middle_of_a_flood() -> None:
             client = Connection(node)
             client.channel(1).declare("flood", arguments={})
             threads.append(
-                threading.Thread(target=flood, args=(client.socket, data), kwargs={"seconds": 20.0})
+                threading.Thread(
+                    daemon=True, target=flood, args=(client.socket, data), kwargs={"seconds": 20.0}
+                )
             )
             threads[-1].start()
         time.sleep(0.5)

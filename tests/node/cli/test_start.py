@@ -18,9 +18,10 @@ ROOT = Path(__file__).parents[3]
 
 STUB = """
 import sys, types
+from unittest.mock import MagicMock
 class Node:
-    def __init__(self, config, *, logger):
-        self.config, self.listeners = config, []
+    def __init__(self, config, *, logger, cluster, mirroring_events, observer):
+        self.config, self.listeners, self.broker = config, [], MagicMock()
     async def start(self):
         {start}
         self.listeners = [("127.0.0.1", 5999), ("::1", 5999)]
@@ -37,7 +38,7 @@ sys.exit(main(sys.argv[1:]))
 
 def spawn(arguments: Sequence[str], start: str = "pass", **environ: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-c", STUB.format(start=start), *arguments],
+        [sys.executable, "-c", STUB.format(start=start), *arguments, "--management", "off"],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], **environ},
         stdout=subprocess.PIPE,
@@ -101,14 +102,14 @@ def test_a_port_in_use_is_told_and_the_code_is_69(empty_config: str) -> None:
 @pytest.mark.slow
 def test_settings_without_effect_are_named_once_in_the_log(tmp_path: Path) -> None:
     path = tmp_path / "f.conf"
-    path.write_text("net_ticktime = 60\nmanagement.tcp.port = 1\n")
+    path.write_text("net_ticktime = 60\nmanagement.enable_uaa = false\n")
     process = spawn(["start", "--config", str(path)], RABBITMQ_PID_FILE="25672")
     assert process.stdout is not None
     process.stdout.readline()
     process.terminate()
     _, err = process.communicate(timeout=20)
     text = (
-        "Accepted, but without effect in this version: net_ticktime, management.tcp.port, RABBITMQ_PID_FILE"
+        "Accepted, but without effect in this version: net_ticktime, management.enable_uaa, RABBITMQ_PID_FILE"
     )
     assert err.count(text) == 1
 
@@ -168,9 +169,9 @@ def test_a_removed_variable_is_code_78(
     assert "RABBITMQ_SSL_CERTFILE" in capsys.readouterr().err
 
 
-def test_there_is_no_management_listener_yet(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["start", "--management", "127.0.0.1:15672"]) == 64
-    assert "this version has no management listener yet" in capsys.readouterr().err
+def test_a_place_for_management_that_is_none(capsys: pytest.CaptureFixture[str], empty_config: str) -> None:
+    assert main(["start", "--config", empty_config, "--management", "nonsense"]) == 78
+    assert "--management" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["strat"], ["start", "--nope"], ["start", "extra"]])

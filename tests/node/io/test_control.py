@@ -29,7 +29,7 @@ def listening(data_dir: Path, answer: Callable[[bytes], bytes] | None = None) ->
         with control.short_path(str(data_dir)) as path:
             server.bind(path)
         server.listen()
-        thread = threading.Thread(target=serve, args=(server, answer))
+        thread = threading.Thread(daemon=True, target=serve, args=(server, answer))
         thread.start()
         yield
         server.shutdown(socket.SHUT_RDWR)

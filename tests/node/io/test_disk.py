@@ -113,6 +113,26 @@ def serve(path: Path, body: Callable[[Client], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
+# ---- counters ----
+
+
+def test_steps_are_counted(tmp_path: Path) -> None:
+    """Appends, syncs and reads, with bytes and seconds; other steps are not."""
+
+    async def body(client: Client) -> None:
+        client.submit("write", MakeDir("d"), Append("d/f", [b"one", b"two"]), Sync("d/f"), SyncDir("d"))
+        client.submit("read", Read("d/f", 0, TO_THE_END), Read("d/f", 3, 2, then=len), Remove("d/f"))
+        await client.until("read")
+        counters = client.disk.counters
+        assert (counters.io_write_count, counters.io_write_bytes) == (1, 6)
+        assert (counters.io_read_count, counters.io_read_bytes) == (2, 8)
+        assert counters.io_sync_count == 2
+        for seconds in (counters.io_write_time, counters.io_read_time, counters.io_sync_time):
+            assert 0 < seconds < TIMEOUT_S
+
+    serve(tmp_path, body)
+
+
 # ---- order and answers ----
 
 

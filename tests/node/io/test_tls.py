@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from node.broker.peer import TlsFacts
 from node.config import CertificateLogin, TlsOptions
 from node.config_file import ConfigError
-from node.io.tls import NoCertificateUser, certificate_user, distinguished_name, server_context
+from node.io.tls import NoCertificateUser, certificate_user, distinguished_name, server_context, tls_facts
 
 DISTINGUISHED = CertificateLogin()
 COMMON = CertificateLogin("common_name")
@@ -302,3 +303,34 @@ def test_parts_of_a_distinguished_name() -> None:
         (("1.2.3.4", "x"),),
     )
     assert distinguished_name(subject) == "1.2.3.4=x,CN=a+UID=b,2.5.4.17=1,DC=org"
+
+
+# ---- what is shown of a connection: management §1.6 ----
+
+
+def test_what_a_tls_1_3_connection_uses(authority: Authority, options: TlsOptions) -> None:
+    asking = replace(options, verify_peer=True)
+    alice = authority.issue([("O", "Acme"), ("CN", "alice")])
+    facts = tls_facts(handshake(server_context(asking), client_context(authority, alice)))
+    assert (facts.protocol, facts.key_exchange) == ("tlsv1.3", "any")
+    assert (facts.cipher, facts.hash) in [("aes_256_gcm", "aead"), ("aes_128_gcm", "aead")]
+    assert facts.subject == "CN=alice,O=Acme"
+    assert facts.issuer == "CN=test authority"
+    assert facts.validity == "2020-01-01T00:00:00Z - 2125-12-08T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("suite", "expected"),
+    [
+        ("ECDHE-ECDSA-AES128-GCM-SHA256", ("ecdhe_ecdsa", "aes_128_gcm", "aead")),
+        ("ECDHE-ECDSA-CHACHA20-POLY1305", ("ecdhe_ecdsa", "chacha20_poly1305", "aead")),
+        ("ECDHE-ECDSA-AES256-SHA384", ("ecdhe_ecdsa", "aes_256_cbc", "sha384")),
+    ],
+)
+def test_what_a_tls_1_2_connection_uses(
+    authority: Authority, options: TlsOptions, suite: str, expected: tuple[str, str, str]
+) -> None:
+    server = server_context(replace(options, versions=("tlsv1.2",), ciphers=(suite,)))
+    client = client_context(authority)
+    client.set_ciphers(suite)
+    assert tls_facts(handshake(server, client)) == TlsFacts("tlsv1.2", *expected)

@@ -280,6 +280,25 @@ def test_the_host_is_told_once(node: Node) -> None:
     assert node.dirty == 5, "an operation for the journal and a file to be removed"
 
 
+# --- counters ---
+
+
+def test_messages_that_go_to_disk_and_come_back_are_counted(node: Node) -> None:
+    """Kept ones once, though a checkpoint writes them to a segment; others when they are paged out."""
+    index = node.index()
+    run = keep(node, index, 1, b"a", b"b")
+    assert index.disk_writes == 2
+    index.page_out([run])
+    index.page_out([passing(3, LARGE)])
+    node.turn(index)
+    assert index.disk_writes == 3
+    found = node.scan(index, 0)
+    assert (index.disk_reads, node.host.counters.queue_index_read_count) == (0, 1)
+    node.load(index, *found)
+    assert index.disk_reads == 3
+    assert (node.host.counters.queue_index_read_count, node.host.counters.msg_store_read_count) == (2, 1)
+
+
 # --- to segments ---
 
 
@@ -451,6 +470,35 @@ def test_clear_drops_references_before_files_are_removed(node: Node) -> None:
     node.disk.settle()
     assert node.stored == 1
     assert index.take_removals() == [RemoveFile(path(1))]
+
+
+def test_one_reading_drops_the_references_of_several_clearings(node: Node) -> None:
+    """A copy of a queue clears what its master says is gone, range by range."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, *[LARGE] * 6)])
+    node.turn(index)
+    for first in (1, 2, 3, 5):
+        index.clear(first, first)
+    assert len(node.disk.waiting) == 1
+    node.disk.settle()
+    assert node.stored == 2
+    assert index.alive == [range(4, 5), range(6, 7)]
+
+
+def test_a_mirror_keeps_older_messages_after_newer_ones(node: Node) -> None:
+    """What it lacked comes late: it is journaled as it comes, and written in order."""
+    index = node.index()
+    keep(node, index, 10, b"new")
+    keep(node, index, 2, b"old", b"old")
+    keep(node, index, 4, b"old")
+    keep(node, index, 11, b"new")
+    assert index.kept_to == 12
+    entries, _, _ = index.take_operations()
+    assert sorted(entry.seqs.start for entry in entries) == [2, 10]
+    index.forget(range(3, 4), 0)
+    index.page_out([keep(node, index, 5, b"old")])
+    assert index.alive == [range(2, 3), range(4, 6)]
+    assert index.unflushed_count == 2
 
 
 def test_drop_lets_go_of_everything(node: Node) -> None:

@@ -19,6 +19,7 @@ from node.store.store import CONGESTED_BYTES, EARLY_BATCH_BYTES
 from tests.node.broker.messages import content
 from tests.node.store.simulated_disk import SimulatedDisk
 from tests.node.store.store_harness import (
+    EMBED_MAX_BYTES,
     ENVELOPE,
     INTERVAL_S,
     Bench,
@@ -34,6 +35,23 @@ LARGE = bytes(2000)
 def kinds(steps: list[Step]) -> list[str]:
     """Steps as kind and path."""
     return [f"{type(step).__name__} {step.path}" for step in steps]  # type: ignore[union-attr]
+
+
+# --- counters ---
+
+
+def test_what_is_written_is_counted() -> None:
+    """Of messages in queues' indexes, of contents in the message store once, of operations in the journal."""
+    bench = Bench()
+    bench.keep(1, b"a", b"b")
+    bench.keep(2, b"L" * EMBED_MAX_BYTES)
+    bench.store.await_safety(Recorder(), 1, 1)
+    bench.turn()
+    bench.disk.settle()
+    counters = bench.store.counters
+    assert (bench.queue(1).disk_writes, bench.queue(2).disk_writes) == (2, 1)
+    assert (counters.msg_store_write_count, counters.queue_index_write_count) == (1, 2)
+    assert (counters.msg_store_read_count, counters.queue_index_read_count) == (0, 0)
 
 
 # --- when a batch goes ---

@@ -6,19 +6,19 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from node.cli.ctl.commands import COMMANDS, ERLANG_ONLY, NOT_BUILT
+from node.cli.ctl.commands import COMMANDS, ERLANG_ONLY, NOT_BUILT, OTHER_WAY
 from node.cli.ctl.main import main
 from node.cli.main import main as fluffle
 from node.io import control
 from node.io.control_server import ControlServer
+from tests.node.cli.ctl.fake_node import NODE, FakeNode, Run
 
-NODE = "n1@h"
 QUEUES = {
     "queues": [
         {"name": "a b", "messages": 3, "consumers": 0, "arguments": {}, "home": NODE, "vhost": "/"},
@@ -35,44 +35,6 @@ NOT_RUNNING = (
     "this command requires the 'rabbit' app to be running on the target node. "
     "Start it with 'rabbitmqctl start_app'."
 )
-
-
-class FakeNode:
-    """Answers what it was told to, and remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, Any] = {}
-        self.asked: list[tuple[str, Mapping[str, Any]]] = []
-        self.timeouts: list[float] = []
-
-    def __call__(
-        self, data_dir: str, operation: str, arguments: Mapping[str, Any], *, timeout_s: float
-    ) -> Any:
-        self.asked.append((operation, arguments))
-        self.timeouts.append(timeout_s)
-        answer = self.answers.get(operation, {})
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-@pytest.fixture
-def fake() -> FakeNode:
-    return FakeNode()
-
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(fake: FakeNode, tmp_path: Path, capsys: "pytest.CaptureFixture[str]") -> Run:
-    def call(*words: str) -> tuple[int, str, str]:
-        environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
-        code = main(["-n", NODE, "--data", str(tmp_path), *words], environ, ask=fake)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 # ---- what succeeds ----
@@ -189,15 +151,16 @@ def test_list_queues(run: Run, fake: FakeNode) -> None:
         ("-p v", {"vhost": "v", "which": "all"}),
         ("--online", {"vhost": "/", "which": "online"}),
         ("--offline", {"vhost": "/", "which": "offline"}),
+        ("--online --offline", {"vhost": "/", "which": "all"}),
         ("--local", {"vhost": "/", "which": "local"}),
     ],
 )
-def test_which_queues(run: Run, fake: FakeNode, words: str, arguments: object) -> None:
+def test_which_queues(run: Run, fake: FakeNode, words: str, arguments: dict[str, str]) -> None:
     fake.answers["list_queues"] = {"queues": []}
     vhost = "v" if "v" in words.split() else "/"
     banner = f"Timeout: 60.0 seconds ...\nListing queues for vhost {vhost} ...\n"
     assert run("list_queues", *words.split()) == (0, banner, "")
-    assert fake.asked == [("list_queues", arguments)]
+    assert fake.asked == [("list_queues", {**arguments, "columns": ["name", "messages"]})]
 
 
 def test_reports(run: Run, fake: FakeNode) -> None:
@@ -209,23 +172,6 @@ def test_reports(run: Run, fake: FakeNode) -> None:
         f"Status of node {NODE} ...\n\x1b[1mRuntime\x1b[0m\n\n"
     )
     assert run("cluster_status", "--formatter", "json") == (0, '{"cluster_name":"c"}\n', "")
-
-
-@pytest.mark.parametrize("command", ["check_running", "is_running"])
-@pytest.mark.parametrize(
-    ("status", "code", "says"),
-    [
-        ({"is_running": True}, 0, "RabbitMQ on node n1@h is fully booted and running\n"),
-        ({"is_running": False}, 69, "Error:\nRabbitMQ on node n1@h is not running\n"),
-        ({"is_booting": True}, 69, "Error:\nRabbitMQ on node n1@h is booting\n"),
-    ],
-)
-def test_health_checks(
-    run: Run, fake: FakeNode, command: str, status: dict[str, bool], code: int, says: str
-) -> None:
-    fake.answers["status"] = status
-    got, output, error = run("-q", command)
-    assert (got, output + error) == (code, says)
 
 
 def test_join_of_a_member(run: Run, fake: FakeNode) -> None:
@@ -392,12 +338,15 @@ def test_commands_that_cannot_be_or_are_not_yet(run: Run) -> None:
         "",
         "\nCommand 'eval' needs Erlang, and there is none in this broker.\n\n",
     )
-    code, _, error = run("list_users")
+    code, _, error = run("decode")
     assert (code, error) == (
         64,
-        "\nCommand 'list_users' is RabbitMQ's, and this version does not have it yet.\n\n",
+        "\nCommand 'decode' is RabbitMQ's, and this version does not have it yet.\n\n",
     )
-    assert not (ERLANG_ONLY | NOT_BUILT) & COMMANDS.keys()
+    code, _, error = run("update_cluster_nodes", "n2")
+    assert code == 64
+    assert error.startswith("\nCommand 'update_cluster_nodes' is not needed: a node learns from the others ")
+    assert not (ERLANG_ONLY | NOT_BUILT | OTHER_WAY.keys()) & COMMANDS.keys()
 
 
 def test_without_a_command(capsys: "pytest.CaptureFixture[str]") -> None:
@@ -449,7 +398,7 @@ def node_on_a_socket(tmp_path: Path) -> Iterator[dict[str, str]]:
         for server in servers:
             await server.close()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread = threading.Thread(daemon=True, target=lambda: loop.run_until_complete(serve()))
     thread.start()
     assert ready.wait(10)
     yield environ

@@ -1,0 +1,339 @@
+"""An AMQP client inside the node's process: the rules, error texts and permissions of a connection, without a socket.
+
+    async with DirectClient(broker, user, "/") as client:
+        await client.call(QueueDeclare(queue="q"))
+        outcome = await client.publish("", "q", Properties(), b"body")
+
+Operators' requests go this way: whatever a user may do over AMQP they may do over HTTP, and nothing else. There is one
+channel. As with RabbitMQ's direct connections, alarms don't block it, and it counts against no limit.
+Source: management §2.1 ("own permissions"), §2.4, §1.6 (type "direct").
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from node.amqp.connection_state import ConnectionState
+from node.amqp.constants import FRAME_METHOD, FRAME_OVERHEAD_BYTES
+from node.amqp.errors import ProtocolError
+from node.amqp.frames import FRAME_HEADER_STRUCT, body_size, method_frame
+from node.amqp.method_codec import decode_method
+from node.amqp.methods import (
+    METHODS,
+    BasicAck,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicNack,
+    BasicPublish,
+    BasicReturn,
+    ChannelClose,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    Method,
+)
+from node.amqp.properties import Properties
+from node.broker.access import check_vhost_access
+from node.broker.channel import Channel
+from node.broker.connection import Connection
+from node.broker.content import decode_content, encode_content
+from node.broker.peer import Peer
+from node.broker.records import User
+from node.broker.throttle import Throttle
+
+if TYPE_CHECKING:
+    from node.broker.broker import Broker
+
+TIMEOUT_S: Final = 30.0
+"""How long an answer may take: longer than a cluster takes to refuse what it cannot do."""
+
+_CHANNEL: Final = 1
+_NO_FRAME_LIMIT: Final = 0
+
+M = TypeVar("M", bound=Method)
+
+
+class DirectTimeout(TimeoutError):
+    """No answer came in time; what was asked for may still be done."""
+
+
+class Outcome(Enum):
+    """What became of a publish.
+
+    ROUTED: at least one queue has it.   UNROUTED: there was no queue for it.
+    REJECTED: a queue is full and rejects publishes, or what has it was lost.
+    """
+
+    ROUTED = "routed"
+    UNROUTED = "unrouted"
+    REJECTED = "rejected"
+
+
+class Got(NamedTuple):
+    """A message that was got.   message_count: ready messages that are left."""
+
+    delivery_tag: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+    message_count: int
+    properties: Properties
+    body: bytes
+
+
+class DirectClient:
+    """A client of one vhost, logged in as a user; open within `async with`.
+
+    After an error it is of no use any more: whatever is asked then raises the same error.
+    clock: as the broker's.   timeout_s: for each answer.
+    """
+
+    def __init__(
+        self,
+        broker: "Broker",
+        user: User | str,
+        vhost: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._broker = broker
+        self._user = user
+        self._vhost = vhost
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._connection: _DirectConnection | None = None
+        self._raw = bytearray()
+        self._answers: deque[tuple[Method, bytes]] = deque()
+        self._arrival: asyncio.Future[None] | None = None
+        self._is_confirming = False
+
+    async def __aenter__(self) -> "DirectClient":
+        """Raises: ProtocolError (530) without a permission for the vhost."""
+        assert self._connection is None, "a client is opened once"
+        user = self._user if isinstance(self._user, User) else self._broker.catalogue.user(self._user)
+        check_vhost_access(self._broker.catalogue, user.name if user else str(self._user), self._vhost)
+        assert user is not None, "a permission goes with its user"
+        self._connection = _DirectConnection(
+            self._broker, user, self._vhost, self._clock(), on_output=self._on_output, on_error=self._wake
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What was got and not settled goes back to its queue."""
+        assert self._connection is not None
+        self._connection.leave(self._clock())
+
+    async def call(self, method: Method) -> Any:
+        """Send a method and await its answer.
+
+        Raises: ProtocolError for what the broker refuses, DirectTimeout.
+        """
+        self.send(method)
+        answer, _ = await self._next()
+        return answer
+
+    def send(self, method: Method) -> None:
+        """Send a method that has no answer. Raises: ProtocolError after an earlier error."""
+        self._feed(method_frame(_CHANNEL, method))
+
+    async def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> Outcome:
+        """Publish a message, mandatory, and await its confirm.   Raises: ProtocolError, DirectTimeout."""
+        if not self._is_confirming:
+            answer = await self.call(ConfirmSelect())
+            assert isinstance(answer, ConfirmSelectOk), answer
+            self._is_confirming = True
+        publish = method_frame(
+            _CHANNEL, BasicPublish(exchange=exchange, routing_key=routing_key, mandatory=True)
+        )
+        self._feed(publish + encode_content(properties, body, _CHANNEL, _NO_FRAME_LIMIT))
+        outcome = Outcome.ROUTED
+        while True:
+            answer, _ = await self._next()
+            match answer:
+                case BasicReturn():
+                    outcome = Outcome.UNROUTED
+                case BasicAck():
+                    return outcome
+                case BasicNack():
+                    return Outcome.REJECTED
+
+    async def get(self, queue: str, *, no_ack: bool) -> Got | None:
+        """Get a message; None: there is none. It can be settled by `send` until the client leaves.
+
+        Raises: ProtocolError, DirectTimeout.
+        """
+        self._feed(method_frame(_CHANNEL, BasicGet(queue=queue, no_ack=no_ack)))
+        answer, content = await self._next()
+        if isinstance(answer, BasicGetEmpty):
+            return None
+        assert isinstance(answer, BasicGetOk), answer
+        properties, body = decode_content(content)
+        return Got(
+            answer.delivery_tag,
+            answer.redelivered,
+            answer.exchange,
+            answer.routing_key,
+            answer.message_count,
+            properties,
+            body,
+        )
+
+    # --- to the connection and from it ---
+
+    def _feed(self, data: bytes) -> None:
+        assert self._connection is not None, "use it within `async with`"
+        if self._connection.error is not None:
+            raise self._connection.error
+        self._connection.receive_data(data, self._clock())
+
+    async def _next(self) -> tuple[Method, bytes]:
+        """The next method, with its content."""
+        assert self._connection is not None
+        deadline = self._clock() + self._timeout_s
+        while not self._answers:
+            if self._connection.error is not None:
+                raise self._connection.error
+            self._arrival = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(deadline - self._clock()):
+                    await self._arrival
+            except TimeoutError:
+                raise DirectTimeout(f"no answer within {self._timeout_s:g} s") from None
+            finally:
+                self._arrival = None
+        return self._answers.popleft()
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    def _on_output(self) -> None:
+        """The connection has something to say, at the end of a turn."""
+        assert self._connection is not None
+        self._raw += self._connection.take_output()
+        self._connection.flushed()
+        self._read_answers()
+        self._wake()
+
+    def _read_answers(self) -> None:
+        """Take whole methods of the channel, with their contents, out of what came."""
+        at = 0
+        while (found := _method_at(self._raw, at)) is not None:
+            method, content, channel, at = found
+            if channel == _CHANNEL and not isinstance(method, ChannelClose):  # which is known by its error
+                self._answers.append((method, content))
+        del self._raw[:at]
+
+
+class _Unthrottled(Throttle):
+    """A connection that alarms don't concern."""
+
+    def alarm_began(self) -> None:
+        """See `Throttle.alarm_began`."""
+
+
+class _DirectConnection(Connection):
+    """A connection that is open from the start, with one channel.
+
+    error: why it, or its channel, is closed.
+    on_error: called when there is one.   on_output: called when it has output.
+    """
+
+    def __init__(
+        self,
+        broker: "Broker",
+        user: User,
+        vhost: str,
+        now: float,
+        *,
+        on_output: Callable[[], None],
+        on_error: Callable[[], None],
+    ) -> None:
+        super().__init__(broker, Peer(address="", local=""), now=now, on_change=lambda: None)
+        self._stop_timer()
+        self._handshake = None
+        self._reader.watches_contents = False
+        self.throttle = _Unthrottled(self, self._reader)
+        self.error: ProtocolError | None = None
+        self._on_error = on_error
+        self.user = user
+        self.vhost = vhost
+        self.tune(channel_max=1, frame_max_bytes=_NO_FRAME_LIMIT, heartbeat_s=0)
+        self.state = ConnectionState.OPEN
+        self.channels[_CHANNEL] = Channel(_CHANNEL, self)
+        broker.direct_clients[self] = on_output
+
+    @property
+    def name(self) -> str:
+        """As RabbitMQ calls them: by their process."""
+        return f"<{self.id}>"
+
+    def _fail_channel(self, channel: Channel, error: ProtocolError, method: str = "") -> None:
+        super()._fail_channel(channel, error, method)
+        self._ended_by(error)
+
+    def _fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
+        super()._fail(error, channel, method)
+        self._ended_by(error)
+
+    def _ended_by(self, error: ProtocolError) -> None:
+        self.error = self.error or error
+        self._on_error()
+
+    def leave(self, now: float) -> None:
+        """The client is done: nothing of it is left."""
+        self.broker.now = now
+        if self.state is ConnectionState.OPEN:
+            self._release()
+        self.state = ConnectionState.CLOSED
+        self._reader.close()
+        self._stop_timer()
+        self.vhost = ""  # it was never counted among its connections
+        self.broker.forget(self)
+        del self.broker.direct_clients[self]
+
+
+def _method_at(data: bytearray, at: int) -> tuple[Method, bytes, int, int] | None:
+    """A method, its content, its channel, and where the next one begins; None while it is not whole.
+
+    What a broker writes is well formed, and a method's content follows it at once.
+    """
+    frame = _frame_at(data, at)
+    if frame is None:
+        return None
+    kind, channel, payload, end = frame
+    assert kind == FRAME_METHOD, kind
+    method = decode_method(payload)
+    if not METHODS[method.class_id, method.method_id].has_content:
+        return method, b"", channel, end
+    header = _frame_at(data, end)
+    if header is None:
+        return None
+    content_end = header[3]
+    left = body_size(bytes(data[end:content_end]))
+    while left:
+        body = _frame_at(data, content_end)
+        if body is None:
+            return None
+        left -= len(body[2])
+        content_end = body[3]
+    return method, bytes(data[end:content_end]), channel, content_end
+
+
+def _frame_at(data: bytearray, at: int) -> tuple[int, int, bytes, int] | None:
+    """Kind, channel and payload of a frame, and where the next one begins."""
+    if len(data) < at + FRAME_HEADER_STRUCT.size:
+        return None
+    kind, channel, size = FRAME_HEADER_STRUCT.unpack_from(data, at)
+    end = at + size + FRAME_OVERHEAD_BYTES
+    if len(data) < end:
+        return None
+    start = at + FRAME_HEADER_STRUCT.size
+    return kind, channel, bytes(data[start : start + size]), end

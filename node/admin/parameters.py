@@ -1,0 +1,70 @@
+"""Runtime parameters of vhosts and of the cluster.
+
+Source: management §1.10; what RabbitMQ 3.10.8 answers.
+"""
+
+from typing import Final
+
+from node import log_admin
+from node.admin.admin import Admin, AdminError, check_name
+from node.admin.policies import NO_PARAMETER, invalid
+from node.admin.vhosts import existing
+from node.broker.commands import (
+    ClearGlobalParameter,
+    ClearParameter,
+    SetGlobalParameter,
+    SetParameter,
+)
+from node.broker.parameters import POLICY, validate_parameter
+from node.broker.records import Json
+from node.definitions.reading import DefinitionsInvalid, check_depth
+
+NO_POLICIES: Final = "policies may not be set using this method"
+KEEPS_POLICIES: Final = "policies may not be cleared using this method"
+
+
+async def set_parameter(admin: Admin, vhost: str, component: str, name: str, value: Json) -> bool:
+    """Set a parameter of a vhost, operator policies among them; True: it is new. Raises: AdminError."""
+    existing(admin, vhost)
+    is_new = await admin.submit(parameter_command(vhost, component, name, value))
+    admin.logger.info(log_admin.parameter_set(component, name, vhost))
+    return is_new
+
+
+def parameter_command(vhost: str, component: str, name: str, value: Json) -> SetParameter:
+    """The command that sets a parameter, which is valid. Raises: AdminError."""
+    check_name(name, "parameter")
+    if component == POLICY:
+        raise AdminError("invalid", NO_POLICIES)
+    problem = validate_parameter(component, name, value)
+    if problem is not None:
+        raise invalid(problem)
+    return SetParameter(vhost, component, name, value)
+
+
+async def clear_parameter(admin: Admin, vhost: str, component: str, name: str) -> None:
+    """Remove a parameter of a vhost, or an operator policy. Raises: AdminError, `not_found` without one."""
+    if component == POLICY:
+        raise AdminError("invalid", KEEPS_POLICIES)
+    if not await admin.submit(ClearParameter(vhost, component, name)):
+        raise AdminError("not_found", NO_PARAMETER)
+    admin.logger.info(log_admin.parameter_cleared(component, name, vhost))
+
+
+async def set_global_parameter(admin: Admin, name: str, value: Json) -> bool:
+    """Set a parameter of the whole cluster; True: it is new. Raises: AdminError."""
+    check_name(name, "global parameter")
+    try:
+        check_depth(value)
+    except DefinitionsInvalid as invalid_value:
+        raise AdminError("invalid", invalid_value.reason) from None
+    is_new = await admin.submit(SetGlobalParameter(name, value))
+    admin.logger.info(log_admin.global_parameter_set(name))
+    return is_new
+
+
+async def clear_global_parameter(admin: Admin, name: str) -> None:
+    """Remove a parameter of the whole cluster. Raises: AdminError, `not_found` without one."""
+    if not await admin.submit(ClearGlobalParameter(name)):
+        raise AdminError("not_found", NO_PARAMETER)
+    admin.logger.info(log_admin.global_parameter_cleared(name))

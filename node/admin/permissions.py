@@ -1,0 +1,66 @@
+"""Permissions of users in vhosts, and on topic exchanges.
+
+Source: management §1.9; what RabbitMQ 3.10.8 answers.
+"""
+
+from node import log_admin
+from node.admin.admin import Admin, AdminError
+from node.broker.commands import (
+    ClearPermission,
+    ClearTopicPermission,
+    SetPermission,
+    SetTopicPermission,
+)
+from node.definitions.reading import DefinitionsInvalid, check_patterns
+from node.log import escape
+
+
+async def set_permissions(admin: Admin, user: str, vhost: str, configure: str, write: str, read: str) -> bool:
+    """Say what a user may do in a vhost: three expressions; True: nothing was said before. Raises: AdminError."""
+    _check(admin, "set permissions for", user, vhost, configure, write, read)
+    is_new = await admin.submit(SetPermission(vhost, user, configure, write, read))
+    admin.logger.info(log_admin.permissions_set(user, vhost, configure, write, read))
+    return is_new
+
+
+async def clear_permissions(admin: Admin, user: str, vhost: str) -> bool:
+    """Have a user do nothing in a vhost any more; False: so it was. Raises: AdminError."""
+    _check(admin, "clear permissions for", user, vhost)
+    was_there = await admin.submit(ClearPermission(vhost, user))
+    admin.logger.info(log_admin.permissions_cleared(user, vhost))
+    return was_there
+
+
+async def set_topic_permissions(
+    admin: Admin, user: str, vhost: str, exchange: str, write: str, read: str
+) -> bool:
+    """Say which keys of an exchange a user may use: two expressions; True: nothing was said. Raises: AdminError."""
+    action = f"set topic permissions on exchange '{escape(exchange)}' for"
+    _check(admin, action, user, vhost, write, read)
+    is_new = await admin.submit(SetTopicPermission(vhost, user, exchange, write, read))
+    admin.logger.info(log_admin.topic_permissions_set(user, vhost, exchange, write, read))
+    return is_new
+
+
+async def clear_topic_permissions(admin: Admin, user: str, vhost: str, exchange: str | None = None) -> bool:
+    """Remove what is said of a user on one exchange, or on all; False: nothing was. Raises: AdminError."""
+    _check(admin, "clear topic permissions for", user, vhost)
+    was_there = await admin.submit(ClearTopicPermission(vhost, user, exchange))
+    admin.logger.info(log_admin.topic_permissions_cleared(user, vhost, exchange))
+    return was_there
+
+
+def _check(admin: Admin, action: str, user: str, vhost: str, *patterns: str) -> None:
+    """Raises: AdminError: the vhost or the user is missing, or an expression is none.   action: for the log."""
+    if admin.catalogue.vhost(vhost) is None:
+        admin.logger.warning(log_admin.failed(action, user, log_admin.no_vhost(vhost)))
+        raise AdminError("not_found", ["no_such_vhost", vhost])
+    if admin.catalogue.user(user) is None:
+        admin.logger.warning(log_admin.failed(action, user, log_admin.NO_USER))
+        raise AdminError("not_found", ["no_such_user", user])
+    for pattern in patterns:
+        try:
+            check_patterns([pattern])
+        except DefinitionsInvalid as invalid:
+            admin.logger.warning(log_admin.failed(action, user, log_admin.no_pattern(pattern)))
+            raise AdminError("invalid", invalid.reason) from None

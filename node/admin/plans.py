@@ -1,0 +1,65 @@
+"""Plans that move copies of queues: their lock, and their steps.
+
+What a step may do is judged in the catalogue (`node.broker.plan_steps`). Source: reference spark.md §3.4.
+"""
+
+import asyncio
+from typing import TypeVar
+
+from node import log_mirroring
+from node.admin.admin import WAIT_S, Admin, AdminError
+from node.admin.submission import submit
+from node.broker.commands import (
+    Command,
+    Refused,
+    ReleasePlanLock,
+    StepOutcome,
+    TakePlanLock,
+    TakePlanStep,
+)
+from node.broker.records import PlanLock
+
+ResultT = TypeVar("ResultT")
+
+
+async def take_lock(admin: Admin, plan: str, owner: str, now_ms: int, ttl_ms: int) -> PlanLock:
+    """Have a plan carried out, or go on with it; whose lock holds now, maybe another's. Raises: AdminError."""
+    before = admin.catalogue.plan_lock
+    lock = await _submitted(admin, TakePlanLock(plan, owner, now_ms, ttl_ms))
+    is_ours = (lock.plan, lock.owner) == (plan, owner)
+    if is_ours and (before is None or before.since_ms != lock.since_ms):
+        admin.logger.info(log_mirroring.plan_begun(plan, owner, admin.by))
+    return lock
+
+
+async def release_lock(admin: Admin, plan: str, owner: str) -> PlanLock | None:
+    """End a plan; the lock that holds now: another's, which stays. Raises: AdminError."""
+    before = admin.catalogue.plan_lock
+    lock = await _submitted(admin, ReleasePlanLock(plan, owner))
+    if lock is None and before is not None:
+        admin.logger.info(log_mirroring.plan_ended(plan, owner, admin.by))
+    return lock
+
+
+async def take_step(admin: Admin, command: TakePlanStep) -> StepOutcome:
+    """Make a step of a plan. Raises: AdminError where it is not known what became of it: it may be asked for again."""
+    outcome = await _submitted(admin, command)
+    if outcome.state == "done":
+        node = command.source if command.action == "drop_mirror" else command.target
+        text = log_mirroring.plan_step(
+            command.plan, command.step, command.action, command.name, command.vhost, node
+        )
+        admin.logger.info(text)
+    return outcome
+
+
+async def _submitted(admin: Admin, command: Command[ResultT]) -> ResultT:
+    """What became of a command that is never refused by what it says."""
+    try:
+        async with asyncio.timeout(WAIT_S):
+            result = await submit(admin.broker.log, command)
+    except TimeoutError:
+        raise AdminError("unavailable", f"no answer within {WAIT_S:g} s") from None
+    if isinstance(result, Refused):
+        raise AdminError("unavailable", result.text)
+    return result

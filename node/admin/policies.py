@@ -1,0 +1,82 @@
+"""Policies: those of users and those of operators.
+
+Source: management §1.10; what RabbitMQ 3.10.8 answers.
+"""
+
+from typing import cast, get_args
+
+from node import log_admin
+from node.admin.admin import Admin, AdminError, check_name
+from node.admin.vhosts import existing
+from node.broker.commands import ClearPolicy, SetPolicy
+from node.broker.policy_validation import validate_policy
+from node.broker.records import ApplyTo, Json
+
+NO_PARAMETER = "Parameter does not exist"
+
+
+def invalid(problem: str) -> AdminError:
+    """What RabbitMQ says of a policy or a parameter that is not allowed.   problem: a line for each thing."""
+    return AdminError("invalid", f"Validation failed\n\n{problem}\n")
+
+
+async def set_policy(
+    admin: Admin,
+    vhost: str,
+    name: str,
+    *,
+    pattern: Json,
+    definition: Json,
+    priority: Json = 0,
+    apply_to: Json = "all",
+    is_operator: bool = False,
+) -> bool:
+    """Set a policy; True: it is new. Whatever JSON the values are. Raises: AdminError."""
+    existing(admin, vhost)
+    command = policy_command(
+        vhost,
+        name,
+        pattern=pattern,
+        definition=definition,
+        priority=priority,
+        apply_to=apply_to,
+        is_operator=is_operator,
+    )
+    is_new = await admin.submit(command)
+    admin.logger.info(log_admin.policy_set(name, command.apply_to, vhost, command.pattern))
+    return is_new
+
+
+def policy_command(
+    vhost: str,
+    name: str,
+    *,
+    pattern: Json,
+    definition: Json,
+    priority: Json = 0,
+    apply_to: Json = "all",
+    is_operator: bool = False,
+) -> SetPolicy:
+    """The command that sets a policy, which is valid. Raises: AdminError."""
+    check_name(name, "policy")
+    value: Json = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
+    problem = validate_policy(name, value, operator=is_operator)
+    if problem is not None:
+        raise invalid(problem)
+    assert isinstance(pattern, str)
+    assert isinstance(definition, dict)
+    assert isinstance(priority, int | float)
+    assert apply_to in get_args(ApplyTo)
+    return SetPolicy(
+        vhost, name, pattern, definition, priority, cast(ApplyTo, apply_to), operator=is_operator
+    )
+
+
+async def clear_policy(admin: Admin, vhost: str, name: str, *, is_operator: bool = False) -> None:
+    """Remove a policy. Raises: AdminError, `not_found` without one."""
+    was_there = admin.catalogue.vhost(vhost) is not None and await admin.submit(
+        ClearPolicy(vhost, name, operator=is_operator)
+    )
+    if not was_there:
+        raise AdminError("not_found", NO_PARAMETER)
+    admin.logger.info(log_admin.policy_cleared(name, vhost, is_operator=is_operator))

@@ -1,0 +1,137 @@
+"""What a node answers the others: `node.agent.questions`, one function a question."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from node.admin import queues
+from node.agent import errors, status
+from node.agent.questions import Question
+from node.app import Node
+from node.broker.connection import Connection
+from node.io.control import EX_USAGE, ControlError
+from node.io.turns import taken
+from node.management.node_facts import node_facts
+from node.statistics.query import Query
+from node.statistics.queues import mirror_status
+from node.statistics.rows import Kind, Row
+
+if TYPE_CHECKING:
+    from node.agent.agent import Agent
+
+Arguments = Mapping[str, Any]
+
+
+async def rows(agent: "Agent", arguments: Arguments) -> list[Row]:
+    """What queues, connections … are doing here.   kind, query"""
+    _running(agent)
+    kind, query = arguments.get("kind"), _query(arguments)
+    for known in get_args(Kind):
+        if kind == known:
+            return await taken(agent.management.statistics.rows(known, query))
+    raise ControlError(EX_USAGE, f"there are no rows of '{kind}'")
+
+
+async def totals(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
+    """This node's part of the overview.   query"""
+    _running(agent)
+    return agent.management.statistics.totals(_query(arguments))
+
+
+async def node(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
+    """What this node is and uses.   query"""
+    return node_facts(
+        _running(agent), status.node_status(agent), agent.management.statistics, _query(arguments)
+    )
+
+
+async def close_connections(agent: "Agent", arguments: Arguments) -> int:
+    """Close those of our clients that are named.   names, user, vhost: null for all; reason"""
+    names, user, vhost = arguments.get("names"), arguments.get("user"), arguments.get("vhost")
+    broker, count = _running(agent).broker, 0
+
+    def is_chosen(connection: Connection) -> bool:
+        nonlocal count
+        is_named = (
+            (names is None or connection.name in names)
+            and (user is None or connection.user_name == user)
+            and (vhost is None or connection.vhost == vhost)
+        )
+        count += is_named
+        return is_named
+
+    broker.close_connections(str(arguments.get("reason", "")), is_chosen)
+    return count
+
+
+async def mirroring_events(agent: "Agent", arguments: Arguments) -> list[Mapping[str, Any]]:
+    """The last events of mirrored queues that this node has told its log, the newest first."""
+    return list(agent.management.mirroring_events())
+
+
+async def forget_auth_attempts(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
+    """Count the logins from now on."""
+    _running(agent).broker.counters.auth_attempts.clear()
+    return {}
+
+
+async def declare_queue(agent: "Agent", arguments: Arguments) -> dict[str, Any] | None:
+    """See `node.admin.queues.declare_queue`."""
+    return await queues.declare_queue(_running(agent).broker, arguments)
+
+
+async def sync_queue(agent: "Agent", arguments: Arguments) -> bool:
+    """Have the mirrors of a queue synchronised whose master is here, or have that stopped.   uid, is_on
+
+    Returns: whether there is something to be done, or was.
+    """
+    node = _running(agent)
+    queue = next((each for each in node.broker.local_queues if each.record.uid == arguments.get("uid")), None)
+    status = None if queue is None else mirror_status(node.broker, queue)
+    if queue is None or status is None or node.broker.mirrors is None:
+        raise errors.unavailable(f"the queue's master is not on node '{node.config.node_name}' any more")
+    is_on = arguments.get("is_on") is True
+    node.broker.mirrors.sync(queue.record, is_on=is_on)
+    if is_on:
+        return len(status.synced) < len(status.ring)
+    return any(each.is_running for each in status.sync.values())
+
+
+async def reset_statistics(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
+    """Forget how things went until now."""
+    agent.management.attach(_running(agent))
+    return {}
+
+
+async def clock(agent: "Agent", arguments: Arguments) -> float:
+    """The time of day here, in seconds."""
+    return time.time()
+
+
+ANSWERS: Final[Mapping[str, Question]] = {
+    "clock": clock,
+    "rows": rows,
+    "totals": totals,
+    "node": node,
+    "close_connections": close_connections,
+    "mirroring_events": mirroring_events,
+    "forget_auth_attempts": forget_auth_attempts,
+    "reset_statistics": reset_statistics,
+    "declare_queue": declare_queue,
+    "sync_queue": sync_queue,
+}
+
+
+def _running(agent: "Agent") -> Node:
+    """Raises: ControlError."""
+    if agent.node is None:
+        raise errors.app_not_running()
+    return agent.node
+
+
+def _query(arguments: Arguments) -> Query:
+    """Raises: ControlError."""
+    try:
+        return Query.from_json(arguments.get("query") or {})
+    except ValueError as error:
+        raise ControlError(EX_USAGE, f"the query is not understood: {error}") from None

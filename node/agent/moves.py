@@ -1,0 +1,190 @@
+"""Masters that move because an operator wants it: `rebalance`, and the wait of a node that is drained or stopped.
+
+A move is proposed to the cluster; the two nodes do it. Here it is only looked at what the metadata say.
+Source: management §2.5; reliability §2.2 (rebalance_*).
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from node import log_mirroring
+from node.admin.submission import submit
+from node.agent import errors
+from node.agent.queues import records
+from node.broker.catalogue import Catalogue
+from node.broker.commands import ChangeView, Refused
+from node.broker.patterns import PatternInvalid, compile_pattern
+from node.broker.rebalance import Move, QueueKind, Rebalancer, plan, selected, shares
+from node.broker.records import QueueRecord
+from node.broker.views import TransferMaster
+from node.statistics.query import Query
+
+if TYPE_CHECKING:
+    from node.agent.agent import Agent
+    from node.app import Node
+
+POLL_S: Final = 0.1
+DRAIN_S: Final = 60.0
+"""How long a node that is drained waits for its masters to move."""
+LEAVE_S: Final = 5.0
+"""The same of one that stops."""
+LEAVE_POLL_S: Final = 0.02
+
+
+def hosts(catalogue: Catalogue, own: str) -> list[str]:
+    """The nodes that may be given masters."""
+    if not catalogue.members:
+        return [own]
+    return [
+        member.name
+        for member in catalogue.members.values()
+        if member.is_up and member.type != "witness" and not member.is_draining
+    ]
+
+
+def movable(catalogue: Catalogue, own: str) -> Iterator[QueueRecord]:
+    """The mirrored queues whose master is here and could be on another node."""
+    elsewhere = set(hosts(catalogue, own)) - {own}
+    for record in records(catalogue, None):
+        view = record.view
+        if view is not None and view.master_node == own and view.state == "live":
+            others = [member for member in view.ring if member.node in elsewhere and member.id in view.synced]
+            if others:
+                yield record
+
+
+def transfer_to(catalogue: Catalogue, own: str, record: QueueRecord, target: str) -> TransferMaster | None:
+    """The change by which a node becomes a queue's master; None: it is. Raises: ControlError that says why not."""
+    view = record.view
+    if view is None:
+        if target == (record.home or own):
+            return None
+        raise errors.refused("The queue is not mirrored: it cannot move")
+    if view.state != "live" or view.previous:
+        raise errors.unavailable("The queue has no master now, or is moving already")
+    if target == view.master_node:
+        return None
+    member = view.member_on(target)
+    if member is None:
+        raise errors.refused(f"Node {target} has no copy of the queue")
+    if member.status != "alive" or member.id not in view.synced:
+        raise errors.refused(f"The copy on node {target} is not synchronised")
+    if target not in hosts(catalogue, own):
+        raise errors.refused(f"Node {target} is in maintenance mode")
+    return TransferMaster(view.master, member.id)
+
+
+async def move(node: "Node", record: QueueRecord, target: str, timeout_s: float) -> None:
+    """Have a node become the master of a queue; returns when it is. Raises: ControlError, also when that takes long."""
+    broker, deadline = node.broker, asyncio.get_running_loop().time() + timeout_s
+    change = transfer_to(broker.catalogue, node.config.node_name, record, target)
+    if change is None:
+        return
+    command = ChangeView(record.vhost, record.name, record.uid, change)
+    if isinstance(result := await submit(broker.log, command), Refused):
+        raise errors.unavailable(result.text)
+    while not _is_at(broker.catalogue, record, target):
+        if asyncio.get_running_loop().time() >= deadline:
+            raise errors.unavailable(f"Node {target} was not the master within {timeout_s:g} s")
+        await asyncio.sleep(LEAVE_POLL_S)
+
+
+def _is_at(catalogue: Catalogue, record: QueueRecord, target: str) -> bool:
+    """Whether the queue has that master and it needs nothing more from the one before. Raises: ControlError."""
+    now = catalogue.queue(record.vhost, record.name) if catalogue.vhost(record.vhost) is not None else None
+    if now is None or now.uid != record.uid or now.view is None:
+        raise errors.refused("The queue was deleted, or is mirrored no more")
+    return now.view.master_node == target and not now.view.previous
+
+
+async def await_moved(catalogue: Catalogue, own: str, timeout_s: float) -> int:
+    """Wait until no master is here that could be elsewhere; how many are left after that time."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while (left := sum(1 for _ in movable(catalogue, own))) and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(POLL_S)
+    return left
+
+
+async def leave(node: "Node") -> None:
+    """Have a node's masters move before it stops, so that nobody waits for others to take note of its end."""
+    mirrors, loop = node.broker.mirrors, asyncio.get_running_loop()
+    if mirrors is None:
+        return
+    mirrors.leave()
+    node.broker.wake()
+    deadline = loop.time() + LEAVE_S
+    while mirrors.moving and loop.time() < deadline:
+        await asyncio.sleep(LEAVE_POLL_S)
+
+
+class Rebalancing:
+    """Of one agent."""
+
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+        self._rebalancer = Rebalancer()
+
+    async def run(self, node: "Node", kind: QueueKind, vhosts: str, queues: str) -> list[dict[str, Any]]:
+        """Spread masters evenly; what each node has then. Raises: ControlError."""
+        for pattern in (vhosts, queues):
+            try:
+                compile_pattern(pattern)
+            except PatternInvalid as error:
+                raise errors.unavailable(f"the pattern '{pattern}' is invalid: {error}") from error
+        if self._rebalancer.is_running:
+            raise errors.unavailable(errors.REBALANCE_IN_PROGRESS)
+        logger, catalogue = self._agent.logger, node.broker.catalogue
+        logger.info(log_mirroring.rebalance_started(kind, vhosts, queues))
+        rows = await self._agent.management.rows("queues", Query(fields=frozenset({"messages_ready"})))
+        ready: dict[Any, Any] = {row["id"]: row["messages_ready"] for row in rows}
+        meant = selected(records(catalogue, None), kind, vhosts, queues)
+        sized = [(record, ready.get(record.uid, 0)) for record in meant]
+        moves = plan(sized, hosts(catalogue, node.config.node_name))
+        if not self._rebalancer.begin(moves):
+            raise errors.unavailable(errors.REBALANCE_IN_PROGRESS)
+        try:
+            await self._carry_out(node)
+        finally:
+            self._rebalancer = Rebalancer()
+        logger.info(log_mirroring.balanced())
+        logger.info(log_mirroring.rebalanced())
+        now = selected(records(catalogue, None), kind, vhosts, queues)
+        return [
+            {"node": each.node, "classic": each.classic, "quorum": each.quorum}
+            for each in shares(now, hosts(catalogue, node.config.node_name))
+            if each.classic or each.quorum
+        ]
+
+    async def _carry_out(self, node: "Node") -> None:
+        """Propose the moves, and look until each is done or was waited for long enough."""
+        loop, catalogue = asyncio.get_running_loop(), node.broker.catalogue
+        moving: dict[str, Move] = {}
+        while self._rebalancer.is_running:
+            for move in self._rebalancer.look(loop.time()):
+                self._agent.logger.info("%s", move.text)
+                moving[move.uid] = move
+                result = await submit(
+                    node.broker.log, ChangeView(move.vhost, move.name, move.uid, move.change)
+                )
+                if isinstance(result, Refused):
+                    del moving[move.uid]
+                    self._failed(move, result.text)
+            for move in list(moving.values()):
+                if self._is_done(catalogue, move):
+                    del moving[move.uid]
+            await asyncio.sleep(POLL_S)
+
+    def _failed(self, move: Move, reason: str) -> None:
+        self._rebalancer.see(move.uid, None)
+        self._agent.logger.warning(log_mirroring.migration_failed(move.name, move.vhost, reason))
+
+    def _is_done(self, catalogue: Catalogue, move: Move) -> bool:
+        known = catalogue.vhost(move.vhost) is not None
+        record = catalogue.queue(move.vhost, move.name) if known else None
+        view = record.view if record is not None and record.uid == move.uid else None
+        self._rebalancer.see(move.uid, view)
+        if view is None or view.previous or view.master != move.change.to:
+            return view is None or view.state != "live"
+        self._agent.logger.info(log_mirroring.migrated(move.name, move.vhost, move.target[0]))
+        return True

@@ -1,0 +1,266 @@
+"""What `fluffle ctl` asks about queues and policies. Names and refusals are rabbitmqctl's.
+
+Source: management §1.3, §2.5; RabbitMQ 3.10.8's output.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
+
+from node.admin import policies
+from node.admin import queues as admin_queues
+from node.admin.admin import AdminError
+from node.agent import errors
+from node.agent.admin_operations import (
+    AdminOperations,
+    Arguments,
+    Operation,
+    as_control_error,
+    parsed,
+    text,
+    text_or_none,
+    texts,
+)
+from node.agent.moves import Rebalancing, move
+from node.agent.queues import COUNTED, RING, Measured, queue_rows, ring_rows
+from node.broker.rebalance import QueueKind
+from node.broker.records import QueueRecord
+from node.io.control import EX_USAGE, ControlError
+from node.io.turns import taken
+from node.statistics.query import Query
+
+if TYPE_CHECKING:
+    from node.agent.agent import Agent
+    from node.app import Node
+
+LISTED: Final = ("all", "online", "offline", "local")
+_MEASURED: Final = frozenset(
+    {
+        "consumer_capacity",
+        "consumer_utilisation",
+        "disk_reads",
+        "disk_writes",
+        "exclusive_consumer_tag",
+        "head_message_timestamp",
+        "memory",
+        "message_bytes",
+        "message_bytes_persistent",
+        "message_bytes_ram",
+        "message_bytes_ready",
+        "message_bytes_unacknowledged",
+        "messages_persistent",
+        "messages_ram",
+        "messages_ready_ram",
+        "messages_unacknowledged_ram",
+        "owner_pid",
+    }
+)
+"""Columns that statistics know."""
+_FIELDS: Final = {
+    "disk_reads": "message_stats",
+    "disk_writes": "message_stats",
+    "owner_pid": "owner_pid_details",
+}
+"""What they are called there, where that is another name."""
+SYNC_POLL_S: Final = 0.2
+"""How often `sync_queue` looks whether the mirrors have all."""
+MOVE_S: Final = 10.0
+"""How long `move_queue` waits for the new master."""
+
+
+class QueueOperations(AdminOperations):
+    """See `AdminOperations`."""
+
+    def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
+        super().__init__(agent, running)
+        self._rebalancing = Rebalancing(agent)
+        self.asking: dict[str, Operation] = {
+            "list_queues": self._list_queues,
+            "list_rings": self._list_rings,
+            "sync_queue": self._sync_queue,
+            "cancel_sync_queue": self._cancel_sync_queue,
+            "list_policies": self._list_policies,
+            "set_policy": self._set_policy,
+            "clear_policy": self._clear_policy,
+            "rebalance": self._rebalance,
+            "move_queue": self._move_queue,
+            "delete_queue": self._delete_queue,
+            "purge_queue": self._purge_queue,
+        }
+
+    # --- lists ---
+
+    async def _list_queues(self, arguments: Arguments, timeout_s: float) -> Any:
+        vhost, which = text_or_none(arguments, "vhost"), arguments.get("which", "all")
+        if which not in LISTED:
+            raise ControlError(EX_USAGE, f"which must be one of {', '.join(LISTED)}")
+        node, columns = self._running(), frozenset(texts(arguments, "columns")) & _MEASURED
+        measured = await self._measured(
+            COUNTED | {_FIELDS.get(name, name) for name in columns},
+            vhost=vhost,
+            nodes=[node.config.node_name] if which == "local" else None,
+        )
+        found = await taken(queue_rows(node, measured, vhost, which))
+        for row in found if columns else ():
+            self._add_columns(row, measured.get(row["id"], {}), columns)
+        return {"queues": found}
+
+    async def _measured(
+        self,
+        fields: frozenset[str],
+        *,
+        vhost: str | None = None,
+        ids: tuple[str, ...] | None = None,
+        nodes: list[str] | None = None,
+    ) -> dict[str, Measured]:
+        """What the statistics of the nodes say of queues, by uid.   nodes: None: all that run."""
+        query = Query(ids=ids, vhost=vhost, fields=fields)
+        return {str(row["id"]): row for row in await self._agent.management.rows("queues", query, nodes)}
+
+    def _add_columns(self, row: dict[str, Any], measured: Measured, columns: frozenset[str]) -> None:
+        """Add columns of statistics to a row of `queue_rows`."""
+        stats = measured.get("message_stats", {})
+        row.update({name: measured.get(name) for name in columns})
+        row.update({name: stats.get(name, 0) for name in columns & {"disk_reads", "disk_writes"}})
+        if "owner_pid" in columns:
+            catalogue = self._catalogue
+            is_there = catalogue.vhost(row["vhost"]) is not None
+            record = catalogue.queue(row["vhost"], row["name"]) if is_there else None
+            row["owner_pid"] = "" if record is None else _owner_pid(record)
+
+    async def _list_rings(self, arguments: Arguments, timeout_s: float) -> Any:
+        vhost, node = text_or_none(arguments, "vhost"), self._running()
+        measured = await self._measured(RING, vhost=vhost)
+        return {"rings": await taken(ring_rows(node.broker.catalogue, measured, vhost))}
+
+    # --- synchronisation ---
+
+    async def _sync_queue(self, arguments: Arguments, timeout_s: float) -> Any:
+        """Returns when all mirrors have what the master has, or the synchronisation has ended before."""
+        record = self._queue(arguments)
+        if record.type == "quorum":
+            raise errors.unavailable(errors.QUORUM_NOT_SUPPORTED)
+        if record.view is None:
+            raise errors.unavailable(errors.NOT_MIRRORED)
+        is_on = await self._sync(record, is_on=True)
+        while is_on:
+            await asyncio.sleep(SYNC_POLL_S)
+            record = self._queue(arguments)
+            is_on = await self._is_syncing(record)
+        return {}
+
+    async def _cancel_sync_queue(self, arguments: Arguments, timeout_s: float) -> Any:
+        record = self._queue(arguments)
+        is_syncing = record.view is not None and await self._sync(record, is_on=False)
+        return {"is_syncing": is_syncing}
+
+    async def _sync(self, record: QueueRecord, *, is_on: bool) -> bool:
+        """See `node.agent.answers.sync_queue`."""
+        master = None if record.view is None else record.view.master_node
+        if master is None:
+            raise errors.unavailable("the queue has no master now")
+        arguments = {"uid": record.uid, "is_on": is_on}
+        return bool(await self._agent.management.ask(master, "sync_queue", arguments))
+
+    async def _is_syncing(self, record: QueueRecord) -> bool:
+        view = record.view
+        if view is None or view.master_node is None or all(member.id in view.synced for member in view.ring):
+            return False
+        measured = await self._measured(frozenset({"state"}), ids=(record.uid,), nodes=[view.master_node])
+        return measured.get(record.uid, {}).get("state") == "syncing"
+
+    async def _rebalance(self, arguments: Arguments, timeout_s: float) -> Any:
+        kind = text(arguments, "type")
+        if kind not in get_args(QueueKind):
+            raise ControlError(EX_USAGE, f"the type must be one of {', '.join(get_args(QueueKind))}")
+        vhosts, queues = text(arguments, "vhost_pattern"), text(arguments, "queue_pattern")
+        found = await self._rebalancing.run(self._running(), cast(QueueKind, kind), vhosts, queues)
+        return {"nodes": found}
+
+    async def _move_queue(self, arguments: Arguments, timeout_s: float) -> Any:
+        """Ours: the master goes to the synchronised mirror on a node."""
+        await move(self._running(), self._queue(arguments), text(arguments, "node"), min(timeout_s, MOVE_S))
+        return {}
+
+    def _queue(self, arguments: Arguments) -> QueueRecord:
+        """The queue that is meant. Raises: ControlError."""
+        catalogue = self._running().broker.catalogue
+        vhost, name = text(arguments, "vhost"), text(arguments, "queue")
+        found = None if catalogue.vhost(vhost) is None else catalogue.queue(vhost, name)
+        if found is None:
+            raise errors.unavailable(errors.QUEUE_NOT_FOUND)
+        return found
+
+    # --- queues and their messages ---
+
+    async def _delete_queue(self, arguments: Arguments, timeout_s: float) -> Any:
+        vhost, name = text(arguments, "vhost"), text(arguments, "queue")
+        only = {key: arguments.get(key) is True for key in ("if_unused", "if_empty")}
+        try:
+            count = await admin_queues.delete_queue(self._admin, vhost, name, **only)
+        except AdminError as error:
+            if error.kind == "not_found":
+                raise ControlError(EX_USAGE, "Queue not found") from None
+            if error.kind == "invalid":
+                is_used = "in use" in error.text
+                raise ControlError(EX_USAGE, "Queue is in use" if is_used else "Queue is not empty") from None
+            raise errors.unavailable(error.text) from None
+        return {"messages": count}
+
+    async def _purge_queue(self, arguments: Arguments, timeout_s: float) -> Any:
+        record = self._queue(arguments)
+        with as_control_error():
+            await admin_queues.purge_queue(self._admin, record.vhost, record.name)
+        return {}
+
+    # --- policies ---
+
+    async def _list_policies(self, arguments: Arguments, timeout_s: float) -> Any:
+        vhost = self._vhost(arguments)
+        found = self._catalogue.policies(vhost, operator=_is_operator(arguments))
+        rows = [
+            {
+                "vhost": vhost,
+                "name": policy.name,
+                "pattern": policy.pattern,
+                "apply-to": policy.apply_to,
+                "definition": json.dumps(policy.definition, sort_keys=True, separators=(",", ":")),
+                "priority": policy.priority,
+            }
+            for policy in sorted(found, key=lambda each: each.name)
+        ]
+        return {"policies": rows}
+
+    async def _set_policy(self, arguments: Arguments, timeout_s: float) -> Any:
+        name = text(arguments, "name")
+        definition = parsed(text(arguments, "definition"))
+        vhost = self._vhost(arguments)
+        with as_control_error():
+            await policies.set_policy(
+                self._admin,
+                vhost,
+                name,
+                pattern=arguments.get("pattern"),
+                definition=definition,
+                priority=arguments.get("priority", 0),
+                apply_to=text(arguments, "apply_to"),
+                is_operator=_is_operator(arguments),
+            )
+        return {}
+
+    async def _clear_policy(self, arguments: Arguments, timeout_s: float) -> Any:
+        vhost, name = text(arguments, "vhost"), text(arguments, "name")
+        with as_control_error():
+            await policies.clear_policy(self._admin, vhost, name, is_operator=_is_operator(arguments))
+        return {}
+
+
+def _is_operator(arguments: Arguments) -> bool:
+    return arguments.get("is_operator") is True
+
+
+def _owner_pid(record: QueueRecord) -> str:
+    """The connection to which an exclusive queue belongs, as `list_connections` calls it."""
+    node, _, number = (record.exclusive_owner or "").rpartition(".")
+    return f"<{node}.1.{number}.0>" if node else ""

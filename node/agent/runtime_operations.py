@@ -1,0 +1,404 @@
+"""What the command line asks about the process and its surroundings: memory, log, configuration, TLS, health.
+
+Source: management §1.11, §3.2; RabbitMQ 3.10.8's output.
+"""
+
+import asyncio
+import dataclasses
+import gc
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from node import log
+from node.agent import errors, status
+from node.agent.admin_operations import AdminOperations, Arguments, Operation, number, text
+from node.agent.queues import records
+from node.broker.catalogue import Catalogue
+from node.broker.records import QueueRecord
+from node.config import Config, LogLevel
+from node.config_plugins import with_needed
+from node.io.control import EX_USAGE, ControlError
+
+if TYPE_CHECKING:
+    from node.agent.agent import Agent
+    from node.app import Node
+
+LINES_MAX: Final = 10_000
+"""Of a log that are given at once."""
+STREAM_BYTES: Final = 256 * 1024
+"""Of a log that are read at once."""
+CRITICAL_MAX: Final = 1000
+"""Queues that a check names."""
+TIME_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
+AWAIT_POLL_S: Final = 0.5
+HIDDEN: Final = "********"
+"""In the place of what must not be shown."""
+
+
+class RuntimeOperations(AdminOperations):
+    """See `AdminOperations`."""
+
+    def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
+        super().__init__(agent, running)
+        self.asking: dict[str, Operation] = {
+            "certificates": self._certificates,
+            "check_certificate_expiration": self._expiring,
+            "check_if_node_is_mirror_sync_critical": self._mirror_critical,
+            "check_if_node_is_quorum_critical": self._quorum_critical,
+            "await_online_synchronized_mirror": self._await_mirrors,
+            "await_online_quorum_plus_one": self._await_quorum,
+            "command_line_arguments": self._command_line,
+            "discover_peers": self._peers,
+            "environment": self._environment,
+            "force_gc": self._collect,
+            "log_stream": self._log_stream,
+            "log_tail": self._log_tail,
+            "memory_breakdown": self._memory,
+            "os_env": self._variables,
+            "plugins": self._plugins,
+            "quorum_status": self._quorum_status,
+            "reset_node_auth_attempt_metrics": self._reset_attempts,
+            "resolve_hostname": self._resolve,
+            "set_disk_free_limit": self._set_disk_limit,
+            "set_log_level": self._set_log_level,
+            "set_vm_memory_high_watermark": self._set_watermark,
+            "tls": self._tls,
+        }
+
+    # --- memory and disk ---
+
+    async def _memory(self, arguments: Arguments, timeout_s: float) -> Any:
+        from node.management.node_facts import memory_breakdown
+
+        found = memory_breakdown(self._running())
+        return {"memory": {name: size for name, size in found.items() if isinstance(size, int)}}
+
+    async def _set_watermark(self, arguments: Arguments, timeout_s: float) -> Any:
+        node = self._running()
+        options = dataclasses.replace(
+            node.config.memory,
+            watermark_relative=_fraction(arguments, node.config.memory.watermark_relative),
+            watermark_absolute_bytes=_bytes_or_none(arguments),
+        )
+        node.guard.memory.set_limit(options)
+        return {}
+
+    async def _set_disk_limit(self, arguments: Arguments, timeout_s: float) -> Any:
+        node, absolute = self._running(), _bytes_or_none(arguments)
+        options = dataclasses.replace(
+            node.config.disk,
+            free_limit_bytes=absolute or 0,
+            free_limit_relative=_fraction(arguments, 0.0) if absolute is None else None,
+        )
+        node.guard.disk.set_limit(options)
+        return {}
+
+    async def _collect(self, arguments: Arguments, timeout_s: float) -> Any:
+        """Only what is young: a full look through all objects would hold clients for seconds."""
+        self._running()
+        gc.collect(1)
+        return {}
+
+    async def _reset_attempts(self, arguments: Arguments, timeout_s: float) -> Any:
+        self._running().broker.counters.auth_attempts.clear()
+        return {}
+
+    # --- log ---
+
+    async def _set_log_level(self, arguments: Arguments, timeout_s: float) -> Any:
+        self._running()
+        name = text(arguments, "level").upper()
+        if name not in LogLevel.__members__:
+            raise errors.unavailable(f"there is no level {name}")
+        log.set_level(LogLevel[name])
+        return {}
+
+    def _log_file(self) -> str:
+        """Raises: ControlError."""
+        file = self._agent.config.log.file
+        if file is None:
+            raise errors.unavailable("the node's log goes to no file: look where its standard output goes")
+        return file.path
+
+    async def _log_tail(self, arguments: Arguments, timeout_s: float) -> Any:
+        count = min(number(arguments, "number", 50), LINES_MAX)
+        return {"lines": await asyncio.to_thread(last_lines, self._log_file(), count)}
+
+    async def _log_stream(self, arguments: Arguments, timeout_s: float) -> Any:
+        """Whole lines since the last call.   after: what that one gave; null: from now on."""
+        after = arguments.get("after")
+        path = self._log_file()
+        lines, position = await asyncio.to_thread(_lines_after, path, after if type(after) is int else None)
+        return {"lines": lines, "after": position}
+
+    # --- configuration ---
+
+    async def _environment(self, arguments: Arguments, timeout_s: float) -> Any:
+        return {"environment": {"fluffle": shown_config(self._agent.config)}}
+
+    async def _variables(self, arguments: Arguments, timeout_s: float) -> Any:
+        return {"variables": shown_variables(self._agent.environ)}
+
+    async def _command_line(self, arguments: Arguments, timeout_s: float) -> Any:
+        return {"arguments": list(sys.orig_argv)}
+
+    async def _plugins(self, arguments: Arguments, timeout_s: float) -> Any:
+        """What runs, whether the broker does or not: the listeners for HTTP go on without it."""
+        config = self._agent.config
+        on = {"rabbitmq_management": config.management.is_on, "rabbitmq_prometheus": config.prometheus.is_on}
+        others = [name for name in config.enabled_plugins or () if name not in on]
+        return {
+            "file": config.enabled_plugins_file,
+            "running": with_needed({*others, *(name for name, is_on in on.items() if is_on)}),
+        }
+
+    async def _peers(self, arguments: Arguments, timeout_s: float) -> Any:
+        return {"peers": [each.name for each in self._agent.config.cluster.formation_nodes]}
+
+    # --- TLS, names ---
+
+    async def _tls(self, arguments: Arguments, timeout_s: float) -> Any:
+        import ssl
+
+        self._running()
+        versions = [("tlsv1.3", ssl.HAS_TLSv1_3), ("tlsv1.2", ssl.HAS_TLSv1_2)]
+        suites = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).get_ciphers()
+        return {
+            "versions": [name for name, has in versions if has],
+            "suites": [str(each["name"]) for each in suites],
+        }
+
+    async def _resolve(self, arguments: Arguments, timeout_s: float) -> Any:
+        import socket
+
+        family = socket.AF_INET6 if text(arguments, "family") == "ipv6" else socket.AF_INET
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(text(arguments, "hostname"), None, family=family)
+        except OSError:
+            found = []
+        return {"addresses": list(dict.fromkeys(str(each[4][0]) for each in found))}
+
+    async def _certificates(self, arguments: Arguments, timeout_s: float) -> Any:
+        return {"certificates": await asyncio.to_thread(certificates, self._agent.config)}
+
+    async def _expiring(self, arguments: Arguments, timeout_s: float) -> Any:
+        """Also those that cannot be read."""
+        from datetime import UTC, datetime, timedelta
+
+        within_days = min(number(arguments, "within_days", 28), 365_000)
+        limit = (datetime.now(UTC) + timedelta(days=within_days)).strftime(TIME_FORMAT)
+        found = await asyncio.to_thread(certificates, self._agent.config)
+        return {"expiring": [each for each in found if each["certfile_expires_on"] <= limit]}
+
+    # --- queues ---
+
+    async def _mirror_critical(self, arguments: Arguments, timeout_s: float) -> Any:
+        what = "classic mirrored queues without online synchronised mirrors"
+        found = mirror_critical(self._catalogue, self._agent.config.node_name)
+        return self._critical(found, what)
+
+    async def _quorum_critical(self, arguments: Arguments, timeout_s: float) -> Any:
+        what = "queues with minimum online quorum"
+        found = quorum_critical(self._catalogue, self._agent.config.node_name)
+        return self._critical(found, what)
+
+    def _critical(self, queues: list[QueueRecord], what: str) -> Any:
+        rows = [
+            {
+                "name": each.name,
+                "readable_name": f"queue '{each.name}' in vhost '{each.vhost}'",
+                "type": "rabbit_classic_queue" if each.type == "classic" else "rabbit_quorum_queue",
+                "virtual_host": each.vhost,
+            }
+            for each in queues[:CRITICAL_MAX]
+        ]
+        return {"is_single": self._is_single, "queues": rows, "what": what, "bad": what}
+
+    @property
+    def _is_single(self) -> bool:
+        found = status.cluster_status(self._agent)
+        return len(found["disk_nodes"]) + len(found["ram_nodes"]) == 1
+
+    async def _await_mirrors(self, arguments: Arguments, timeout_s: float) -> Any:
+        return await self._await(mirror_critical, timeout_s)
+
+    async def _await_quorum(self, arguments: Arguments, timeout_s: float) -> Any:
+        return await self._await(quorum_critical, timeout_s)
+
+    async def _await(self, look: "Callable[[Catalogue, str], list[QueueRecord]]", timeout_s: float) -> Any:
+        self._running()
+        if self._is_single:
+            return {"is_single": True}
+        while look(self._catalogue, self._agent.config.node_name):
+            await asyncio.sleep(AWAIT_POLL_S)  # the whole has a time-out
+        return {}
+
+    async def _quorum_status(self, arguments: Arguments, timeout_s: float) -> Any:
+        catalogue, vhost = self._catalogue, text(arguments, "vhost")
+        record = None if catalogue.vhost(vhost) is None else catalogue.queue(vhost, text(arguments, "queue"))
+        if record is None:
+            raise errors.unavailable(errors.QUEUE_NOT_FOUND)
+        if record.type != "quorum":
+            raise errors.unavailable("classic_queue_not_supported")
+        view = record.view
+        if view is None:
+            return {"rows": [_member_row(record.home, "leader", 0, 0)]}
+        ring = {member.id for member in view.ring}
+        rows = []
+        for member in view.members:
+            state = "leader" if member.id == view.master else "follower" if member.id in ring else "noproc"
+            rows.append(_member_row(member.node, state, view.version, record.mastership))
+        return {"rows": rows}
+
+
+def _member_row(node: str, state: str, index: int, term: int) -> dict[str, Any]:
+    return {
+        "Node Name": node,
+        "Raft State": state,
+        "Log Index": index,
+        "Commit Index": index,
+        "Snapshot Index": index,
+        "Term": term,
+    }
+
+
+# --- what would be lost ---
+
+
+def mirror_critical(catalogue: Catalogue, own: str) -> list[QueueRecord]:
+    """Mirrored queues whose master is here and that no synchronised mirror elsewhere could go on with."""
+    return [
+        record
+        for record in records(catalogue, None)
+        if record.type == "classic"
+        and record.view is not None
+        and record.view.master_node == own
+        and not any(m.node != own and m.id in record.view.synced for m in record.view.ring)
+    ]
+
+
+def quorum_critical(catalogue: Catalogue, own: str) -> list[QueueRecord]:
+    """Quorum queues with a copy here that just have the majority of their copies."""
+    found = []
+    for record in records(catalogue, None):
+        view = record.view
+        if record.type == "quorum" and view is not None:
+            here = any(member.node == own for member in view.ring)
+            if here and len(view.ring) <= len(view.members) // 2 + 1:
+                found.append(record)
+    return found
+
+
+# --- certificates ---
+
+
+def certificates(config: Config) -> list[dict[str, Any]]:
+    """Those of listeners with TLS; one that cannot be read has an empty time."""
+    listeners = [("amqp/ssl", address, config.tls) for address in config.tls_listeners]
+    if config.management.tls_listen is not None:
+        listeners.append(("https", config.management.tls_listen, config.management.tls))
+    if config.prometheus.tls_listen is not None:
+        listeners.append(("https/prometheus", config.prometheus.tls_listen, config.prometheus.tls))
+    return [
+        {
+            "node": config.node_name,
+            "protocol": protocol,
+            "interface": address.host or "[::]",
+            "port": address.port,
+            "certfile": tls.certificate_file,
+            "cacertfile": tls.ca_file or "",
+            "certfile_expires_on": _end_of(tls.certificate_file),
+            "cacertfile_expires_on": "" if tls.ca_file is None else _end_of(tls.ca_file),
+        }
+        for protocol, address, tls in listeners
+    ]
+
+
+def _end_of(path: str) -> str:
+    from node.management.certificates import expiries
+
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            ends = expiries(file.read(1 << 20))
+    except (OSError, ValueError):
+        return ""
+    return min(ends).strftime(TIME_FORMAT) if ends else ""
+
+
+# --- arguments ---
+
+
+def _fraction(arguments: Arguments, default: float) -> float:
+    value = arguments.get("relative", default)
+    if type(value) not in (int, float) or not 0 <= value < 1e9:
+        raise ControlError(EX_USAGE, "the argument 'relative' is no fraction")
+    return float(value)
+
+
+def _bytes_or_none(arguments: Arguments) -> int | None:
+    return None if arguments.get("absolute_bytes") is None else number(arguments, "absolute_bytes", 0)
+
+
+# --- log ---
+
+
+def last_lines(path: str, count: int) -> list[str]:
+    """Of a text file. Raises: ControlError."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            # Enough for long lines; more of a log of gigabytes is not read.
+            file.seek(max(0, size - count * 1000 - STREAM_BYTES))
+            lines = deque(file.read().decode("utf-8", "replace").splitlines(), maxlen=count)
+    except OSError as error:
+        raise errors.unavailable(f"{path} cannot be read: {error.strerror}") from None
+    return list(lines)
+
+
+def _lines_after(path: str, position: int | None) -> tuple[list[str], int]:
+    """Whole lines from a position on, and where they end."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            if position is None:
+                return [], size
+            start = position if position <= size else 0  # the file is another one since
+            file.seek(start)
+            data = file.read(STREAM_BYTES)
+    except OSError as error:
+        raise errors.unavailable(f"{path} cannot be read: {error.strerror}") from None
+    whole = data[: data.rfind(b"\n") + 1] if len(data) < STREAM_BYTES else data
+    return whole.decode("utf-8", "replace").splitlines(), start + len(whole)
+
+
+# --- configuration ---
+
+
+def shown_config(value: Any) -> Any:
+    """A configuration as JSON has it, without its secrets: what a record does not show, nobody sees."""
+    if dataclasses.is_dataclass(value):
+        return {
+            each.name: shown_config(getattr(value, each.name)) if each.repr else HIDDEN
+            for each in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(name): shown_config(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [shown_config(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+_SECRET_WORDS: Final = ("PASS", "COOKIE", "SECRET", "TOKEN", "KEY")
+
+
+def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Those that RabbitMQ and we know by their names, without secrets."""
+    return {
+        name: HIDDEN if any(word in name for word in _SECRET_WORDS) else value
+        for name, value in sorted(environ.items())
+        if name.startswith(("RABBITMQ_", "FLUFFLE_"))
+    }

@@ -1,0 +1,358 @@
+"""The commands of `rabbitmq-plugins`: which of RabbitMQ's plug-ins, whose work the node does itself, are on.
+
+They read and write the file that says so, as RabbitMQ's do; a node that runs is asked where it is and what it has.
+What changes is in effect once the node starts again. Source: management §3.2; RabbitMQ 3.10.8's output.
+"""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from node.cli.ctl.command import (
+    EX_SOFTWARE,
+    EX_USAGE,
+    PLUGINS,
+    Call,
+    Command,
+    Failed,
+    NotHealthy,
+    Refused,
+    Session,
+)
+from node.cli.ctl.formats import Outcome, Report
+from node.config_plugins import DEFAULT, parse, render, with_needed
+from node.config_plugins import PLUGINS as KNOWN
+from node.io.control import ControlError
+from node.version import COMPATIBLE_VERSION
+
+_DESCRIPTIONS: Final = {
+    "rabbitmq_management": "HTTP API and web UI",
+    "rabbitmq_management_agent": "Statistics of a node",
+    "rabbitmq_prometheus": "Metrics for Prometheus",
+    "rabbitmq_web_dispatch": "HTTP listeners",
+}
+FILE_NAME: Final = "enabled_plugins"
+
+
+class State(NamedTuple):
+    """path: of the file.   explicit: what it enables.   running: None if the node cannot be asked."""
+
+    path: str
+    explicit: tuple[str, ...]
+    running: tuple[str, ...] | None
+
+
+def _state(call: Call, session: Session) -> State:
+    """Raises: Failed."""
+    if call.line.is_set("offline") and call.line.is_set("online"):
+        raise Failed(EX_USAGE, "Cannot set both online and offline")
+    running = None
+    path = session.environ.get("RABBITMQ_ENABLED_PLUGINS_FILE")
+    if not call.line.is_set("offline"):
+        try:
+            found = session.ask("plugins")
+            running, path = tuple(found["running"]), found["file"] or path
+        except (ControlError, NotHealthy) as error:
+            if call.line.is_set("online"):
+                raise NotHealthy(f"node '{call.node}' cannot be asked: {error}") from None
+    if not path:
+        path = os.path.join(os.path.dirname(session.data_dir.rstrip("/")), FILE_NAME)
+    try:
+        with open(path, "rb") as file:
+            return State(path, parse(file.read()), running)
+    except FileNotFoundError:
+        return State(path, DEFAULT, running)
+    except (OSError, ValueError) as error:
+        raise NotHealthy(f"{path} cannot be read: {error}") from None
+
+
+def _write(path: str, names: Iterable[str]) -> None:
+    """Raises: Failed."""
+    try:
+        fd, new = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".")
+        with open(fd, "wb") as file:
+            file.write(render(names))
+        os.chmod(new, 0o644)
+        os.replace(new, path)
+    except OSError as error:
+        raise NotHealthy(f"{path} cannot be written: {error.strerror}") from None
+
+
+# --- list ---
+
+
+def _pattern(call: Call) -> str:
+    return call.words[0] if call.words else ".*"
+
+
+def _list(call: Call, session: Session) -> Outcome:
+    is_verbose, is_minimal = call.line.is_set("verbose"), call.line.is_set("minimal")
+    if is_verbose and is_minimal:
+        raise Failed(EX_USAGE, "Cannot set both verbose and minimal")
+    try:
+        pattern = re.compile(_pattern(call))
+    except re.error as error:
+        raise Failed(EX_SOFTWARE, f"the pattern is invalid: {error}") from None
+    state = _state(call, session)
+    rows = []
+    for name in sorted({*KNOWN, *state.explicit}):
+        kind = _kind(name, state)
+        only = call.line.switches
+        is_wanted = kind == "enabled" or (kind == "implicit" and not only.get("enabled"))
+        if (only.get("enabled") or only.get("implicitly-enabled")) and not is_wanted:
+            continue
+        if pattern.search(name):
+            is_running = name in (state.running or ())
+            rows.append({"name": name, "enabled": kind, "running": is_running})
+    kind_of_format = "minimal" if is_minimal else "verbose" if is_verbose else "normal"
+    versions = {
+        "version": [ord(letter) for letter in COMPATIBLE_VERSION],
+        "running_version": None,
+    }
+    value = {
+        "status": "running" if state.running is not None else "node_down",
+        "format": kind_of_format,
+        "plugins": [{**versions, **row} for row in rows],
+    }
+    names = [str(row["name"]) for row in rows]
+    text = "\n".join(names) if is_minimal else _listed(call, state, rows, is_verbose=is_verbose)
+    return Report(value, text, is_blank=not text)
+
+
+def _kind(name: str, state: State) -> str:
+    if name in state.explicit:
+        return "enabled"
+    return "implicit" if name in with_needed(state.explicit) else "not_enabled"
+
+
+_MARKS: Final = {"enabled": "E", "implicit": "e", "not_enabled": " "}
+
+
+def _listed(call: Call, state: State, rows: list[dict[str, Any]], *, is_verbose: bool) -> str:
+    lines = []
+    if not call.line.is_set("silent"):
+        status = f"[failed to contact {call.node} - status not shown]"
+        if state.running is not None:
+            status = f"* = running on {call.node}"
+        lines = [
+            " Configured: E = explicitly enabled; e = implicitly enabled",
+            f" | Status: {status}",
+            " |/",
+        ]
+    width = max((len(row["name"]) for row in rows), default=0)
+    for row in rows:
+        mark = f"[{_MARKS[row['enabled']]}{'*' if row['running'] else ' '}]"
+        if not is_verbose:
+            lines.append(f"{mark} {row['name']:<{width}} {COMPATIBLE_VERSION}".rstrip())
+            continue
+        needed = ",".join(KNOWN.get(row["name"], ()))
+        lines += [
+            f"{mark} {row['name']}",
+            f"     Version:     \t{COMPATIBLE_VERSION}",
+            f"     Dependencies:\t[{needed}]",
+            f"     Description: \t{_DESCRIPTIONS.get(row['name'], '')}",
+        ]
+    return "\n".join(lines)
+
+
+# --- changes ---
+
+
+def _names(call: Call) -> list[str]:
+    return [name for word in call.words for name in word.split(",") if name]
+
+
+def _check_change(call: Call) -> dict[str, Any]:
+    if not call.words and not call.line.is_set("all"):
+        raise Refused("not enough arguments.")
+    if call.words and call.line.is_set("all"):
+        raise Refused('"Cannot set both --all and a list of plugins"')
+    return {}
+
+
+def _known(names: list[str]) -> list[str]:
+    """Raises: Failed for a plug-in whose work the node does not do."""
+    unknown = [name for name in names if name not in KNOWN]
+    if unknown:
+        shown = ", ".join(f":{name}" for name in unknown)
+        raise Failed(EX_SOFTWARE, f"{{:plugins_not_found, [{shown}]}}")
+    return names
+
+
+def _enable(call: Call, session: Session) -> Outcome:
+    names = list(KNOWN) if call.line.is_set("all") else _known(_names(call))
+    state = _state(call, session)
+    return _change(call, state, (*state.explicit, *names), verb="enabled")
+
+
+def _disable(call: Call, session: Session) -> Outcome:
+    state = _state(call, session)
+    names = set(_names(call))
+    # What needs a plug-in cannot be without it.
+    names.update(name for name, needed in KNOWN.items() if names.intersection(needed))
+    left = [] if call.line.is_set("all") else [name for name in state.explicit if name not in names]
+    return _change(call, state, left, verb="disabled")
+
+
+def _set(call: Call, session: Session) -> Outcome:
+    return _change(call, _state(call, session), _known(_names(call)), verb="set")
+
+
+def _change(call: Call, state: State, wanted: Iterable[str], *, verb: str) -> Outcome:
+    explicit = tuple(dict.fromkeys(wanted))
+    before, after = with_needed(state.explicit), with_needed(explicit)
+    changed = sorted(set(before).symmetric_difference(after))
+    if set(explicit) != set(state.explicit):
+        _write(state.path, sorted(explicit))
+    lines = [*_configured(after), f"Applying plugin configuration to {call.node}..."]
+    is_offline = state.running is None or sorted(state.running) != after
+    if not changed and not is_offline:
+        lines.append("nothing to do." if verb == "set" else "Plugin configuration unchanged.")
+    elif not changed:
+        lines += ["Plugin configuration unchanged."]
+    else:
+        shown = "enabled" if set(after) > set(before) else "disabled"
+        lines += [f"The following plugins have been {shown}:", *(f"  {name}" for name in changed), ""]
+        lines.append(f"set {len(after)} plugins.")
+    if is_offline and (changed or state.running is not None):
+        lines.append("Offline change; changes will take effect at broker restart.")
+    mode = "offline" if is_offline else "online"
+    value = {"mode": mode, "set": after, "started": [], "stopped": []}
+    if verb != "set":
+        value[verb] = changed
+    return Report(value, "\n".join(lines), json_text=f"[\n{_dumps(after)}\n,{_dumps(value)}\n]")
+
+
+def _configured(names: list[str]) -> list[str]:
+    if not names:
+        return ["All plugins have been disabled."]
+    return ["The following plugins have been configured:", *(f"  {name}" for name in names)]
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+# --- questions ---
+
+
+def _is_enabled(call: Call, session: Session) -> Outcome:
+    names, state = _names(call), _state(call, session)
+    is_offline = call.line.is_set("offline")
+    on = with_needed(state.explicit) if is_offline else list(state.running or ())
+    where = "" if is_offline else f" on node {call.node}"
+    subject = f"Plugin {names[0]} is" if len(names) == 1 else f"Plugins {', '.join(names)} are"
+    missing = [name for name in names if name not in on]
+    if not missing:
+        text = f"{subject} enabled{where}"
+        return Report({"result": "ok", "message": text}, text)
+    subject = f"Plugin {missing[0]} is" if len(missing) == 1 else f"Plugins {', '.join(missing)} are"
+    text = f"{subject} not enabled{where}. Enabled plugins and dependencies: {', '.join(sorted(on))}"
+    raise NotHealthy(text, {"result": "error", "message": text})
+
+
+def _banner_of_question(call: Call) -> str:
+    names = _names(call)
+    subject = f"plugin {names[0]} is" if len(names) == 1 else f"plugins {', '.join(names)} are"
+    if call.line.is_set("offline"):
+        return f"Inferring if {subject} from local environment..."
+    return f"Asking node {call.node} if {subject} enabled..."
+
+
+def _directories(call: Call, session: Session) -> Outcome:
+    path = _state(call, session).path
+    value = {"plugins_dir": "", "plugins_expand_dir": "", "enabled_plugins_file": path}
+    text = (
+        "Plugin archives directory: (none: plug-ins are parts of the node)\n"
+        f"Plugin expansion directory: (none)\nEnabled plugins file: {path}"
+    )
+    return Report(value, text)
+
+
+def _banner_of_directories(call: Call) -> str:
+    if call.line.is_set("offline"):
+        return "Listing plugin directories inferred from local environment..."
+    return f"Listing plugin directories used by node {call.node}"
+
+
+def _banner_of_change(verb: str) -> Any:
+    def banner(call: Call) -> str:
+        if call.line.is_set("all"):
+            return f"{verb} ALL plugins on node {call.node}"
+        return "\n".join([f"{verb} plugins on node {call.node}:", *_names(call)])
+
+    return banner
+
+
+_P: Final = "Plugin Management"
+_M: Final = "Monitoring, observability and health checks"
+_WHERE: Final = frozenset({"offline", "online"})
+
+
+def _row(section: str, help_: str, usage: str, perform: Any, banner: Any, **more: Any) -> Command:
+    return Command(
+        section, help_, usage, perform=perform, banner=banner, tools=PLUGINS, is_local=True, **more
+    )
+
+
+PLUGIN_COMMANDS: Final[dict[str, Command]] = {
+    "directories": _row(
+        _M,
+        "Displays where the file is that enables plug-ins",
+        "[--offline] [--online]",
+        _directories,
+        _banner_of_directories,
+        options=_WHERE,
+    ),
+    "disable": _row(
+        _P,
+        "Disables plug-ins",
+        "<plugin1> [ <plugin2>] | --all [--offline] [--online]",
+        _disable,
+        _banner_of_change("Disabling"),
+        arguments=(0, None),
+        options=_WHERE | {"all"},
+        request=_check_change,
+    ),
+    "enable": _row(
+        _P,
+        "Enables plug-ins",
+        "<plugin1> [ <plugin2>] | --all [--offline] [--online]",
+        _enable,
+        _banner_of_change("Enabling"),
+        arguments=(0, None),
+        options=_WHERE | {"all"},
+        request=_check_change,
+    ),
+    "is_enabled": _row(
+        _M,
+        "Checks that plug-ins are enabled",
+        "<plugin1> [ <plugin2>] [--offline] [--online]",
+        _is_enabled,
+        _banner_of_question,
+        arguments=(1, None),
+        options=_WHERE,
+    ),
+    "list": _row(
+        _P,
+        "Lists plug-ins and whether they are on",
+        "[pattern] [--verbose] [--minimal] [--enabled] [--implicitly-enabled]",
+        _list,
+        lambda call: f'Listing plugins with pattern "{_pattern(call)}" ...',
+        arguments=(0, 1),
+        options=frozenset({"verbose", "minimal", "enabled", "implicitly-enabled"}),
+        shorts={"v": "verbose", "m": "minimal", "E": "enabled", "e": "implicitly-enabled"},
+    ),
+    "set": _row(
+        _P,
+        "Enables these plug-ins and disables the others",
+        "<plugin1> [ <plugin2>] [--offline] [--online]",
+        _set,
+        _banner_of_change("Enabling"),
+        arguments=(0, None),
+        options=_WHERE,
+    ),
+}

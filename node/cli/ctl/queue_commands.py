@@ -1,0 +1,362 @@
+"""The commands of `fluffle ctl` about queues, their mirrors and policies. Source: RabbitMQ 3.10.8's output."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from node.cli.ctl.command import (
+    BOTH,
+    CTL,
+    LONG_TIMEOUT_S,
+    QUEUES,
+    Call,
+    Command,
+    NotHealthy,
+    Refused,
+    named,
+    words,
+)
+from node.cli.ctl.formats import Arguments, Done, Message, Names, Outcome, Readable, Table
+
+# --- list_queues ---
+
+QUEUE_COLUMNS: Final = words(
+    """
+    arguments auto_delete consumer_capacity consumer_utilisation consumers disk_reads disk_writes durable
+    effective_policy_definition exclusive exclusive_consumer_pid exclusive_consumer_tag head_message_timestamp
+    home leader members memory message_bytes message_bytes_persistent message_bytes_ram message_bytes_ready
+    message_bytes_unacknowledged messages messages_persistent messages_ram messages_ready messages_ready_ram
+    messages_unacknowledged messages_unacknowledged_ram mirror_pids name online operator_policy owner_pid pid
+    policy recoverable_mirrors recoverable_slaves slave_pids state synchronised_mirror_pids
+    synchronised_slave_pids type
+    """
+)
+"""RabbitMQ's; `mirror_pids`, `synchronised_mirror_pids` and `recoverable_...`, which its HTTP API has; and `home`: the
+node where the queue lives. What a node doesn't tell stays empty."""
+
+_LISTS: Final = frozenset(
+    {
+        "leader",
+        "members",
+        "online",
+        "slave_pids",
+        "mirror_pids",
+        "synchronised_slave_pids",
+        "synchronised_mirror_pids",
+        "recoverable_slaves",
+        "recoverable_mirrors",
+    }
+)
+"""Columns that hold names, or nothing."""
+
+_EMPTY: Final = frozenset(
+    {
+        "policy",
+        "operator_policy",
+        "owner_pid",
+        "exclusive_consumer_pid",
+        "exclusive_consumer_tag",
+        "head_message_timestamp",
+    }
+)
+"""Columns that are empty texts where there is no such thing, also in JSON."""
+
+
+def _queue_columns(call: Call) -> tuple[str, ...]:
+    names = [name for word in call.words for name in word.split(",") if name]
+    unknown = [name for name in names if name not in QUEUE_COLUMNS]
+    if unknown:
+        raise Refused(f"Info key(s) {','.join(unknown)} are not supported")
+    return tuple(dict.fromkeys(names)) or ("name", "messages")
+
+
+def _queues(call: Call) -> dict[str, Any]:
+    columns = _queue_columns(call)
+    given = [name for name in ("online", "offline", "local") if call.line.is_set(name)]
+    if given == ["online", "offline"]:
+        given = []
+    if len(given) > 1:
+        raise Refused("only one of --online, --offline and --local may be given")
+    return {"vhost": call.vhost, "which": given[0] if given else "all", "columns": list(columns)}
+
+
+def _queues_listed(call: Call, result: Any) -> Outcome:
+    return Table(_queue_columns(call), [_queue_row(queue) for queue in result["queues"]])
+
+
+def _queue_row(queue: Mapping[str, Any]) -> dict[str, Any]:
+    found = {**dict.fromkeys(_LISTS | _EMPTY, ""), **_listed(queue)}
+    found.update({name: "" for name in _EMPTY if found[name] is None})
+    if isinstance(found.get("arguments"), Mapping):
+        found["arguments"] = Arguments(found["arguments"])
+    return found
+
+
+def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists of names as such, but for arguments."""
+    return {
+        name: Names(value) if isinstance(value, list) and name != "arguments" else value
+        for name, value in row.items()
+    }
+
+
+# --- rings ---
+
+
+def _rings_listed(call: Call, result: Any) -> Outcome:
+    columns = ("name", "master", "mirrors", "synchronised", "ring", "version", "state", "lag", "sync")
+    return Table(columns, [_ring_row(ring) for ring in result["rings"]])
+
+
+def _ring_row(ring: Mapping[str, Any]) -> dict[str, Any]:
+    sync = ring.get("sync", {})
+    return {
+        **_listed(ring),
+        "sync": Readable(sync, ", ".join(f"{node}: {_progress(each)}" for node, each in sync.items())),
+    }
+
+
+def _progress(sync: Mapping[str, Any]) -> str:
+    shown = f"{sync['installed']} of {sync['total']}"
+    return shown if sync["is_running"] else f"{shown}, stopped"
+
+
+def _queue(call: Call) -> dict[str, Any]:
+    return {"vhost": call.vhost, "queue": call.words[0]}
+
+
+def _cancelled(call: Call, result: Any) -> Outcome:
+    return Done() if result["is_syncing"] else Message("not_syncing")
+
+
+_TYPES: Final = ("all", "classic", "quorum")
+
+
+def _rebalance(call: Call) -> dict[str, Any]:
+    if call.words[0] not in _TYPES:
+        raise NotHealthy(f"type {call.words[0]} is not supported. Try one of {', '.join(_TYPES)}.")
+    texts = call.line.texts
+    return {
+        "type": call.words[0],
+        "vhost_pattern": texts.get("vhost-pattern", ".*"),
+        "queue_pattern": texts.get("queue-pattern", ".*"),
+    }
+
+
+def _rebalanced(call: Call, result: Any) -> Outcome:
+    columns = ("Node name", "Number of quorum queues", "Number of replicated classic queues")
+    rows = [
+        dict(zip(columns, (each["node"], each["quorum"], each["classic"]), strict=True))
+        for each in result["nodes"]
+    ]
+    return Table(columns, rows)
+
+
+# --- policies ---
+
+
+def _set_policy(call: Call) -> dict[str, Any]:
+    name, pattern, definition = call.words
+    return {
+        "vhost": call.vhost,
+        "name": name,
+        "pattern": pattern,
+        "definition": definition,
+        "priority": int(call.line.texts.get("priority", "0")),
+        "apply_to": call.line.texts.get("apply-to", "all"),
+        "is_operator": False,
+    }
+
+
+def _clear_policy(call: Call) -> dict[str, Any]:
+    return {"vhost": call.vhost, "name": call.words[0], "is_operator": False}
+
+
+def _policies(call: Call) -> dict[str, Any]:
+    return {"vhost": call.vhost, "is_operator": False}
+
+
+def _policies_listed(call: Call, result: Any) -> Outcome:
+    columns = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+    return Table(columns, result["policies"], has_blank=True)
+
+
+def _banner_of_set(call: Call, what: str) -> str:
+    name, pattern, definition = call.words
+    return (
+        f'Setting {what} "{name}" for pattern "{pattern}" to "{definition}" '
+        f'with priority "{call.line.texts.get("priority", "0")}" for vhost "{call.vhost}" ...'
+    )
+
+
+_SET: Final = (
+    "[--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>"
+)
+_POLICY_OPTIONS: Final = frozenset({"priority", "apply-to"})
+
+_M: Final = "Monitoring, observability and health checks"
+_P: Final = "Policies"
+_R: Final = "Replication"
+
+REPLICATION: Final[dict[str, Command]] = {
+    "cancel_sync_queue": Command(
+        _R,
+        "Instructs a synchronising mirrored queue to stop synchronising itself",
+        "[--vhost <vhost>] <queue>",
+        (1, 1),
+        banner=lambda call: f"Stopping synchronising queue '{call.words[0]}' in vhost '{call.vhost}' ...",
+        request=_queue,
+        present=_cancelled,
+    ),
+    "rebalance": Command(
+        _R,
+        "Re-balances leaders of replicated queues across up-and-running cluster nodes",
+        "< all | classic | quorum > [--vhost-pattern <pattern>] [--queue-pattern <pattern>]",
+        (1, 1),
+        frozenset({"vhost-pattern", "queue-pattern"}),
+        banner=lambda call: f"Re-balancing leaders of {call.words[0]} queues...",
+        request=_rebalance,
+        present=_rebalanced,
+        timeout_s=LONG_TIMEOUT_S,
+        is_slow=True,
+        formatter="pretty_table",
+        tools=QUEUES | CTL,
+    ),
+    "sync_queue": Command(
+        _R,
+        "Instructs a mirrored queue with unsynchronised mirrors (follower replicas) to synchronise them",
+        "[--vhost <vhost>] <queue>",
+        (1, 1),
+        banner=lambda call: f"Synchronising queue '{call.words[0]}' in vhost '{call.vhost}' ...",
+        request=_queue,
+        timeout_s=LONG_TIMEOUT_S,
+        is_slow=True,
+    ),
+}
+
+
+def _delete(call: Call) -> dict[str, Any]:
+    return {
+        **_queue(call),
+        "if_empty": call.line.is_set("if-empty"),
+        "if_unused": call.line.is_set("if-unused"),
+    }
+
+
+def _banner_of_delete(call: Call) -> str:
+    conditions = [
+        f"is {name.removeprefix('if-')}" for name in ("if-empty", "if-unused") if call.line.is_set(name)
+    ]
+    only = f" if queue {' and '.join(conditions)}" if conditions else ""
+    return f"Deleting queue '{call.words[0]}' on vhost '{call.vhost}'{only} ..."
+
+
+def _deleted(call: Call, result: Any) -> Outcome:
+    return Message(f"Queue was successfully deleted with {result['messages']} ready messages")
+
+
+REMOVALS: Final[dict[str, Command]] = {
+    "delete_queue": Command(
+        "Queues",
+        "Deletes a queue",
+        "[--vhost <vhost>] <queue_name> [--if-empty|-e] [--if-unused|-u]",
+        (1, 1),
+        frozenset({"if-empty", "if-unused"}),
+        banner=_banner_of_delete,
+        request=_delete,
+        present=_deleted,
+        shorts={"e": "if-empty", "u": "if-unused"},
+    ),
+    "purge_queue": Command(
+        "Queues",
+        "Purges a queue (removes all messages in it)",
+        "[--vhost <vhost>] <queue>",
+        (1, 1),
+        banner=lambda call: f"Purging queue '{call.words[0]}' in vhost '{call.vhost}' ...",
+        request=named("queue", vhost=True),
+    ),
+}
+
+LISTS: Final[dict[str, Command]] = {
+    "list_queues": Command(
+        _M,
+        "Lists queues and their properties",
+        "[--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...]"
+        " [--timeout <timeout>]",
+        (0, None),
+        frozenset({"online", "offline", "local"}),
+        banner=lambda call: (
+            f"Timeout: {call.timeout_s:.1f} seconds ...\nListing queues for vhost {call.vhost} ..."
+        ),
+        request=_queues,
+        present=_queues_listed,
+        tools=BOTH,
+        columns=QUEUE_COLUMNS,
+    ),
+    "list_rings": Command(
+        _M,
+        "Lists mirrored queues: who has a copy, in which order they pass on what happens, how far they are",
+        "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
+        banner=lambda call: f"Listing rings of mirrored queues for vhost {call.vhost} ...",
+        request=lambda call: {"vhost": call.vhost},
+        present=_rings_listed,
+        tools=BOTH,
+    ),
+}
+
+POLICIES: Final[dict[str, Command]] = {
+    "clear_operator_policy": Command(
+        _P,
+        "Clears an operator policy",
+        "[--vhost <vhost>] <name>",
+        (1, 1),
+        banner=lambda call: f'Clearing operator policy "{call.words[0]}" on vhost "{call.vhost}" ...',
+        request=lambda call: {**_clear_policy(call), "is_operator": True},
+        operation="clear_policy",
+    ),
+    "clear_policy": Command(
+        _P,
+        "Clears (removes) a policy",
+        "[--vhost <vhost>] <name>",
+        (1, 1),
+        banner=lambda call: f'Clearing policy "{call.words[0]}" on vhost "{call.vhost}" ...',
+        request=_clear_policy,
+    ),
+    "list_operator_policies": Command(
+        _P,
+        "Lists operator policy overrides for a virtual host",
+        "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
+        banner=lambda call: f'Listing operator policy overrides for vhost "{call.vhost}" ...',
+        request=lambda call: {**_policies(call), "is_operator": True},
+        present=_policies_listed,
+        tools=BOTH,
+        operation="list_policies",
+    ),
+    "list_policies": Command(
+        _P,
+        "Lists all policies in a virtual host",
+        "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
+        banner=lambda call: f'Listing policies for vhost "{call.vhost}" ...',
+        request=_policies,
+        present=_policies_listed,
+        tools=BOTH,
+    ),
+    "set_operator_policy": Command(
+        _P,
+        "Sets an operator policy that overrides a subset of arguments in user policies",
+        _SET,
+        (3, 3),
+        _POLICY_OPTIONS,
+        banner=lambda call: _banner_of_set(call, "operator policy override"),
+        request=lambda call: {**_set_policy(call), "is_operator": True},
+        operation="set_policy",
+    ),
+    "set_policy": Command(
+        _P,
+        "Sets or updates a policy",
+        _SET,
+        (3, 3),
+        _POLICY_OPTIONS,
+        banner=lambda call: _banner_of_set(call, "policy"),
+        request=_set_policy,
+    ),
+}

@@ -1,0 +1,168 @@
+"""The commands about users, their passwords, tags and limits. Source: management §3.2; RabbitMQ 3.10.8's output."""
+
+import sys
+from typing import Any, Final
+
+from node.cli.ctl.command import BOTH, EX_DATAERR, EX_SOFTWARE, Call, Command, Failed, Session, named
+from node.cli.ctl.formats import Done, Message, Names, Outcome, Report, Table, compact
+
+_ADDED: Final = (
+    "Done. Don't forget to grant the user permissions to some virtual hosts! "
+    "See 'rabbitmqctl help set_permissions' to learn more."
+)
+
+
+def password_of(call: Call, session: Session, exit_code: int = EX_DATAERR) -> str:
+    """The second word, or a line of standard input. Raises: Failed, with this exit code, if there is none."""
+    if len(call.words) > 1:
+        return call.words[1]
+    session.say("Password: ")
+    found = sys.stdin.readline().removesuffix("\n")
+    if not found:
+        raise Failed(exit_code, "Password is not provided via argument or stdin")
+    return found
+
+
+def _add_user(call: Call, session: Session) -> Outcome:
+    session.ask("add_user", {"user": call.words[0], "password": password_of(call, session)})
+    return Report({"node": call.node, "status": "ok", "message": _ADDED}, _ADDED)
+
+
+def _change_password(call: Call, session: Session) -> Outcome:
+    session.ask("change_password", {"user": call.words[0], "password": password_of(call, session)})
+    return Done()
+
+
+def _authenticate(call: Call, session: Session) -> Outcome:
+    password = password_of(call, session, EX_SOFTWARE)
+    session.ask("authenticate_user", {"user": call.words[0], "password": password})
+    return Message("Success")
+
+
+def _tags(call: Call) -> dict[str, Any]:
+    return {"user": call.words[0], "tags": call.words[1:]}
+
+
+def _users_listed(call: Call, result: Any) -> Outcome:
+    rows = [{"user": each["user"], "tags": Names(each["tags"])} for each in result["rows"]]
+    return Table(("user", "tags"), rows)
+
+
+# --- limits ---
+
+
+def limits_listed(call: Call, result: Any, noun: str) -> Outcome:
+    """Limits of all users or vhosts as a table; of one as one line.   noun: the column with its name."""
+    if call.line.is_set("global"):
+        rows = [{noun: each["name"], "limits": compact(each["limits"])} for each in result["rows"]]
+        return Table((noun, "limits"), rows, has_blank=True)
+    limits = result["rows"][0]["limits"] if result["rows"] else {}
+    if not limits and noun == "vhost":
+        return Report({}, "", json_text="[]")
+    return Message(compact(limits))
+
+
+def _asked_limits(call: Call) -> dict[str, Any]:
+    return {"user": None if call.line.is_set("global") else call.line.texts.get("user", "guest")}
+
+
+def _banner_of_limits(call: Call) -> str:
+    if call.line.is_set("global"):
+        return "Listing limits for all users ..."
+    return f'Listing limits for user "{call.line.texts.get("user", "guest")}" ...'
+
+
+def _banner_of_cleared(call: Call) -> str:
+    name, limit = call.words
+    return f'Clearing {"all limits" if limit == "all" else chr(34) + limit + chr(34) + " limit"} for user "{name}" ...'
+
+
+_S: Final = "Users"
+
+USERS: Final[dict[str, Command]] = {
+    "add_user": Command(
+        _S,
+        "Creates a user, who has no permissions yet; without <password> it is read from standard input",
+        "<username> <password>",
+        (1, 2),
+        banner=lambda call: f'Adding user "{call.words[0]}" ...',
+        perform=_add_user,
+        is_slow=True,
+    ),
+    "authenticate_user": Command(
+        _S,
+        "Tells by its exit code whether a user may log in with a password",
+        "<username> <password>",
+        (1, 2),
+        banner=lambda call: f'Authenticating user "{call.words[0]}" ...',
+        perform=_authenticate,
+        is_slow=True,
+    ),
+    "change_password": Command(
+        _S,
+        "Changes a user's password",
+        "<username> <password>",
+        (1, 2),
+        banner=lambda call: f'Changing password for user "{call.words[0]}" ...',
+        perform=_change_password,
+        is_slow=True,
+    ),
+    "clear_password": Command(
+        _S,
+        "Clears a user's password: no password will do",
+        "<username>",
+        (1, 1),
+        banner=lambda call: f'Clearing password for user "{call.words[0]}" ...',
+        request=named("user"),
+    ),
+    "clear_user_limits": Command(
+        _S,
+        "Clears a limit of a user, or all",
+        "<username> <limit_type> | all",
+        (2, 2),
+        banner=_banner_of_cleared,
+        request=named("user", "limit"),
+    ),
+    "delete_user": Command(
+        _S,
+        "Deletes a user",
+        "<username>",
+        (1, 1),
+        banner=lambda call: f'Deleting user "{call.words[0]}" ...',
+        request=named("user"),
+    ),
+    "list_user_limits": Command(
+        _S,
+        "Lists limits of a user, or of all",
+        "[--user <username>] [--global]",
+        options=frozenset({"user", "global"}),
+        banner=_banner_of_limits,
+        request=_asked_limits,
+        present=lambda call, result: limits_listed(call, result, "user"),
+        tools=BOTH,
+    ),
+    "list_users": Command(
+        _S,
+        "Lists users and their tags",
+        "[--no-table-headers] [--timeout <timeout>]",
+        banner=lambda call: "Listing users ...",
+        present=_users_listed,
+        tools=BOTH,
+    ),
+    "set_user_limits": Command(
+        _S,
+        "Sets limits of a user",
+        "<username> <definition>",
+        (2, 2),
+        banner=lambda call: f'Setting user limits to "{call.words[1]}" for user "{call.words[0]}" ...',
+        request=named("user", "limits"),
+    ),
+    "set_user_tags": Command(
+        _S,
+        "Sets a user's tags",
+        "<username> <tag> [...]",
+        (1, None),
+        banner=lambda call: f'Setting tags for user "{call.words[0]}" to [{", ".join(call.words[1:])}] ...',
+        request=_tags,
+    ),
+}

@@ -1,0 +1,75 @@
+"""The file that says which plug-ins of RabbitMQ are on: an Erlang list, `[rabbitmq_management,rabbitmq_prometheus].`
+
+Ours are no plug-ins but parts of the node, which the same names switch. Names that we do not have are kept, as
+the file may be shared with RabbitMQ, or be written into an image. Nothing is opened here. Source: management §3.2.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+MANAGEMENT: Final = "rabbitmq_management"
+PROMETHEUS: Final = "rabbitmq_prometheus"
+
+EVENTS: Final = "rabbitmq_event_exchange"
+
+PLUGINS: Final = {
+    EVENTS: (),
+    MANAGEMENT: ("rabbitmq_management_agent", "rabbitmq_web_dispatch"),
+    "rabbitmq_management_agent": ("rabbitmq_web_dispatch",),
+    PROMETHEUS: ("rabbitmq_management_agent", "rabbitmq_web_dispatch"),
+    "rabbitmq_web_dispatch": (),
+}
+"""The plug-ins whose work this node does itself, and what comes with each."""
+
+DEFAULT: Final = (MANAGEMENT, PROMETHEUS)
+"""What is on when no file says otherwise."""
+
+FILE_MAX_BYTES: Final = 65536
+
+_COMMENT: Final = re.compile(r"%[^\n]*")
+_LIST: Final = re.compile(r"\s*\[(.*)\]\s*\.\s*", re.DOTALL)
+_NAME: Final = re.compile(r"'([a-z0-9_@.-]{1,255})'|([a-z][A-Za-z0-9_@]{0,254})")
+
+
+def parse(content: bytes) -> tuple[str, ...]:
+    """The names in the file, each once, in their order; an empty file has none.
+
+    Raises: ValueError that says what the file has to look like.
+    """
+    try:
+        text = _COMMENT.sub("", content[: FILE_MAX_BYTES + 1].decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError(_ALLOWED) from None
+    if not text.strip():
+        return ()
+    terms = _LIST.fullmatch(text)
+    if terms is None or len(content) > FILE_MAX_BYTES:
+        raise ValueError(_ALLOWED)
+    names = [_NAME.fullmatch(term.strip()) for term in terms[1].split(",")] if terms[1].strip() else []
+    found: dict[str, None] = {}
+    for match in names:
+        if match is None:
+            raise ValueError(_ALLOWED)
+        found[match[1] or match[2]] = None
+    return tuple(found)
+
+
+_ALLOWED: Final = "allowed: [NAME,NAME]. as rabbitmq-plugins writes it"
+
+
+def render(names: Iterable[str]) -> bytes:
+    """The content of a file that enables `names`."""
+    atoms = (name if re.fullmatch(r"[a-z][A-Za-z0-9_@]*", name) else f"'{name}'" for name in names)
+    return f"[{','.join(atoms)}].\n".encode()
+
+
+def is_on(plugin: str, enabled: Iterable[str] | None) -> bool:
+    """Whether a plug-in of ours runs: enabled itself or needed by one that is. `enabled` None: the default."""
+    return plugin in with_needed(DEFAULT if enabled is None else enabled)
+
+
+def with_needed(enabled: Iterable[str]) -> list[str]:
+    """What runs: the enabled plug-ins that we have, and what they need, sorted."""
+    running = {name for name in enabled if name in PLUGINS}
+    return sorted(running.union(*(PLUGINS[name] for name in running)))

@@ -1,0 +1,341 @@
+"""A definitions document, read: what is to be put, checked as far as the document alone can tell.
+
+Nothing is changed before all of it has been read, so that a mistake at the end leaves nothing half done; RabbitMQ stops
+at the first mistake and keeps what went before. What neither knows is left out: unknown sections and keys. Source:
+management §2.2; what RabbitMQ 3.10.8 takes.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Final, cast, get_args
+
+from node.amqp.errors import ProtocolError
+from node.amqp.field_table import Table
+from node.broker.arguments import validate_queue_arguments
+from node.broker.catalogue import Catalogue
+from node.broker.commands import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    SetGlobalParameter,
+    SetParameter,
+    SetPermission,
+    SetPolicy,
+    SetTopicPermission,
+)
+from node.broker.names import RESERVED_PREFIX
+from node.broker.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS, validate_parameter
+from node.broker.policy_validation import validate_policy
+from node.broker.records import DEFAULT_EXCHANGE, ApplyTo, Json, QueueType, ResourceKind
+from node.broker.routing import EXCHANGE_TYPES
+from node.definitions.reading import (
+    DefinitionsInvalid,
+    Item,
+    check_depth,
+    check_patterns,
+    finish,
+    flag,
+    items,
+    name,
+    plain_object,
+    shown,
+    text,
+)
+from node.definitions.tables import TableInvalid, table_from_json
+from node.definitions.users import UserItem, read_user, tags_of
+
+LIMIT_EXCEEDED: Final = "vhost_limit_exceeded"
+
+STEP_ITEMS: Final = 100
+"""After so many items whoever reads a document may do something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class VhostItem:
+    """A vhost as it is asked for.   tracing: None: as it was."""
+
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    tracing: bool | None = None
+    default_queue_type: str = ""
+
+
+@dataclass(slots=True)
+class Definitions:
+    """What a document asks for, in the order in which it is to be put.
+
+    queues: without uid and home, which who puts them gives.
+    limits: of vhosts; put last, as they do not hold for what comes with them.
+    skipped: names that begin with `amq.`, and their nouns: they are not imported.
+    """
+
+    users: list[UserItem] = field(default_factory=list)
+    vhosts: list[VhostItem] = field(default_factory=list)
+    permissions: list[SetPermission] = field(default_factory=list)
+    topic_permissions: list[SetTopicPermission] = field(default_factory=list)
+    exchanges: list[DeclareExchange] = field(default_factory=list)
+    global_parameters: list[SetGlobalParameter] = field(default_factory=list)
+    policies: list[SetPolicy] = field(default_factory=list)
+    parameters: list[SetParameter] = field(default_factory=list)
+    queues: list[DeclareQueue] = field(default_factory=list)
+    bindings: list[Bind] = field(default_factory=list)
+    limits: list[SetParameter] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def read(document: Item, *, vhost: str | None = None, node: str = "") -> Definitions:
+    """Read a document at once: see `read_steps`."""
+    return finish(read_steps(document, vhost=vhost, node=node))
+
+
+def read_steps(
+    document: Item, *, vhost: str | None = None, node: str = ""
+) -> Generator[None, None, Definitions]:
+    """Read a document. Raises: DefinitionsInvalid.
+
+    vhost: the one that all of it is for, whatever it says itself: users, vhosts and the like are left out then.
+    node: the name of this node, for one text.
+    """
+    found = Definitions()
+    version = document.get("rabbitmq_version") or document.get("rabbit_version") or ""
+    reader = _Reader(found, vhost, str(version), node)
+    count = 0
+    for section, take in reader.sections().items():
+        for item in items(document, section):
+            take(item)
+            count += 1
+            if count % STEP_ITEMS == 0:
+                yield
+    return found
+
+
+def check_references(found: Definitions, catalogue: Catalogue) -> None:
+    """Refuse what is about vhosts and users that are neither in the document nor known. Raises: DefinitionsInvalid."""
+    vhosts = {each.name for each in found.vhosts}
+    users = {each.name for each in found.users}
+
+    def check(vhost: str) -> None:
+        if vhost not in vhosts and catalogue.vhost(vhost) is None:
+            raise DefinitionsInvalid(["no_such_vhost", vhost])
+
+    for user in found.users:
+        for vhost in user.permissions or {}:
+            check(vhost)
+    rows: list[SetPermission | SetTopicPermission] = [*found.permissions, *found.topic_permissions]
+    for row in rows:
+        check(row.vhost)
+        if row.user not in users and catalogue.user(row.user) is None:
+            raise DefinitionsInvalid(["no_such_user", row.user])
+    named = {each.vhost for each in found.exchanges} | {each.vhost for each in found.queues}
+    named |= {each.vhost for each in found.policies}
+    named |= {each.vhost for each in (*found.parameters, *found.limits)}
+    for vhost in sorted(named):
+        check(vhost)
+
+
+def check_queue_limits(found: Definitions, catalogue: Catalogue) -> None:
+    """Refuse more queues than vhosts may have now, not counting the document's limits. Raises: DefinitionsInvalid."""
+    fresh: dict[str, set[str]] = {}
+    for queue in found.queues:
+        if catalogue.queue(queue.vhost, queue.name) is None:
+            fresh.setdefault(queue.vhost, set()).add(queue.name)
+    for vhost, names in fresh.items():
+        limit = catalogue.vhost_limits(vhost).max_queues
+        present = len(catalogue.queues(vhost))
+        if limit is not None and 0 <= limit < present + len(names):
+            raise DefinitionsInvalid(
+                [
+                    LIMIT_EXCEEDED,
+                    f'Adding {len(names)} queue(s) to virtual host "{vhost}" would exceed the limit of '
+                    f"{limit} queue(s).\n\nThis virtual host currently has {present} queue(s) defined.\n\n"
+                    "Import aborted!",
+                ]
+            )
+
+
+class _Reader:
+    """Reads items of each section into `found`."""
+
+    def __init__(self, found: Definitions, vhost: str | None, version: str, node: str) -> None:
+        self._found = found
+        self._only_vhost = vhost
+        self._version = version
+        self._node = node
+
+    def sections(self) -> dict[str, Callable[[Item], None]]:
+        """What takes an item of a section."""
+        of_all: dict[str, Callable[[Item], None]] = {
+            "users": self._user,
+            "vhosts": self._vhost,
+            "permissions": self._permission,
+            "topic_permissions": self._topic_permission,
+            "global_parameters": self._global_parameter,
+        }
+        of_vhost: dict[str, Callable[[Item], None]] = {
+            "exchanges": self._exchange,
+            "policies": self._policy,
+            "parameters": self._parameter,
+            "queues": self._queue,
+            "bindings": self._binding,
+        }
+        return of_vhost if self._only_vhost is not None else {**of_all, **of_vhost}
+
+    # --- accounts ---
+
+    def _user(self, item: Item) -> None:
+        self._found.users.append(read_user(item, name(item, "name", "user"), self._version))
+
+    def _vhost(self, item: Item) -> None:
+        metadata = plain_object(item.get("metadata") or {})
+        described = metadata if isinstance(metadata, dict) else {}
+        description = described.get("description", item.get("description"))
+        queue_type = described.get("default_queue_type") or ""
+        tracing = item.get("tracing")
+        if queue_type == "undefined":
+            queue_type = ""
+        if queue_type not in ("", *get_args(QueueType)):
+            raise DefinitionsInvalid(["invalid_queue_type", queue_type])
+        self._found.vhosts.append(
+            VhostItem(
+                name(item, "name", "virtual host"),
+                "" if description is None else str(description),
+                tags_of(described.get("tags", item.get("tags", []))),
+                tracing if isinstance(tracing, bool) else None,
+                str(queue_type),
+            )
+        )
+
+    def _permission(self, item: Item) -> None:
+        user, vhost, configure, write, read_ = (
+            text(item, key, "permission") for key in ("user", "vhost", "configure", "write", "read")
+        )
+        check_patterns((configure, write, read_))
+        self._found.permissions.append(SetPermission(vhost, user, configure, write, read_))
+
+    def _topic_permission(self, item: Item) -> None:
+        user, vhost, exchange, write, read_ = (
+            text(item, key, "topic permission") for key in ("user", "vhost", "exchange", "write", "read")
+        )
+        check_patterns((write, read_))
+        self._found.topic_permissions.append(SetTopicPermission(vhost, user, exchange, write, read_))
+
+    # --- parameters ---
+
+    def _global_parameter(self, item: Item) -> None:
+        if "value" not in item:
+            raise DefinitionsInvalid(f"a global parameter has no value: {shown(item)}")
+        check_depth(item["value"])
+        parameter = name(item, "name", "global parameter")
+        self._found.global_parameters.append(SetGlobalParameter(parameter, item["value"]))
+
+    def _policy(self, item: Item) -> None:
+        vhost, policy = self._vhost_of(item, "policy"), name(item, "name", "policy")
+        value: dict[str, Json] = {
+            "pattern": item.get("pattern"),
+            "definition": plain_object(item.get("definition")),
+            "priority": item.get("priority", 0),
+            "apply-to": item.get("apply-to", "all"),
+        }
+        problem = validate_policy(policy, value, operator=False)
+        if problem is not None:
+            raise DefinitionsInvalid(f"Validation failed\n\n{problem}\n ({vhost}/{policy})")
+        command = SetPolicy(
+            vhost,
+            policy,
+            cast(str, value["pattern"]),
+            cast(dict[str, Json], value["definition"]),
+            cast(int, value["priority"]),
+            cast(ApplyTo, value["apply-to"]),
+        )
+        self._found.policies.append(command)
+
+    def _parameter(self, item: Item) -> None:
+        vhost, component = self._vhost_of(item, "parameter"), text(item, "component", "parameter")
+        parameter = name(item, "name", "parameter")
+        where = f"({vhost}/{component}/{parameter})"
+        if component == POLICY:
+            raise DefinitionsInvalid(f"policies may not be set using this method {where}")
+        value = item.get("value")
+        if component == OPERATOR_POLICY:
+            value = plain_object(value)
+            if isinstance(value, dict) and "definition" in value:
+                value = {**value, "definition": plain_object(value["definition"])}
+        elif component == VHOST_LIMITS and value != []:
+            value = plain_object(value)
+        problem = validate_parameter(component, parameter, value)
+        if problem is not None:
+            raise DefinitionsInvalid(f"Validation failed\n\n{problem}\n {where}")
+        section = self._found.limits if component == VHOST_LIMITS else self._found.parameters
+        section.append(SetParameter(vhost, component, parameter, value))
+
+    # --- what is in a vhost ---
+
+    def _exchange(self, item: Item) -> None:
+        vhost, exchange = self._vhost_of(item, "exchange"), text(item, "name", "exchange")
+        if exchange == DEFAULT_EXCHANGE or exchange.startswith(RESERVED_PREFIX):
+            self._found.skipped.append(("exchange", exchange))
+            return
+        exchange_type = item.get("type")
+        if exchange_type not in EXCHANGE_TYPES:
+            raise DefinitionsInvalid(f"invalid exchange type '{exchange_type}': {shown(item)}")
+        self._found.exchanges.append(
+            DeclareExchange(
+                vhost,
+                name(item, "name", "exchange"),
+                exchange_type,
+                durable=flag(item, "durable", "exchange"),
+                auto_delete=flag(item, "auto_delete", "exchange"),
+                internal=flag(item, "internal", "exchange", default=False),
+                arguments=_arguments(item),
+            )
+        )
+
+    def _queue(self, item: Item) -> None:
+        vhost, queue = self._vhost_of(item, "queue"), text(item, "name", "queue")
+        if queue.startswith(RESERVED_PREFIX):
+            self._found.skipped.append(("queue", queue))
+            return
+        durable, auto_delete = flag(item, "durable", "queue"), flag(item, "auto_delete", "queue")
+        arguments = _arguments(item)
+        try:
+            queue_type = validate_queue_arguments(
+                arguments, queue, vhost, durable, False, auto_delete, self._node
+            )
+        except ProtocolError as error:
+            raise DefinitionsInvalid(error.explanation) from None
+        self._found.queues.append(
+            DeclareQueue(
+                vhost,
+                name(item, "name", "queue"),
+                uid="",
+                durable=durable,
+                auto_delete=auto_delete,
+                arguments=arguments,
+                type=queue_type,
+            )
+        )
+
+    def _binding(self, item: Item) -> None:
+        vhost = self._vhost_of(item, "binding")
+        source, destination, key = (
+            text(item, each, "binding") for each in ("source", "destination", "routing_key")
+        )
+        kind = item.get("destination_type")
+        if kind not in get_args(ResourceKind):
+            raise DefinitionsInvalid(f"destination_type must be queue or exchange: {shown(item)}")
+        if source != DEFAULT_EXCHANGE:
+            self._found.bindings.append(
+                Bind(vhost, source, cast(ResourceKind, kind), destination, key, _arguments(item))
+            )
+
+    def _vhost_of(self, item: Item, noun: str) -> str:
+        return text(item, "vhost", noun) if self._only_vhost is None else self._only_vhost
+
+
+def _arguments(item: Item) -> Table:
+    """Null becomes a void, which RabbitMQ exports and cannot import."""
+    try:
+        return table_from_json(plain_object(item.get("arguments") or {}), allow_null=True)
+    except TableInvalid as invalid:
+        raise DefinitionsInvalid(f"{invalid}: {shown(item)}") from None

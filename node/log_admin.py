@@ -1,0 +1,216 @@
+"""The log messages of what operators change: users, vhosts, permissions, policies, limits, definitions.
+
+As `node.log_phrases`, which has those that the first boot needs, too: RabbitMQ's words, whatever somebody may have
+chosen escaped, no secret. Source: management §6.3, the log of RabbitMQ 3.10.8.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from node.log import escape
+from node.log_phrases import (
+    permissions_set,
+    policy_set,
+    user_created,
+    user_deleted,
+    user_tags_set,
+    vhost_deleted,
+)
+
+__all__ = [
+    "permissions_set",
+    "policy_set",
+    "user_created",
+    "user_deleted",
+    "user_tags_set",
+    "vhost_deleted",
+]
+
+
+def _names(names: Sequence[str]) -> str:
+    return f"[{','.join(map(escape, names))}]"
+
+
+def failed(action: str, user: str, reason: str) -> str:
+    """A change about a user was refused. warning, default. `action`: "set permissions for"; `reason`: as below."""
+    return f"Failed to {action} '{escape(user)}': {reason}"
+
+
+USER_EXISTS: Final = "the user already exists"
+NO_USER: Final = "the user does not exist"
+
+
+def no_vhost(vhost: str) -> str:
+    """A reason of `failed`."""
+    return f"virtual host '{escape(vhost)}' does not exist"
+
+
+def no_pattern(pattern: str) -> str:
+    """A reason of `failed`: an expression of a permission is none."""
+    return f"regular expression '{escape(pattern)}' is invalid"
+
+
+# ---- users ----
+
+
+def password_changed(user: str) -> str:
+    """info, default."""
+    return f"Successfully changed password for user '{escape(user)}'"
+
+
+def password_cleared(user: str) -> str:
+    """info, default."""
+    return f"Clearing password for '{escape(user)}'"
+
+
+def user_limits_set(user: str, limits: Mapping[str, object]) -> str:
+    """info, default."""
+    return f"Set limits of user '{escape(user)}' to {escape(json.dumps(limits))}"
+
+
+def user_limits_cleared(user: str, limit: str) -> str:
+    """info, default. `limit`: its name, or all."""
+    return f"Cleared limit '{escape(limit)}' of user '{escape(user)}'"
+
+
+# ---- vhosts ----
+
+
+def vhost_added(vhost: str, description: str, tags: Sequence[str]) -> str:
+    """info, default."""
+    return f"Adding vhost '{escape(vhost)}' (description: '{escape(description)}', tags: {_names(tags)})"
+
+
+def vhost_tags_set(vhost: str, tags: Sequence[str]) -> str:
+    """info, default."""
+    return f"Successfully set tags for virtual host '{escape(vhost)}' to {_names(tags)}"
+
+
+def tracing_enabled(vhost: str) -> str:
+    """info, default."""
+    return f"Enabling tracing for vhost '{escape(vhost)}'"
+
+
+def tracing_is_enabled(vhost: str) -> str:
+    """It was asked for once more. info, default."""
+    return f"Tracing is already enabled for vhost '{escape(vhost)}'"
+
+
+def tracing_disabled(vhost: str) -> str:
+    """info, default."""
+    return f"Disabling tracing for vhost '{escape(vhost)}'"
+
+
+# ---- permissions ----
+
+
+def permissions_cleared(user: str, vhost: str) -> str:
+    """info, default."""
+    return f"Successfully cleared permissions for '{escape(user)}' in virtual host '{escape(vhost)}'"
+
+
+def topic_permissions_set(user: str, vhost: str, exchange: str, write: str, read: str) -> str:
+    """info, default."""
+    return (
+        f"Successfully set topic permissions on exchange '{escape(exchange)}' for '{escape(user)}' "
+        f"in virtual host '{escape(vhost)}' to '{escape(write)}', '{escape(read)}'"
+    )
+
+
+def topic_permissions_cleared(user: str, vhost: str, exchange: str | None) -> str:
+    """info, default. Without an exchange: those of all."""
+    where = "" if exchange is None else f" on exchange '{escape(exchange)}'"
+    return f"Successfully cleared topic permissions{where} for '{escape(user)}' in virtual host '{escape(vhost)}'"
+
+
+# ---- policies, parameters, limits ----
+
+
+def policy_cleared(name: str, vhost: str, *, is_operator: bool) -> str:
+    """info, default."""
+    kind = "operator policy" if is_operator else "policy"
+    return f"Cleared {kind} '{escape(name)}' in virtual host '{escape(vhost)}'"
+
+
+def parameter_set(component: str, name: str, vhost: str) -> str:
+    """info, default. Not the value: it may be a secret."""
+    return (
+        f"Set parameter '{escape(name)}' of component '{escape(component)}' in virtual host '{escape(vhost)}'"
+    )
+
+
+def parameter_cleared(component: str, name: str, vhost: str) -> str:
+    """info, default."""
+    return (
+        f"Cleared parameter '{escape(name)}' of component '{escape(component)}' "
+        f"in virtual host '{escape(vhost)}'"
+    )
+
+
+def global_parameter_set(name: str) -> str:
+    """info, default."""
+    return f"Set global parameter '{escape(name)}'"
+
+
+def global_parameter_cleared(name: str) -> str:
+    """info, default."""
+    return f"Cleared global parameter '{escape(name)}'"
+
+
+def vhost_limits_set(vhost: str, limits: Mapping[str, object]) -> str:
+    """info, default."""
+    return f"Set limits of virtual host '{escape(vhost)}' to {escape(json.dumps(limits))}"
+
+
+# ---- definitions ----
+
+
+def importing(by: str, vhost: str | None = None) -> str:
+    """info, default. Without a vhost: everything."""
+    if vhost is None:
+        return f"Asked to import definitions. Acting user: {escape(by)}"
+    return (
+        f"Asked to import definitions for a virtual host. Virtual host: '{escape(vhost)}', "
+        f"acting user: '{escape(by)}'"
+    )
+
+
+def importing_items(count: int, noun: str) -> str:
+    """info, default. `noun`: users, vhosts …"""
+    how = "sequentially" if noun in _ONE_BY_ONE else "concurrently"
+    return f"Importing {how} {count} {noun}..."
+
+
+_ONE_BY_ONE: Final = ("policies", "runtime parameters", "global runtime parameters")
+
+
+def import_skipped(noun: str, name: str, by: str) -> str:
+    """warning, default. `noun`: queue or exchange."""
+    if not name:
+        return f"Not importing the default exchange, acting user: {escape(by)}"
+    article = "an" if noun == "exchange" else "a"
+    return (
+        f"Skipping import of {article} {noun} whose name begins with 'amq.', "
+        f"name: {escape(name)}, acting user: {escape(by)}"
+    )
+
+
+def binding_skipped(reason: str) -> str:
+    """One of its ends is not there. warning, default."""
+    return f"Skipping import of a binding: {escape(reason)}"
+
+
+def applying_directory(path: str) -> str:
+    """At the start. info, default."""
+    return f"Applying definitions from directory {escape(path)}"
+
+
+def applying_file(path: str) -> str:
+    """At the start. info, default."""
+    return f"Applying definitions from file at '{escape(path)}'"
+
+
+def definitions_unchanged() -> str:
+    """At the start: they are what was imported last. info, default."""
+    return "Skipping definitions import: they have not changed since the last import"

@@ -1,0 +1,364 @@
+"""The metrics of objects, by family: what of a node, a queue, a channel or a connection stands under which name.
+
+Names, types and families are RabbitMQ 3.10.8's, `fluffle_…` are our own. Pure. Source: management §5.1.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from node.broker.channel import Channel
+from node.broker.connection import Connection
+from node.broker.queue import Queue
+from node.management.exposition import Metric
+
+Number = int | float
+RowOf = Mapping[str, Any]
+
+GAUGE: Final = "gauge"
+COUNTER: Final = "counter"
+
+
+class OfQueue(NamedTuple):
+    """field: of a queue's row of statistics; or `value` of the queue itself. What has neither now has no row."""
+
+    metric: Metric
+    field: str = ""
+    value: Callable[[Queue], Number] | None = None
+    is_summed: bool = True
+
+
+class OfChannel(NamedTuple):
+    """value: of an open channel."""
+
+    metric: Metric
+    value: Callable[[Channel], Number]
+
+
+class OfConnection(NamedTuple):
+    """value: of an open connection."""
+
+    metric: Metric
+    value: Callable[[Connection], Number]
+
+
+class OfNode(NamedTuple):
+    """field: of `node_facts`; its unit is `scale` of the metric's."""
+
+    metric: Metric
+    field: str
+    scale: float = 1
+
+
+# --- node ---
+
+CHURN: Final = (
+    OfNode(Metric("connections_opened_total", COUNTER, "Connections that were opened"), "connection_created"),
+    OfNode(Metric("connections_closed_total", COUNTER, "Connections that ended"), "connection_closed"),
+    OfNode(Metric("channels_opened_total", COUNTER, "Channels that were opened"), "channel_created"),
+    OfNode(Metric("channels_closed_total", COUNTER, "Channels that ended"), "channel_closed"),
+    OfNode(
+        Metric("queues_declared_total", COUNTER, "Declarations of queues, new or not"),
+        "queue_declared",
+    ),
+    OfNode(Metric("queues_created_total", COUNTER, "Queues that were made"), "queue_created"),
+    OfNode(Metric("queues_deleted_total", COUNTER, "Queues that were deleted"), "queue_deleted"),
+)
+NODE_COARSE: Final = (
+    OfNode(Metric("process_open_fds", GAUGE, "Open files and sockets"), "fd_used"),
+    OfNode(Metric("process_open_tcp_sockets", GAUGE, "Open sockets of clients"), "sockets_used"),
+    OfNode(Metric("process_resident_memory_bytes", GAUGE, "Resident memory"), "mem_used"),
+    OfNode(Metric("disk_space_available_bytes", GAUGE, "Free disk space"), "disk_free"),
+    OfNode(Metric("erlang_processes_used", GAUGE, "Connections, channels and queues"), "proc_used"),
+    OfNode(Metric("erlang_gc_runs_total", COUNTER, "Runs of Python's garbage collector"), "gc_num"),
+    OfNode(
+        Metric("erlang_gc_reclaimed_bytes_total", COUNTER, "Always 0: Python doesn't say"),
+        "gc_bytes_reclaimed",
+    ),
+    OfNode(
+        Metric("erlang_scheduler_context_switches_total", COUNTER, "Context switches of the process"),
+        "context_switches",
+    ),
+)
+NODE: Final = (
+    OfNode(Metric("process_max_fds", GAUGE, "Files and sockets that may be open"), "fd_total"),
+    OfNode(Metric("process_max_tcp_sockets", GAUGE, "Sockets that may be open"), "sockets_total"),
+    OfNode(
+        Metric("resident_memory_limit_bytes", GAUGE, "Memory above which publishers are blocked"), "mem_limit"
+    ),
+    OfNode(
+        Metric("disk_space_available_limit_bytes", GAUGE, "Free space below which publishers are blocked"),
+        "disk_free_limit",
+    ),
+    OfNode(Metric("erlang_processes_limit", GAUGE, "Erlang's default"), "proc_total"),
+    OfNode(Metric("erlang_scheduler_run_queue", GAUGE, "What waits for the processor"), "run_queue"),
+    OfNode(
+        Metric("erlang_net_ticktime_seconds", GAUGE, "After which silence a node counts as down"),
+        "net_ticktime",
+    ),
+    OfNode(Metric("erlang_uptime_seconds", GAUGE, "Since the node started"), "uptime", 1e-3),
+)
+PERSISTER: Final = (
+    OfNode(Metric("io_read_ops_total", COUNTER, "Reads of messages"), "io_read_count"),
+    OfNode(Metric("io_read_bytes_total", COUNTER, "Bytes that were read"), "io_read_bytes"),
+    OfNode(Metric("io_write_ops_total", COUNTER, "Writes of messages"), "io_write_count"),
+    OfNode(Metric("io_write_bytes_total", COUNTER, "Bytes that were written"), "io_write_bytes"),
+    OfNode(Metric("io_sync_ops_total", COUNTER, "Files that were synced"), "io_sync_count"),
+    OfNode(Metric("io_seek_ops_total", COUNTER, "Always 0: nothing seeks"), "io_seek_count"),
+    OfNode(Metric("io_reopen_ops_total", COUNTER, "Always 0: files stay open"), "io_reopen_count"),
+    OfNode(Metric("schema_db_ram_tx_total", COUNTER, "Changes of metadata"), "mnesia_ram_tx_count"),
+    OfNode(Metric("schema_db_disk_tx_total", COUNTER, "Changes of metadata"), "mnesia_disk_tx_count"),
+    OfNode(
+        Metric("msg_store_read_total", COUNTER, "Contents read from the message store"),
+        "msg_store_read_count",
+    ),
+    OfNode(
+        Metric("msg_store_write_total", COUNTER, "Contents written to the message store"),
+        "msg_store_write_count",
+    ),
+    OfNode(
+        Metric("queue_index_read_ops_total", COUNTER, "Segments that were read"), "queue_index_read_count"
+    ),
+    OfNode(
+        Metric("queue_index_write_ops_total", COUNTER, "Entries of the journal"), "queue_index_write_count"
+    ),
+    OfNode(Metric("io_read_time_seconds_total", COUNTER, "Time for reads"), "io_read_time"),
+    OfNode(Metric("io_write_time_seconds_total", COUNTER, "Time for writes"), "io_write_time"),
+    OfNode(Metric("io_sync_time_seconds_total", COUNTER, "Time for syncs"), "io_sync_time"),
+    OfNode(Metric("io_seek_time_seconds_total", COUNTER, "Always 0: nothing seeks"), "io_seek_time"),
+)
+RAFT: Final = (
+    Metric("raft_term_total", COUNTER, "Always 0: queues have no Raft here"),
+    Metric("raft_log_snapshot_index", GAUGE, "Always 0"),
+    Metric("raft_log_last_applied_index", GAUGE, "Always 0"),
+    Metric("raft_log_commit_index", GAUGE, "Always 0"),
+    Metric("raft_log_last_written_index", GAUGE, "Always 0"),
+    Metric("raft_entry_commit_latency_seconds", GAUGE, "Always 0"),
+)
+AUTH: Final = (
+    (Metric("auth_attempts_total", COUNTER, "Logins that were tried"), "attempts"),
+    (Metric("auth_attempts_succeeded_total", COUNTER, "Logins that succeeded"), "succeeded"),
+    (Metric("auth_attempts_failed_total", COUNTER, "Logins that failed"), "failed"),
+)
+AUTH_DETAILED: Final = (
+    Metric("auth_attempts_detailed_total", COUNTER, "Logins by source, which nobody keeps"),
+    Metric("auth_attempts_detailed_succeeded_total", COUNTER, "Logins by source that succeeded"),
+    Metric("auth_attempts_detailed_failed_total", COUNTER, "Logins by source that failed"),
+)
+
+# --- queues ---
+
+QUEUE_COARSE: Final = (
+    OfQueue(Metric("queue_messages_ready", GAUGE, "Messages that are ready"), "messages_ready"),
+    OfQueue(Metric("queue_messages_unacked", GAUGE, "Messages that clients have"), "messages_unacknowledged"),
+    OfQueue(Metric("queue_messages", GAUGE, "Messages that are ready or with clients"), "messages"),
+    OfQueue(Metric("queue_process_reductions_total", COUNTER, "Always 0"), "reductions"),
+)
+QUEUE_CONSUMERS: Final = OfQueue(Metric("queue_consumers", GAUGE, "Consumers of a queue"), "consumers")
+QUEUE: Final = (
+    QUEUE_CONSUMERS,
+    OfQueue(
+        Metric("queue_consumer_capacity", GAUGE, "Part of the time in which consumers can take messages"),
+        "consumer_capacity",
+    ),
+    OfQueue(Metric("queue_consumer_utilisation", GAUGE, "The same"), "consumer_utilisation"),
+    OfQueue(Metric("queue_process_memory_bytes", GAUGE, "Memory of a queue"), "memory"),
+    OfQueue(Metric("queue_messages_ram", GAUGE, "Messages in memory"), "messages_ram"),
+    OfQueue(Metric("queue_messages_ram_bytes", GAUGE, "Their size"), "message_bytes_ram"),
+    OfQueue(Metric("queue_messages_ready_ram", GAUGE, "Ready messages in memory"), "messages_ready_ram"),
+    OfQueue(
+        Metric("queue_messages_unacked_ram", GAUGE, "Messages in memory that clients have"),
+        "messages_unacknowledged_ram",
+    ),
+    OfQueue(Metric("queue_messages_persistent", GAUGE, "Persistent messages"), "messages_persistent"),
+    OfQueue(Metric("queue_messages_persistent_bytes", GAUGE, "Their size"), "message_bytes_persistent"),
+    OfQueue(Metric("queue_messages_bytes", GAUGE, "Size of all messages"), "message_bytes"),
+    OfQueue(Metric("queue_messages_ready_bytes", GAUGE, "Size of ready messages"), "message_bytes_ready"),
+    OfQueue(
+        Metric("queue_messages_unacked_bytes", GAUGE, "Size of messages that clients have"),
+        "message_bytes_unacknowledged",
+    ),
+    OfQueue(Metric("queue_messages_paged_out", GAUGE, "Messages on disk only"), "messages_paged_out"),
+    OfQueue(Metric("queue_messages_paged_out_bytes", GAUGE, "Their size"), "message_bytes_paged_out"),
+    OfQueue(
+        Metric("queue_head_message_timestamp", GAUGE, "The property timestamp of the first message"),
+        "head_message_timestamp",
+        is_summed=False,
+    ),
+    OfQueue(
+        Metric("queue_disk_reads_total", COUNTER, "Messages that came from disk"),
+        value=lambda queue: queue.counters.disk_reads,
+    ),
+    OfQueue(
+        Metric("queue_disk_writes_total", COUNTER, "Messages that went to disk"),
+        value=lambda queue: queue.counters.disk_writes,
+    ),
+)
+QUEUE_PUBLISHED: Final = (
+    OfQueue(
+        Metric("queue_messages_published_total", COUNTER, "Messages that were published to a queue"),
+        value=lambda queue: queue.counters.publish,
+    ),
+)
+
+# --- channels ---
+
+CHANNEL: Final = (
+    OfChannel(Metric("channel_consumers", GAUGE, "Consumers of a channel"), lambda each: len(each.consumers)),
+    OfChannel(
+        Metric("channel_messages_unacked", GAUGE, "Messages to acknowledge"), lambda each: each.unacked.count
+    ),
+    OfChannel(
+        Metric("channel_messages_unconfirmed", GAUGE, "Messages to confirm"),
+        lambda each: 0 if each.confirms is None else each.confirms.outstanding,
+    ),
+    OfChannel(
+        Metric("channel_messages_uncommitted", GAUGE, "Messages of a transaction"),
+        lambda each: 0 if each.transaction is None else each.transaction.publish_count,
+    ),
+    OfChannel(
+        Metric("channel_acks_uncommitted", GAUGE, "Acknowledgements of a transaction"),
+        lambda each: 0 if each.transaction is None else each.transaction.settled_count,
+    ),
+    OfChannel(
+        Metric("consumer_prefetch", GAUGE, "Prefetch of the channel's consumers"), lambda each: each.prefetch
+    ),
+    OfChannel(
+        Metric("channel_prefetch", GAUGE, "Prefetch of the whole channel"), lambda each: each.prefetch_limit
+    ),
+)
+CHANNEL_EXCHANGE: Final = (
+    OfChannel(
+        Metric("channel_messages_published_total", COUNTER, "Messages that were published"),
+        lambda each: each.counters.publish,
+    ),
+    OfChannel(
+        Metric("channel_messages_confirmed_total", COUNTER, "Messages that were confirmed"),
+        lambda each: each.counters.confirm,
+    ),
+    OfChannel(
+        Metric(
+            "channel_messages_unroutable_returned_total",
+            COUNTER,
+            "Messages that came back: no queue for them",
+        ),
+        lambda each: each.counters.return_unroutable,
+    ),
+    OfChannel(
+        Metric(
+            "channel_messages_unroutable_dropped_total",
+            COUNTER,
+            "Messages that were dropped: no queue for them",
+        ),
+        lambda each: each.counters.drop_unroutable,
+    ),
+)
+CHANNEL_PROCESS: Final = (
+    OfChannel(Metric("channel_process_reductions_total", COUNTER, "Always 0"), lambda each: 0),
+)
+CHANNEL_QUEUE: Final = (
+    OfChannel(
+        Metric("channel_get_ack_total", COUNTER, "Messages got, to be acknowledged"),
+        lambda each: each.counters.get,
+    ),
+    OfChannel(
+        Metric("channel_get_total", COUNTER, "Messages got that need no acknowledgement"),
+        lambda each: each.counters.get_no_ack,
+    ),
+    OfChannel(
+        Metric("channel_messages_delivered_ack_total", COUNTER, "Messages for consumers, to be acknowledged"),
+        lambda each: each.counters.deliver,
+    ),
+    OfChannel(
+        Metric("channel_messages_delivered_total", COUNTER, "Messages for consumers without acknowledgement"),
+        lambda each: each.counters.deliver_no_ack,
+    ),
+    OfChannel(
+        Metric("channel_messages_redelivered_total", COUNTER, "Messages that had been with clients before"),
+        lambda each: each.counters.redeliver,
+    ),
+    OfChannel(
+        Metric("channel_messages_acked_total", COUNTER, "Messages that were acknowledged"),
+        lambda each: each.counters.ack,
+    ),
+    OfChannel(
+        Metric("channel_get_empty_total", COUNTER, "Gets that found nothing"),
+        lambda each: each.counters.get_empty,
+    ),
+)
+
+# --- connections ---
+
+CONNECTION_COARSE: Final = (
+    OfConnection(
+        Metric("connection_incoming_bytes_total", COUNTER, "Bytes from a client"), lambda each: each.recv_oct
+    ),
+    OfConnection(
+        Metric("connection_outgoing_bytes_total", COUNTER, "Bytes to a client"), lambda each: each.send_oct
+    ),
+    OfConnection(Metric("connection_process_reductions_total", COUNTER, "Always 0"), lambda each: 0),
+)
+CONNECTION: Final = (
+    OfConnection(
+        Metric("connection_incoming_packets_total", COUNTER, "Reads of a socket"), lambda each: each.recv_cnt
+    ),
+    OfConnection(
+        Metric("connection_outgoing_packets_total", COUNTER, "Writes to a socket"), lambda each: each.send_cnt
+    ),
+    OfConnection(Metric("connection_pending_packets", GAUGE, "Always 0"), lambda each: 0),
+    OfConnection(
+        Metric("connection_channels", GAUGE, "Channels of a connection"), lambda each: len(each.channels)
+    ),
+)
+
+NODE_FAMILIES: Final[Mapping[str, tuple[OfNode, ...]]] = {
+    "connection_churn_metrics": CHURN,
+    "node_coarse_metrics": NODE_COARSE,
+    "node_metrics": NODE,
+    "node_persister_metrics": PERSISTER,
+}
+QUEUE_FAMILIES: Final[Mapping[str, tuple[OfQueue, ...]]] = {
+    "queue_coarse_metrics": QUEUE_COARSE,
+    "queue_consumer_count": (QUEUE_CONSUMERS,),
+    "queue_metrics": QUEUE,
+    "channel_queue_exchange_metrics": QUEUE_PUBLISHED,
+}
+CHANNEL_FAMILIES: Final[Mapping[str, tuple[OfChannel, ...]]] = {
+    "channel_metrics": CHANNEL,
+    "channel_exchange_metrics": CHANNEL_EXCHANGE,
+    "channel_process_metrics": CHANNEL_PROCESS,
+    "channel_queue_metrics": CHANNEL_QUEUE,
+}
+CONNECTION_FAMILIES: Final[Mapping[str, tuple[OfConnection, ...]]] = {
+    "connection_coarse_metrics": CONNECTION_COARSE,
+    "connection_metrics": CONNECTION,
+}
+
+# --- mirrored queues: our own ---
+
+MIRRORS: Final = Metric("queue_mirrors", GAUGE, "Copies of a queue on other nodes")
+MIRRORS_SYNCHRONISED: Final = Metric(
+    "queue_mirrors_synchronised", GAUGE, "Of those, the ones that lack nothing"
+)
+MIRROR_BEHIND: Final = Metric(
+    "queue_mirror_behind_broadcasts",
+    GAUGE,
+    "Broadcasts of the queue that are not at every mirror yet, the same for each of its mirrors",
+)
+MIRROR_MISSING: Final = Metric(
+    "queue_mirror_missing_messages", GAUGE, "Messages of the queue that a mirror has not got, at most"
+)
+SYNC_IN_PROGRESS: Final = Metric("queue_sync_in_progress", GAUGE, "Mirrors that are being synchronised now")
+MIRRORED_QUEUES: Final = Metric("mirrored_queues", GAUGE, "Mirrored queues whose master is this node")
+UNSYNCHRONISED_QUEUES: Final = Metric(
+    "unsynchronised_queues", GAUGE, "Of those, the ones with a mirror that is not synchronised"
+)
+QUEUES_WITHOUT_MASTER: Final = Metric(
+    "queues_without_master", GAUGE, "Mirrored queues of the cluster that nobody can serve now"
+)
+MASTER_CHANGES: Final = Metric(
+    "queue_master_changes_total", COUNTER, "How often a queue got its master on another node"
+)
+MIRRORING_EVENTS: Final = Metric("mirroring_events_total", COUNTER, "What became of mirrored queues, by kind")
+PARTITIONED_PEERS: Final = Metric(
+    "partitioned_peers", GAUGE, "Nodes that run and can't be reached from this one"
+)

@@ -1,0 +1,323 @@
+"""What a node is and uses, as `/nodes` shows it. Another node may ask, so nothing of HTTP is imported here.
+
+Fields that only Erlang could fill are there as well, since tools read them: with what comes nearest, or 0. Source:
+management §1.2.
+"""
+
+import gc
+import os
+import resource
+from collections.abc import Mapping
+from typing import Any, Final
+
+from node.app import Node
+from node.broker.counters import DiskCounters
+from node.config import Config
+from node.config_plugins import DEFAULT, EVENTS, MANAGEMENT, PROMETHEUS, with_needed
+from node.io.resources import free_disk_bytes, rss_bytes
+from node.statistics.query import Query, Range
+from node.statistics.series import IDLE
+from node.statistics.statistics import Statistics
+from node.statistics.watches import CHURN
+from node.version import COMPATIBLE_VERSION, VERSION
+
+Facts = dict[str, Any]
+
+PROCESSES_MAX: Final = 1048576
+"""Erlang's default. There are no processes here: connections, channels and queues count as such."""
+
+EXCHANGE_TYPES: Final = tuple(
+    {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
+    for name in ("direct", "fanout", "headers", "topic")
+)
+
+_MECHANISMS: Final = {
+    "PLAIN": "user name and password",
+    "AMQPLAIN": "user name and password in a field table",
+    "EXTERNAL": "the name in the client's certificate",
+}
+
+_DESCRIPTIONS: Final = {
+    EVENTS: "events as messages",
+    MANAGEMENT: "HTTP API and web UI",
+    "rabbitmq_management_agent": "statistics of this node",
+    PROMETHEUS: "metrics",
+    "rabbitmq_web_dispatch": "HTTP listeners",
+}
+
+CONTEXTS: Final = {"http": "RabbitMQ Management", "http/prometheus": "RabbitMQ Prometheus"}
+"""What is served by a listener, by its protocol without TLS."""
+
+_MEMORY_PARTS: Final = [
+    "connection_readers",
+    "connection_writers",
+    "connection_channels",
+    "connection_other",
+    "queue_procs",
+    "queue_slave_procs",
+    "quorum_queue_procs",
+    "quorum_queue_dlx_procs",
+    "stream_queue_procs",
+    "stream_queue_replica_reader_procs",
+    "stream_queue_coordinator_procs",
+    "plugins",
+    "other_proc",
+    "metrics",
+    "mgmt_db",
+    "mnesia",
+    "quorum_ets",
+    "other_ets",
+    "binary",
+    "msg_index",
+    "code",
+    "atom",
+    "other_system",
+    "allocated_unused",
+    "reserved_unallocated",
+]
+
+_GARBAGE: Final = [
+    "connection_closed",
+    "channel_closed",
+    "consumer_deleted",
+    "exchange_deleted",
+    "queue_deleted",
+    "vhost_deleted",
+    "node_node_deleted",
+    "channel_consumer_deleted",
+]
+
+_STORE: Final = (
+    "msg_store_read_count",
+    "msg_store_write_count",
+    "queue_index_write_count",
+    "queue_index_read_count",
+)
+
+_UNMEASURED: Final = ("io_read_avg_time", "io_write_avg_time", "io_sync_avg_time", "io_seek_avg_time")
+"""Shown with a rate, which is always 0: what was measured are counts and times."""
+
+
+def node_facts(node: Node, status: Mapping[str, Any], statistics: Statistics, query: Query) -> Facts:
+    """The row of this node.
+
+    status: see `node.agent.status.node_status`.
+    query: `fields` and the range `node_stats` count; what takes some memory to say is there when it is detailed, or
+        when the field "memory" is asked for.
+    """
+    broker = node.broker
+    alarms = broker.alarms.short_of_here()
+    facts: Facts = {
+        "partitions": list(status.get("partitions", ())),
+        "os_pid": str(status["pid"]),
+        "fd_total": status["file_descriptors"]["total_limit"],
+        "sockets_total": status["file_descriptors"]["sockets_limit"],
+        "mem_limit": status["vm_memory_high_watermark_limit"],
+        "mem_alarm": "memory" in alarms,
+        "disk_free_limit": status["disk_free_limit"],
+        "disk_free_alarm": "disk" in alarms,
+        "proc_total": PROCESSES_MAX,
+        "rates_mode": statistics.options.rates_mode,
+        "uptime": round(status["uptime"] * 1000),
+        "run_queue": status["run_queue"],
+        "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "exchange_types": list(EXCHANGE_TYPES),
+        "auth_mechanisms": [
+            {"name": name, "description": text, "enabled": name in node.config.auth.mechanisms}
+            for name, text in _MECHANISMS.items()
+        ],
+        "applications": _applications(node.config),
+        "contexts": [context_of(listener) for listener in status["listeners"] if is_http(listener)],
+        "log_files": status["log_files"],
+        "db_dir": status["data_directory"],
+        "config_files": status["config_files"],
+        "net_ticktime": round(status["net_ticktime"]),
+        "enabled_plugins": enabled_plugins(node.config),
+        "mem_calculation_strategy": status["vm_memory_calculation_strategy"],
+        "ra_open_file_metrics": {
+            "ra_log_wal": 1 if status["raft_data_directory"] else 0,
+            "ra_log_segment_writer": 0,
+        },
+        "name": node.config.node_name,
+        "type": _type(node),
+        "running": True,
+        "being_drained": bool(status["is_draining"]),
+    }
+    facts.update(_measured(node, statistics, query.ranges.node_stats))
+    facts["cluster_links"] = []
+    facts["metrics_gc_queue_length"] = dict.fromkeys(_GARBAGE, 0)
+    if query.fields is not None and "auth_attempts" in query.fields:
+        facts["auth_attempts"] = _auth_attempts(node)
+    if query.is_detailed or (query.fields is not None and "memory" in query.fields):
+        facts["memory"] = memory_breakdown(node)
+    if query.fields is not None:
+        facts = {name: value for name, value in facts.items() if query.wants(name)}
+    return facts
+
+
+def stopped_node(name: str, node_type: str) -> Facts:
+    """The row of a node that doesn't run: these three fields are all that RabbitMQ knows then."""
+    return {"name": name, "type": node_type, "running": False}
+
+
+def measure(node: Node) -> dict[str, int]:
+    """What of a node is followed over time, measured now. Takes less than a millisecond."""
+    broker, disk = node.broker, disk_counters(node)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    connections = broker.connections.values()
+    found = {
+        "mem_used": rss_bytes(),
+        "fd_used": open_files(),
+        "sockets_used": len(connections),
+        "proc_used": 2 * len(connections)
+        + sum(len(connection.channels) for connection in connections)
+        + sum(len(vhost.queues) for vhost in broker.vhosts.values()),
+        "disk_free": _free_disk(node.config),
+        "gc_num": sum(generation["collections"] for generation in gc.get_stats()),
+        "gc_bytes_reclaimed": 0,
+        "context_switches": usage.ru_nvcsw + usage.ru_nivcsw,
+        "io_read_count": disk.io_read_count,
+        "io_read_bytes": disk.io_read_bytes,
+        "io_write_count": disk.io_write_count,
+        "io_write_bytes": disk.io_write_bytes,
+        "io_sync_count": disk.io_sync_count,
+        "io_seek_count": 0,
+        "io_reopen_count": 0,
+        "mnesia_ram_tx_count": broker.catalogue.version,
+        "mnesia_disk_tx_count": broker.catalogue.version,
+    }
+    found.update((name, getattr(disk, name)) for name in _STORE)
+    found.update((name, getattr(broker.counters, name)) for name in CHURN)
+    return found
+
+
+def memory_breakdown(node: Node) -> Facts:
+    """What the resident memory is used for, as far as Python tells: messages; the rest is `other_system`."""
+    rss = rss_bytes()
+    pager = node.broker.pager
+    messages = min(rss, sum(queue.backlog.memory_bytes for queue in node.broker.local_queues))
+    if pager is not None:
+        copies = sum(copy.memory_bytes for copy in pager.copies())
+    else:
+        copies = 0
+    parts: Facts = dict.fromkeys(_MEMORY_PARTS, 0)
+    parts["binary"] = messages
+    parts["queue_slave_procs"] = min(rss - messages, copies)
+    parts["other_system"] = rss - messages - parts["queue_slave_procs"]
+    return {**parts, "strategy": "rss", "total": {"erlang": rss, "rss": rss, "allocated": rss}}
+
+
+def relative(memory: Mapping[str, Any]) -> Facts:
+    """A breakdown in per cent of all of it; what there is of counts as 1 at least."""
+    whole = max(memory["total"].values())
+    return {
+        "total": 100,
+        **{name: max(1, memory[name] * 100 // whole) if memory[name] else 0 for name in _MEMORY_PARTS},
+    }
+
+
+def disk_counters(node: Node) -> DiskCounters:
+    """What the disk did for messages; all 0 for a broker without one."""
+    counters = getattr(node.broker.storage, "counters", None)
+    return counters if isinstance(counters, DiskCounters) else DiskCounters()
+
+
+def open_files() -> int:
+    """Descriptors of this process."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return 0
+
+
+def is_http(listener: Mapping[str, Any]) -> bool:
+    """Whether a listener of `status` speaks HTTP."""
+    return str(listener["protocol"]).startswith("http")
+
+
+def context_of(listener: Mapping[str, Any]) -> Facts:
+    """A listener of `status` that speaks HTTP, as what it serves."""
+    is_tls = listener["protocol"].startswith("https")
+    protocol = listener["protocol"].replace("https", "http", 1)
+    found: Facts = {
+        "ssl_opts": [],
+        "description": CONTEXTS.get(protocol, protocol),
+        "path": "/",
+        "cowboy_opts": "[]",
+        "ip": address_of(listener),
+        "port": str(listener["port"]),
+    }
+    if is_tls or protocol != "http":
+        found["protocol"] = f"'{listener['protocol']}'"
+    return found
+
+
+def address_of(listener: Mapping[str, Any]) -> str:
+    """The IP address of a listener of `status`, without brackets."""
+    return str(listener["interface"]).removeprefix("[").removesuffix("]") or "::"
+
+
+def enabled_plugins(config: Config) -> list[str]:
+    """What was asked for, or what is on without having been."""
+    if config.enabled_plugins is not None:
+        return sorted(config.enabled_plugins)
+    is_on = {MANAGEMENT: config.management.is_on, PROMETHEUS: config.prometheus.is_on}
+    return [name for name in DEFAULT if is_on[name]]
+
+
+def _applications(config: Config) -> list[Facts]:
+    plugins = [
+        {"name": name, "description": _DESCRIPTIONS[name], "version": COMPATIBLE_VERSION}
+        for name in with_needed(enabled_plugins(config))
+    ]
+    return [
+        {"name": "fluffle", "description": "The broker", "version": VERSION},
+        {
+            "name": "rabbit",
+            "description": "The RabbitMQ that this is compatible with",
+            "version": COMPATIBLE_VERSION,
+        },
+        *plugins,
+    ]
+
+
+def _auth_attempts(node: Node) -> list[Facts]:
+    return [
+        {
+            "protocol": protocol,
+            "auth_attempts": counters.attempts,
+            "auth_attempts_failed": counters.failed,
+            "auth_attempts_succeeded": counters.succeeded,
+        }
+        for protocol, counters in node.broker.counters.auth_attempts.items()
+    ]
+
+
+def _type(node: Node) -> str:
+    member = node.broker.catalogue.members.get(node.config.node_name)
+    return "disc" if member is None else member.type
+
+
+def _free_disk(config: Config) -> int:
+    try:
+        return free_disk_bytes(config.data_dir)
+    except OSError:
+        return 0
+
+
+def _measured(node: Node, statistics: Statistics, range_: Range | None) -> Facts:
+    disk = disk_counters(node)
+    facts: Facts = dict(measure(node))
+    facts["io_read_avg_time"] = _mean_ms(disk.io_read_time, disk.io_read_count)
+    facts["io_write_avg_time"] = _mean_ms(disk.io_write_time, disk.io_write_count)
+    facts["io_sync_avg_time"] = _mean_ms(disk.io_sync_time, disk.io_sync_count)
+    facts["io_seek_avg_time"] = 0.0
+    found: Facts = {}
+    for name, value in facts.items():
+        found[name] = value
+        found[f"{name}_details"] = IDLE if name in _UNMEASURED else statistics.node_details(name, range_)
+    return found
+
+
+def _mean_ms(seconds: float, count: int) -> float:
+    return seconds * 1000 / count if count else 0.0

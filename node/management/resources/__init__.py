@@ -1,0 +1,43 @@
+"""What the HTTP API knows, one file a noun. Each has its `ROUTES`."""
+
+from importlib import import_module
+from typing import Final
+
+from node.config import PrometheusConfig
+from node.management.routes import Route
+
+_NOUNS: Final = (
+    "overview",
+    "nodes",
+    "health",
+    "misc",
+    "mirroring",
+    "planning",
+    "queues",
+    "exchanges",
+    "bindings",
+    "connections",
+    "channels",
+    "consumers",
+    "vhosts",
+    "users",
+    "permissions",
+    "policies",
+    "parameters",
+    "limits",
+    "feature_flags",
+    "definitions",
+    "pages",
+)
+
+
+def all_routes() -> list[Route]:
+    """Everything below `/api`, and what stands beside it."""
+    return [route for noun in _NOUNS for route in import_module(f"{__name__}.{noun}").ROUTES]
+
+
+def metrics_routes(config: PrometheusConfig) -> list[Route]:
+    """The metrics for Prometheus."""
+    from node.management.resources.metrics import routes
+
+    return routes(config)

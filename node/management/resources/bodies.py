@@ -1,0 +1,95 @@
+"""What the resources of vhosts, users, permissions and the like have in common: bodies, vhosts of paths, answers.
+
+RabbitMQ crashes (500) over values of a wrong type; here they are a bad request that says which. Source: management
+§1.0.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from node.management.call import Call
+from node.management.listing import Row, narrowed
+from node.management.reply import Reply, bad_request, no_such_thing, not_authorised, not_found, ok
+from node.management.slicing import applied, mapped
+
+RecordT = TypeVar("RecordT")
+
+_NO_OBJECT = "User not authorised to access object"
+
+
+def require(body: Mapping[str, Any], *keys: str) -> None:
+    """Raises: ApiError (400) that names the keys that are missing, as RabbitMQ does."""
+    missing = [f"{{key_missing,{key}}}" for key in keys if key not in body]
+    if missing:
+        raise bad_request(f"[{','.join(missing)}]")
+
+
+def text(body: Mapping[str, Any], key: str, default: str = "") -> str:
+    """The text of a key; the default where it is missing or null. Raises: ApiError (400)."""
+    value = body.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise bad_request(f"{key} must be a string")
+    return value
+
+
+def texts(body: Mapping[str, Any], *keys: str) -> list[str]:
+    """The texts of keys that must be there. Raises: ApiError (400)."""
+    require(body, *keys)
+    found = []
+    for key in keys:
+        value = body[key]
+        if not isinstance(value, str):
+            raise bad_request(f"{key} must be a string")
+        found.append(value)
+    return found
+
+
+def target_vhost(call: Call) -> str:
+    """The vhost of the path, in which something is to be put. Raises: ApiError (404)."""
+    name = call.path["vhost"]
+    if call.catalogue.vhost(name) is None:
+        raise not_found("vhost_not_found")
+    return name
+
+
+def existing_vhost(call: Call) -> str:
+    """The vhost of the path, for those who may see all. Raises: ApiError (404)."""
+    name = call.path["vhost"]
+    if call.catalogue.vhost(name) is None:
+        raise no_such_thing()
+    return name
+
+
+def existing_user(call: Call) -> str:
+    """The user of the path. Raises: ApiError (404)."""
+    name = call.path["user"]
+    if call.catalogue.user(name) is None:
+        raise no_such_thing()
+    return name
+
+
+def check_policymaker(call: Call, vhost: str | None = None) -> None:
+    """Refuse who may not set policies, or not in this vhost; one that is missing is another matter.
+
+    Raises: ApiError (401).
+    """
+    if not call.has_tag("policymaker", "administrator"):
+        raise not_authorised(_NO_OBJECT)
+    if vhost is not None and call.catalogue.vhost(vhost) is not None and not call.can_see(vhost):
+        raise not_authorised(_NO_OBJECT)
+
+
+async def listed(
+    call: Call, row_of: Callable[[RecordT], Row], records: Iterable[RecordT], order: Sequence[str]
+) -> Reply:
+    """A list that has no pages in RabbitMQ 3.10.8.   order: the fields by which it is sorted unless asked otherwise."""
+    rows = await mapped(row_of, records)
+    return ok(await applied(call.listing(can_page=False), rows, order))
+
+
+def one(call: Call, row: Row) -> Reply:
+    """A single object, with the columns that are asked for."""
+    columns = call.listing(can_page=False).columns
+    return ok(row if columns is None else narrowed(row, columns))

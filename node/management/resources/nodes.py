@@ -1,0 +1,94 @@
+"""`/nodes`: what each node of the cluster is and uses. Source: management §1.2."""
+
+from typing import Any, Final
+
+from node.io.control import ControlError
+from node.management.call import Call
+from node.management.listing import narrowed
+from node.management.node_facts import relative, stopped_node
+from node.management.reply import Reply, no_such_thing, ok, unavailable
+from node.management.routes import Access, Route
+from node.management.site import SiteNode
+from node.statistics.query import Query
+
+
+async def nodes(call: Call) -> Reply:
+    """GET /nodes: all nodes, also those that don't run."""
+    listing = call.listing(can_page=False)
+    query = Query(ranges=call.ranges())
+    answers = await call.site.ask_all("node", {"query": query.as_json()})
+    rows = [answers.get(member.name) or _without_answer(member) for member in call.site.members()]
+    return ok(listing.apply(rows, ("name",)))
+
+
+async def node(call: Call) -> Reply:
+    """GET /nodes/{node}."""
+    listing = call.listing(can_page=False)
+    is_detailed = call.query.get("memory") == "true"
+    row = await _asked(call, Query(ranges=call.ranges(), is_detailed=is_detailed))
+    if call.query.get("binary") == "true":
+        row["binary"] = {"total": 0}
+    return ok(row if listing.columns is None else narrowed(row, listing.columns))
+
+
+async def memory(call: Call) -> Reply:
+    """GET /nodes/{node}/memory: in bytes."""
+    return ok({"memory": await _memory(call)})
+
+
+async def memory_relative(call: Call) -> Reply:
+    """GET /nodes/{node}/memory/relative: in per cent."""
+    return ok({"memory": relative(await _memory(call))})
+
+
+async def memory_tables(call: Call) -> Reply:
+    """GET /nodes/{node}/memory/ets: there are no such tables."""
+    _member(call)
+    return ok({"ets_tables_memory": {"total": 0}})
+
+
+async def _memory(call: Call) -> dict[str, Any]:
+    row = await _asked(call, Query(fields=frozenset({"memory"})))
+    if "memory" not in row:
+        raise unavailable(f"node '{call.path['node']}' does not answer")
+    found: dict[str, Any] = row["memory"]
+    return found
+
+
+async def _asked(call: Call, query: Query) -> dict[str, Any]:
+    """What a node says of itself, or what is known of it when it doesn't. Raises: ApiError (404)."""
+    member = _member(call)
+    if not member.is_running:
+        return stopped_node(member.name, member.type)
+    try:
+        row: dict[str, Any] = await call.site.ask(member.name, "node", {"query": query.as_json()})
+    except ControlError:
+        return _without_answer(member)
+    return row
+
+
+def _member(call: Call) -> SiteNode:
+    """Raises: ApiError (404)."""
+    for member in call.site.members():
+        if member.name == call.path["node"]:
+            return member
+    raise no_such_thing()
+
+
+def _without_answer(member: SiteNode) -> dict[str, Any]:
+    """A node that is down, or so busy or new that it says nothing."""
+    return stopped_node(member.name, member.type)
+
+
+_M: Final = Access.MONITORING
+
+ROUTES: Final = (
+    Route("GET", "/nodes", nodes, _M),
+    Route("GET", "/nodes/{node}", node, _M),
+    Route("GET", "/nodes/{node}/memory", memory, _M),
+    Route("GET", "/nodes/{node}/memory/relative", memory_relative, _M),
+    Route("GET", "/nodes/{node}/memory/ets", memory_tables, _M),
+    Route("GET", "/nodes/{node}/memory/ets/relative", memory_tables, _M),
+    Route("GET", "/nodes/{node}/memory/ets/{filter}", memory_tables, _M),
+    Route("GET", "/nodes/{node}/memory/ets/{filter}/relative", memory_tables, _M),
+)

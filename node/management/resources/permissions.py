@@ -1,0 +1,149 @@
+"""Permissions of users in vhosts, and on topic exchanges. Source: management §1.9; what RabbitMQ 3.10.8 answers."""
+
+from typing import Final
+
+from node.admin import permissions
+from node.admin.admin import AdminError
+from node.broker.records import TopicPermission
+from node.definitions.rows import permission_row, topic_permission_row
+from node.management.call import Call
+from node.management.reply import Reply, bad_request, no_content, no_such_thing, put
+from node.management.resources.bodies import existing_user, existing_vhost, listed, one, texts
+from node.management.routes import Access, Route
+
+_ORDER: Final = ("vhost", "user")
+_TOPIC_ORDER: Final = ("vhost", "user", "exchange")
+_NO_VHOST_OR_USER: Final = "vhost_or_user_not_found"
+
+
+# --- in vhosts ---
+
+
+async def list_permissions(call: Call) -> Reply:
+    """GET /permissions."""
+    return await listed(call, permission_row, list(call.catalogue.permissions()), _ORDER)
+
+
+async def list_of_vhost(call: Call) -> Reply:
+    """GET /vhosts/{vhost}/permissions."""
+    vhost = existing_vhost(call)
+    found = [row for row in call.catalogue.permissions() if row.vhost == vhost]
+    return await listed(call, permission_row, found, _ORDER)
+
+
+async def list_of_user(call: Call) -> Reply:
+    """GET /users/{user}/permissions."""
+    user = existing_user(call)
+    found = [row for row in call.catalogue.permissions() if row.user == user]
+    return await listed(call, permission_row, found, _ORDER)
+
+
+async def get_permission(call: Call) -> Reply:
+    """GET /permissions/{vhost}/{user}."""
+    found = call.catalogue.permission(call.path["vhost"], call.path["user"])
+    if found is None:
+        raise no_such_thing()
+    return one(call, permission_row(found))
+
+
+async def put_permission(call: Call) -> Reply:
+    """PUT /permissions/{vhost}/{user} `{configure, write, read}`."""
+    configure, write, read = texts(await call.body(), "configure", "write", "read")
+    vhost, user = call.path["vhost"], call.path["user"]
+    admin = call.site.admin(call.user.name)
+    try:
+        return put(await permissions.set_permissions(admin, user, vhost, configure, write, read))
+    except AdminError as error:
+        raise _bad(error) from None
+
+
+async def delete_permission(call: Call) -> Reply:
+    """DELETE /permissions/{vhost}/{user}."""
+    vhost, user = call.path["vhost"], call.path["user"]
+    if call.catalogue.permission(vhost, user) is None:
+        raise no_such_thing()
+    await permissions.clear_permissions(call.site.admin(call.user.name), user, vhost)
+    return no_content()
+
+
+# --- on topic exchanges ---
+
+
+async def list_topic_permissions(call: Call) -> Reply:
+    """GET /topic-permissions."""
+    return await listed(call, topic_permission_row, list(call.catalogue.topic_permissions()), _TOPIC_ORDER)
+
+
+async def list_topics_of_vhost(call: Call) -> Reply:
+    """GET /vhosts/{vhost}/topic-permissions."""
+    vhost = existing_vhost(call)
+    found = [row for row in call.catalogue.topic_permissions() if row.vhost == vhost]
+    return await listed(call, topic_permission_row, found, _TOPIC_ORDER)
+
+
+async def list_topics_of_user(call: Call) -> Reply:
+    """GET /users/{user}/topic-permissions."""
+    user = existing_user(call)
+    found = [row for row in call.catalogue.topic_permissions() if row.user == user]
+    return await listed(call, topic_permission_row, found, _TOPIC_ORDER)
+
+
+async def get_topic_permissions(call: Call) -> Reply:
+    """GET /topic-permissions/{vhost}/{user}: a list, of all exchanges even where one is named."""
+    return await listed(call, topic_permission_row, _topics(call), _TOPIC_ORDER)
+
+
+async def put_topic_permission(call: Call) -> Reply:
+    """PUT /topic-permissions/{vhost}/{user} `{exchange, write, read}`: 201 for a user's first one."""
+    exchange, write, read = texts(await call.body(), "exchange", "write", "read")
+    vhost, user = call.path["vhost"], call.path["user"]
+    is_first = not any((row.vhost, row.user) == (vhost, user) for row in call.catalogue.topic_permissions())
+    admin = call.site.admin(call.user.name)
+    try:
+        await permissions.set_topic_permissions(admin, user, vhost, exchange, write, read)
+    except AdminError as error:
+        raise _bad(error) from None
+    return put(is_first)
+
+
+async def delete_topic_permissions(call: Call) -> Reply:
+    """DELETE /topic-permissions/{vhost}/{user}, or only of one exchange: /{exchange}."""
+    _topics(call)
+    vhost, user = call.path["vhost"], call.path["user"]
+    admin = call.site.admin(call.user.name)
+    await permissions.clear_topic_permissions(admin, user, vhost, call.path.get("exchange"))
+    return no_content()
+
+
+def _topics(call: Call) -> list[TopicPermission]:
+    """The user's rows for the vhost. Raises: ApiError (404) without any."""
+    where = (call.path["vhost"], call.path["user"])
+    found = [row for row in call.catalogue.topic_permissions() if (row.vhost, row.user) == where]
+    if not found:
+        raise no_such_thing()
+    return found
+
+
+def _bad(error: AdminError) -> Exception:
+    """Of a missing vhost or user RabbitMQ says 400, and not which of them it is."""
+    return bad_request(_NO_VHOST_OR_USER) if error.kind == "not_found" else error
+
+
+_ADMIN: Final = Access.ADMINISTRATOR
+
+ROUTES: Final = (
+    Route("GET", "/permissions", list_permissions, _ADMIN),
+    Route("GET", "/permissions/{vhost}/{user}", get_permission, _ADMIN),
+    Route("PUT", "/permissions/{vhost}/{user}", put_permission, _ADMIN),
+    Route("DELETE", "/permissions/{vhost}/{user}", delete_permission, _ADMIN),
+    Route("GET", "/vhosts/{vhost}/permissions", list_of_vhost, _ADMIN),
+    Route("GET", "/users/{user}/permissions", list_of_user, _ADMIN),
+    Route("GET", "/topic-permissions", list_topic_permissions, _ADMIN),
+    Route("GET", "/topic-permissions/{vhost}/{user}", get_topic_permissions, _ADMIN),
+    Route("PUT", "/topic-permissions/{vhost}/{user}", put_topic_permission, _ADMIN),
+    Route("DELETE", "/topic-permissions/{vhost}/{user}", delete_topic_permissions, _ADMIN),
+    Route("GET", "/topic-permissions/{vhost}/{user}/{exchange}", get_topic_permissions, _ADMIN),
+    Route("DELETE", "/topic-permissions/{vhost}/{user}/{exchange}", delete_topic_permissions, _ADMIN),
+    Route("GET", "/vhosts/{vhost}/topic-permissions", list_topics_of_vhost, _ADMIN),
+    Route("GET", "/users/{user}/topic-permissions", list_topics_of_user, _ADMIN),
+)

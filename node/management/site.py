@@ -1,0 +1,71 @@
+"""What the HTTP API needs of the process around it. `node.agent` implements it.
+
+It is there while the process is; the broker in it comes and goes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from node.admin.admin import Admin
+from node.app import Node
+from node.config import Config
+from node.statistics.query import Query
+from node.statistics.rows import Kind, Row
+from node.statistics.statistics import Statistics
+
+
+class SiteNode(NamedTuple):
+    """A node of the cluster.   type: disc or ram."""
+
+    name: str
+    type: str
+    is_running: bool
+
+
+class Site(Protocol):
+    """One node, and the way to the others."""
+
+    @property
+    def config(self) -> Config:
+        """What was decided before the node started."""
+
+    @property
+    def node(self) -> Node | None:
+        """The broker; None while it is stopped or the node is paused."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """Of the broker that runs."""
+
+    def admin(self, by: str) -> Admin:
+        """Change the broker that runs, in the name of a user."""
+
+    def is_ready(self) -> bool:
+        """Whether clients are served: the broker runs and is not in maintenance mode."""
+
+    def status(self) -> dict[str, Any]:
+        """See `node.agent.status.node_status`."""
+
+    def cluster_status(self) -> dict[str, Any]:
+        """See `node.agent.status.cluster_status`."""
+
+    def members(self) -> list[SiteNode]:
+        """All nodes of the cluster but witnesses, this one first."""
+
+    async def ask(self, node: str, question: str, arguments: Mapping[str, Any]) -> Any:
+        """Ask one node, which may be this one. JSON both ways. Raises: ControlError."""
+
+    async def ask_all(self, question: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask all nodes that run. Returns: the answers by node; who does not answer in time is missing."""
+
+    async def rows(self, kind: Kind, query: Query, nodes: Iterable[str] | None = None) -> list[Row]:
+        """Rows of all nodes that answer, or of these; what several of them know of an id is added up."""
+
+    async def operate(self, operation: str, arguments: Mapping[str, Any], timeout_s: float = 60.0) -> Any:
+        """What the control socket can do, on this node. Raises: ControlError."""
+
+    def places(self) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
+        """The zones and the labels of nodes that have some, by node."""
+
+    def mirroring_events(self) -> Sequence[Mapping[str, Any]]:
+        """The last promotions, evictions and synchronisations that this node has seen, the newest first."""

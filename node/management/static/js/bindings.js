@@ -1,0 +1,81 @@
+/** Bindings of a queue or an exchange: a table with a button that unbinds, and a form that binds. */
+
+import { del, path, post } from './api.js';
+import { attempt, confirm } from './dialog.js';
+import { h } from './dom.js';
+import { argumentsEditor, field, form, input, select } from './form.js';
+import { argumentList, badge, button, link } from './parts.js';
+import { Table } from './table.js';
+
+/**
+ * @param {object} view the page's view
+ * @param {'source'|'destination'} shows which end of the bindings the table names: the one that isn't this page's
+ */
+export function bindingsTable(view, shows) {
+  const end = shows === 'source' ? 'From' : 'To';
+  return new Table({
+    key: (row) => JSON.stringify([row.source, row.destination_type, row.destination, row.properties_key]),
+    caption: `Bindings ${end.toLowerCase()} others`,
+    empty: 'No bindings.',
+    columns: [
+      { id: 'end', title: end, cell: (row) => otherEnd(row, shows) },
+      { id: 'key', title: 'Routing key', cell: (row) => h('code', null, row.routing_key) },
+      { id: 'arguments', title: 'Arguments', cell: (row) => argumentList(row.arguments) },
+      { id: 'unbind', title: '', class: 'is-action', cell: (row) => unbindButton(view, row) },
+    ],
+  });
+}
+
+function otherEnd(row, shows) {
+  if (shows === 'source') return [link.exchange(row.vhost, row.source), ' ', badge('exchange')];
+  const isQueue = row.destination_type === 'queue';
+  const name = isQueue ? link.queue(row.vhost, row.destination) : link.exchange(row.vhost, row.destination);
+  return [name, ' ', badge(row.destination_type, isQueue ? 'info' : 'quiet')];
+}
+
+function unbindButton(view, row) {
+  if (row.source === '') return h('span.quiet', { title: 'Every queue is bound to the default exchange by its name.' }, 'implicit');
+  return button('Unbind', () => unbind(view, row), { small: true, hint: `Unbind ${row.destination} from ${row.source}` });
+}
+
+async function unbind(view, row) {
+  const from = row.source;
+  const text = [h('code', null, from), ' → ', h('code', null, row.destination), ', routing key ', h('code', null, row.routing_key)];
+  if (!(await confirm({ title: 'Remove this binding?', text, action: 'Unbind' }))) return;
+  const type = row.destination_type === 'queue' ? 'q' : 'e';
+  const where = path('bindings', row.vhost, 'e', from, type, row.destination, row.properties_key);
+  if (await attempt(() => del(where), 'Unbound')) await view.refresh();
+}
+
+/** Binds a queue to an exchange whose name is typed. */
+export function bindQueueForm(view, vhost, queue) {
+  const table = argumentsEditor();
+  const fields = [
+    field('From exchange', input('source', { required: true, maxlength: 255 })),
+    field('Routing key', input('routing_key', { maxlength: 255 })),
+    table.element,
+  ];
+  return form(fields, 'Bind', (values, element) =>
+    bind(view, vhost, [values.source, 'q', queue], values.routing_key, table, element));
+}
+
+/** Binds something whose name is typed to an exchange. */
+export function bindExchangeForm(view, vhost, exchange) {
+  const table = argumentsEditor();
+  const fields = [
+    field('To', select('type', [['q', 'Queue'], ['e', 'Exchange']])),
+    field('Name', input('destination', { required: true, maxlength: 255 })),
+    field('Routing key', input('routing_key', { maxlength: 255 })),
+    table.element,
+  ];
+  return form(fields, 'Bind', (values, element) =>
+    bind(view, vhost, [exchange, values.type, values.destination], values.routing_key, table, element));
+}
+
+async function bind(view, vhost, [source, type, destination], key, table, element) {
+  const work = () => post(path('bindings', vhost, 'e', source, type, destination), { routing_key: key, arguments: table.read() });
+  if (!(await attempt(work, 'Bound'))) return;
+  element.reset();
+  table.load({});
+  await view.refresh();
+}

@@ -1,0 +1,7 @@
+/** One operator policy. */
+
+import { renderPolicy } from '../policy_page.js';
+
+export const title = ({ name }) => name;
+
+export const render = (view, params) => renderPolicy(view, 'operator', params);

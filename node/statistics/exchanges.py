@@ -1,0 +1,99 @@
+"""Exchanges: what the metadata say, and what this node's clients published. Source: management §1.4."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from node.amqp.plain import plain_table
+from node.broker.catalogue import Catalogue
+from node.broker.records import Exchange
+from node.statistics.message_stats import exchange_values, message_stats
+from node.statistics.query import Query
+from node.statistics.rows import Row
+from node.statistics.watches import Watches
+
+INTERNAL_USER: Final = "rmq-internal"
+"""Who made what is there from the beginning."""
+UNKNOWN_USER: Final = "unknown"
+"""Who made anything else: that isn't kept."""
+
+_FACTS: Final = frozenset(
+    {
+        "name",
+        "vhost",
+        "type",
+        "durable",
+        "auto_delete",
+        "internal",
+        "arguments",
+        "policy",
+        "user_who_performed_action",
+    }
+)
+
+
+def exchange_id(vhost: str, name: str) -> str:
+    """Unlike any other in the cluster, the same on each node."""
+    return f"{vhost}\0{name}"
+
+
+def exchange_rows(watches: Watches, query: Query) -> Iterator[Row]:
+    """One row each: all that the metadata know."""
+    broker = watches.broker
+    wants_facts, wants_stats = query.wants_any(_FACTS), query.wants("message_stats")
+    for record in _chosen(broker.catalogue, query):
+        row: Row = {"id": exchange_id(record.vhost, record.name)}
+        if wants_facts:
+            row.update(exchange_facts(broker.catalogue, record))
+        if wants_stats:
+            _put_message_stats(watches, query, record, row)
+        if query.is_detailed:
+            row["incoming"] = []
+            row["outgoing"] = []
+        if query.fields is not None:
+            row = {name: row[name] for name in row if name == "id" or name in query.fields}
+        yield row
+
+
+def _chosen(catalogue: Catalogue, query: Query) -> Iterator[Exchange]:
+    if query.ids is not None:
+        for id_ in query.ids:
+            vhost, _, name = id_.partition("\0")
+            record = catalogue.exchange(vhost, name) if query.is_in_scope(vhost) else None
+            if record is not None:
+                yield record
+        return
+    for each in list(catalogue.vhosts()):
+        if query.is_in_scope(each.name):
+            yield from list(catalogue.exchanges(each.name))
+
+
+def exchange_facts(catalogue: Catalogue, record: Exchange) -> Row:
+    """What the metadata say."""
+    is_ours = not record.name or record.name.startswith("amq.")
+    row: Row = {
+        "name": record.name,
+        "vhost": record.vhost,
+        "type": record.type,
+        "durable": record.durable,
+        "auto_delete": record.auto_delete,
+        "internal": record.internal,
+        "arguments": plain_table(record.arguments),
+        "user_who_performed_action": INTERNAL_USER if is_ours else UNKNOWN_USER,
+    }
+    effective = catalogue.effective_policy(record)
+    if effective.policy is not None:
+        row["policy"] = effective.policy
+    return row
+
+
+def _put_message_stats(watches: Watches, query: Query, record: Exchange, row: dict[str, Any]) -> None:
+    live = watches.broker.vhosts.get(record.vhost)
+    counters = None if live is None else live.exchange_counters.get(record.name)
+    if counters is None:
+        return
+    tracked = watches.exchanges.get(exchange_id(record.vhost, record.name))
+    stats = message_stats(
+        watches.exchanges, watches.exchange_tables, exchange_values(counters), tracked, query.ranges.msg_rates
+    )
+    if stats:
+        row["message_stats"] = stats

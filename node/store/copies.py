@@ -1,0 +1,42 @@
+"""What a node that starts may have on disk of its queues, and which copies of mirrored ones are worth something.
+
+A node that was away begins with an empty copy of each queue that went on without it. But a queue that went down
+with its last copy comes back from what its nodes have on disk; and whether it went down shows only after they have
+recovered their stores: what the catalogue says by then may be older than the end of this node's last life.
+Source: reliability §1.1 (L9), §4.10.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from node.broker.catalogue import Catalogue
+from node.broker.durable_part import is_kept
+from node.broker.records import QueueRecord
+from node.broker.views import stored_uid
+
+
+def copy_to_recover(record: QueueRecord, node: str) -> int | None:
+    """Which copy on a node's disk may be what a mirrored queue comes back from; None: none."""
+    view = record.view
+    if view is None or not is_kept(record):
+        return None
+    return view.copy_to_keep(node)
+
+
+def recoverable_copies(catalogue: Catalogue, node: str) -> dict[str, tuple[QueueRecord, int]]:
+    """The queues whose copy on a node may bring them back, and which it is, by stored uid."""
+    return {
+        stored_uid(record.uid, copy): (record, copy)
+        for record in _queues(catalogue)
+        if (copy := copy_to_recover(record, node)) is not None
+    }
+
+
+def stored(record: QueueRecord, copy: int) -> QueueRecord:
+    """A queue as the store knows it."""
+    return replace(record, uid=stored_uid(record.uid, copy)) if copy else record
+
+
+def _queues(catalogue: Catalogue) -> Iterator[QueueRecord]:
+    for vhost in catalogue.vhosts():
+        yield from catalogue.queues(vhost.name)

@@ -1,0 +1,140 @@
+"""Events: what happens to nodes and to mirrored queues, as rows, at once.
+
+    MirrorEvent      promotion, revived ─► failover (cause crash) · transfer ─► promotion · synchronisations
+    catalogue        MemberUp, MemberDown ─► view_change
+    alarms           of this node ─► alarm_set, alarm_clear
+
+What becomes of a mirrored queue the cluster tells once, by one node; a change of members each node tells as it sees it.
+Source: reference spark.md §2.5.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from node.broker.broker import Broker
+from node.broker.events import (
+    Event,
+    MemberDown,
+    MemberPut,
+    MemberRemoved,
+    MemberUp,
+    PolicyChanged,
+    QueueCreated,
+    QueueDeleted,
+    ViewChanged,
+)
+from node.broker.observer import MirrorEvent, Observer
+
+_MOVES_COPIES: Final = (
+    MemberDown,
+    MemberPut,
+    MemberRemoved,
+    MemberUp,
+    PolicyChanged,
+    QueueCreated,
+    QueueDeleted,
+    ViewChanged,
+)
+"""What changes the topology."""
+
+_STOPPED: Final = "stopped, "
+"""In the line about a synchronisation that was given up."""
+
+_NAMES: Final = {
+    "promotion": "failover",
+    "revived": "failover",
+    "transfer": "promotion",
+    "sync-begun": "sync_start",
+    "mirror-synchronised": "sync_done",
+    "sync-ended": "sync_abort",
+}
+"""What a kind of `MirrorEvent` is called here; the others say nothing that rows of queues don't."""
+
+_CRASHES: Final = ("promotion", "revived")
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+class EventObserver(Observer):
+    """Watches one broker, once `begin` has said that it runs.
+
+    tell: takes the fields of an event.   soon: has `release` called at the end of the turn.
+    is_topology_new: whether copies have moved since it was last set to False.
+    """
+
+    def __init__(self, own: str, tell: Tell, soon: Callable[[], None]) -> None:
+        self.is_topology_new = False
+        self._soon = soon
+        self._own = own
+        self._tell = tell
+        self._broker: Broker | None = None
+        self._held: dict[str, Any] | None = None
+        """A failover; the next line may say that it may have lost messages."""
+
+    def begin(self, broker: Broker) -> None:
+        """The broker runs: what it read at its start has not happened now."""
+        self._broker = broker
+
+    def release(self) -> None:
+        """Nothing more will be said of what was told last."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._tell(held)
+
+    # --- Observer ---
+
+    def changed(self, change: Event) -> None:
+        """See `Observer.changed`."""
+        if self._broker is None:
+            return
+        self.is_topology_new = self.is_topology_new or isinstance(change, _MOVES_COPIES)
+        if isinstance(change, MemberUp):
+            self._tell({"event": "view_change", "to_node": change.member.name, "detail": {"is": "up"}})
+        elif isinstance(change, MemberDown):
+            self._tell({"event": "view_change", "from_node": change.member.name, "detail": {"is": "down"}})
+
+    def alarm_set(self, node: str, resource: str) -> None:
+        """See `Observer.alarm_set`. Other nodes tell their own."""
+        if node == self._own and self._broker is not None:
+            self._tell({"event": "alarm_set", "detail": {"resource": resource}})
+
+    def alarm_cleared(self, node: str, resource: str) -> None:
+        """See `Observer.alarm_cleared`."""
+        if node == self._own and self._broker is not None:
+            self._tell({"event": "alarm_clear", "detail": {"resource": resource}})
+
+    def mirror_event(self, event: MirrorEvent) -> None:
+        """See `Observer.mirror_event`."""
+        if self._broker is None:
+            return
+        held = self._held
+        is_of_held = held is not None and (held["vhost"], held["queue"]) == (event.vhost, event.queue)
+        if event.kind == "data-loss-possible" and held is not None and is_of_held:
+            held["unsynced_promotion"] = True
+            return
+        self.release()
+        name = _NAMES.get(event.kind)
+        if name is None or (event.kind == "sync-ended" and _STOPPED not in event.text):
+            return
+        fields = self._fields(self._broker, event, name)
+        if event.kind == "promotion":
+            self._held = fields
+            self._soon()
+        else:
+            self._tell(fields)
+
+    def _fields(self, broker: Broker, event: MirrorEvent, name: str) -> dict[str, Any]:
+        record = broker.catalogue.queue(event.vhost, event.queue)
+        view = None if record is None else record.view
+        is_move = name in ("failover", "promotion")
+        return {
+            "event": name,
+            "vhost": event.vhost,
+            "queue": event.queue,
+            "from_node": event.former or None,
+            "to_node": event.node or None,
+            "epoch_after": view.since if view is not None and is_move else None,
+            "cause": event.cause or ("crash" if event.kind in _CRASHES else None),
+            "unsynced_promotion": False if is_move else None,
+            "detail": {"kind": event.kind, "text": event.text},
+        }

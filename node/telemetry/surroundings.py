@@ -1,0 +1,44 @@
+"""What telemetry asks of the process around the broker: `node.agent.telemetry`."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Link(NamedTuple):
+    """The way to one other node, as this one sees it.
+
+    batches, batch_bytes: frames of mirrored queues that went there.   pending_bytes: on their way, of all frames.
+    connects: how often the link has come up.   last_error: why it went down last.
+    """
+
+    name: str
+    batches: int = 0
+    batch_bytes: int = 0
+    pending_bytes: int = 0
+    connects: int = 0
+    last_error: str | None = None
+
+
+class Surroundings(Protocol):
+    """Of one node."""
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the node is in maintenance mode."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this node is to write the topology: in a cluster its leader, one node at a time."""
+
+    @property
+    def partitioned(self) -> Sequence[str]:
+        """Nodes that are up and cannot be reached from here."""
+
+    def links(self) -> list[Link]:
+        """To all other members that are up."""
+
+    def places(self) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
+        """Zones and labels, by the names of nodes that have some."""
+
+    async def ask_time(self, node: str) -> float | None:
+        """The time of day at another node, in seconds; None: it does not answer."""

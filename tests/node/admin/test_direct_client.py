@@ -1,0 +1,282 @@
+"""A client in the node's process: what connections may do, and nothing else (management §2.1, §2.4)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from node.admin.direct_client import DirectClient, DirectTimeout, Outcome
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.amqp.field_table import long, longstr
+from node.amqp.methods import (
+    BasicAck,
+    BasicReject,
+    ExchangeDeclare,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+)
+from node.amqp.properties import Properties
+from node.broker.commands import Command, DeleteVhost, PutUser, PutVhost, SetParameter, SetPermission
+from node.broker.passwords import SHA256
+from tests.node.broker.harness import World, check_invariants
+
+
+class LiveWorld(World):
+    """A world whose turns are run by the loop, as the shell does."""
+
+    def run(self, story: Callable[[], Awaitable[None]]) -> None:
+        async def told() -> None:
+            self.broker.wake = lambda: asyncio.get_running_loop().call_soon(self.settle) and None
+            await asyncio.wait_for(story(), 10)
+
+        asyncio.run(told())
+        assert not self.broker.direct_clients
+        assert not self.broker.connections
+        check_invariants(self)
+
+    def client_of(self, user: str = "guest", vhost: str = "/", timeout_s: float = 5.0) -> DirectClient:
+        return DirectClient(self.broker, user, vhost, clock=lambda: self.now, timeout_s=timeout_s)
+
+
+@pytest.fixture
+def world() -> LiveWorld:
+    return LiveWorld()
+
+
+def add_user(world: World, name: str, configure: str, write: str, read: str) -> None:
+    world.submit(PutUser(name, b"", SHA256, ()))
+    world.submit(SetPermission("/", name, configure, write, read))
+
+
+def test_methods_are_answered(world: LiveWorld) -> None:
+    async def story() -> None:
+        async with world.client_of() as client:
+            assert await client.call(QueueDeclare(queue="q")) == QueueDeclareOk("q", 0, 0)
+            assert await client.publish("", "q", Properties(), b"body") is Outcome.ROUTED
+            assert await client.call(QueuePurge(queue="q")) == QueuePurgeOk(1)
+            assert await client.call(QueueDelete(queue="q")) == QueueDeleteOk(0)
+
+    world.run(story)
+    assert not world.queue_names
+
+
+def test_a_channel_error_is_raised_in_whole_and_again(world: LiveWorld) -> None:
+    name = "q" * 250
+
+    async def story() -> None:
+        async with world.client_of() as client:
+            for _ in range(2):
+                with pytest.raises(ProtocolError) as caught:
+                    await client.call(QueueDeclare(queue=name, passive=True))
+                assert caught.value.code is ReplyCode.NOT_FOUND
+                assert caught.value.explanation == f"no queue '{name}' in vhost '/'"
+
+    world.run(story)
+
+
+def test_a_connection_error_is_raised(world: LiveWorld) -> None:
+    async def story() -> None:
+        async with world.client_of() as client:
+            with pytest.raises(ProtocolError, match="unknown exchange type 'nope'") as caught:
+                await client.call(ExchangeDeclare(exchange="x", type="nope"))
+            assert caught.value.code is ReplyCode.COMMAND_INVALID
+
+    world.run(story)
+
+
+def test_the_users_own_permissions_hold(world: LiveWorld) -> None:
+    add_user(world, "limited", "^mine", "^mine", "^mine")
+
+    async def story() -> None:
+        async with world.client_of("limited") as client:
+            await client.call(QueueDeclare(queue="mine"))
+            with pytest.raises(ProtocolError) as caught:
+                await client.call(QueueDeclare(queue="yours"))
+            assert caught.value.code is ReplyCode.ACCESS_REFUSED
+
+    world.run(story)
+
+
+def test_without_a_permission_for_the_vhost_nothing_opens(world: LiveWorld) -> None:
+    world.submit(PutUser("stranger", b"", SHA256, ("administrator",)))
+
+    async def story() -> None:
+        with pytest.raises(ProtocolError) as caught:
+            async with world.client_of("stranger"):
+                pass
+        assert caught.value.code is ReplyCode.NOT_ALLOWED
+
+    world.run(story)
+
+
+def test_what_no_queue_takes_is_unrouted(world: LiveWorld) -> None:
+    async def story() -> None:
+        async with world.client_of() as client:
+            assert await client.publish("amq.direct", "nobody", Properties(), b"") is Outcome.UNROUTED
+            await client.call(QueueDeclare(queue="q"))
+            assert await client.publish("", "q", Properties(), b"") is Outcome.ROUTED
+
+    world.run(story)
+
+
+def test_what_a_full_queue_refuses_is_rejected(world: LiveWorld) -> None:
+    arguments = {"x-max-length": long(1), "x-overflow": longstr("reject-publish")}
+
+    async def story() -> None:
+        async with world.client_of() as client:
+            await client.call(QueueDeclare(queue="q", arguments=arguments))
+            outcomes = [await client.publish("", "q", Properties(), b"") for _ in range(2)]
+            assert outcomes == [Outcome.ROUTED, Outcome.REJECTED]
+
+    world.run(story)
+
+
+def test_a_message_is_got_with_all_it_has(world: LiveWorld) -> None:
+    properties = Properties(content_type="text/plain", headers={"n": long(5)}, delivery_mode=2)
+    body = bytes(range(256)) * 4096  # beyond any frame
+
+    async def story() -> None:
+        async with world.client_of() as client:
+            await client.call(QueueDeclare(queue="q"))
+            assert await client.get("q", no_ack=True) is None
+            for _ in range(2):
+                await client.publish("", "q", properties, body)
+            got = await client.get("q", no_ack=True)
+            assert got is not None
+            assert got == (got.delivery_tag, False, "", "q", 1, properties, body)
+
+    world.run(story)
+
+
+def test_what_was_got_and_not_settled_goes_back(world: LiveWorld) -> None:
+    async def story() -> None:
+        async with world.client_of() as client:
+            await client.call(QueueDeclare(queue="q"))
+            await client.publish("", "q", Properties(), b"1")
+            await client.get("q", no_ack=False)
+        async with world.client_of() as client:
+            got = await client.get("q", no_ack=False)
+            assert got is not None
+            assert (got.redelivered, got.body) == (True, b"1")
+            client.send(BasicAck(got.delivery_tag))
+            assert await client.get("q", no_ack=False) is None
+
+    world.run(story)
+
+
+def test_a_rejected_message_is_dropped(world: LiveWorld) -> None:
+    async def story() -> None:
+        async with world.client_of() as client:
+            await client.call(QueueDeclare(queue="q"))
+            await client.publish("", "q", Properties(), b"1")
+            got = await client.get("q", no_ack=False)
+            assert got is not None
+            client.send(BasicReject(got.delivery_tag, requeue=False))
+        async with world.client_of() as client:
+            assert await client.get("q", no_ack=False) is None
+
+    world.run(story)
+
+
+def test_alarms_and_limits_of_connections_do_not_concern_it(world: LiveWorld) -> None:
+    world.broker.alarms.set("memory")
+    world.submit(SetParameter("/", "vhost-limits", "limits", {"max-connections": 0}))
+
+    async def story() -> None:
+        async with world.client_of() as client:
+            await client.call(QueueDeclare(queue="q"))
+            assert await client.publish("", "q", Properties(), b"1") is Outcome.ROUTED
+            world.broker.alarms.set("disk")
+            assert await client.publish("", "q", Properties(), b"2") is Outcome.ROUTED
+        assert world.broker.connection_count("/", None) == 0
+
+    world.run(story)
+
+
+def test_its_end_is_not_waited_for_when_its_vhost_goes(world: LiveWorld) -> None:
+    world.submit(PutVhost("v"))
+    world.submit(SetPermission("v", "guest", ".*", ".*", ".*"))
+
+    async def story() -> None:
+        async with world.client_of(vhost="v") as client:
+            await client.call(QueueDeclare(queue="q"))
+            world.submit(DeleteVhost("v"))
+            with pytest.raises(ProtocolError) as caught:
+                await client.call(QueueDeclare(queue="q2"))
+            assert caught.value.code is ReplyCode.CONNECTION_FORCED
+
+    world.run(story)
+
+
+class SilentLog:
+    """A log that never answers."""
+
+    def submit(self, command: Command[Any], on_applied: Callable[[Any], None] = lambda result: None) -> None:
+        pass
+
+    def await_safety(self, on_safe: Callable[[Any], None]) -> None:
+        pass
+
+
+def test_a_wait_has_an_end(world: LiveWorld) -> None:
+    async def story() -> None:
+        world.broker.log = SilentLog()  # type: ignore[assignment]
+        with pytest.raises(DirectTimeout):
+            async with world.client_of(timeout_s=0.01) as client:
+                await client.call(QueueDeclare(queue="q"))
+
+    world.run(story)
+
+
+def test_a_request_that_is_dropped_leaves_nothing_behind(world: LiveWorld) -> None:
+    """As when an HTTP client goes away while its request waits."""
+
+    async def request() -> None:
+        async with world.client_of() as client:
+            await client.call(QueueDeclare(queue="q"))
+
+    async def story() -> None:
+        log, world.broker.log = world.broker.log, SilentLog()  # type: ignore[assignment]
+        task = asyncio.create_task(request())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        world.broker.log = log
+
+    world.run(story)
+
+
+def test_nothing_is_told_of_it_as_of_a_socket(world: LiveWorld) -> None:
+    async def story() -> None:
+        async with world.client_of() as client:
+            (connection,) = world.broker.connections.values()
+            assert connection.name.startswith("<")
+            assert connection.peer.local == ""
+            await client.call(QueueDeclare(queue="q"))
+
+    world.run(story)
+    assert world.diary.entries == []
+
+
+def test_two_clients_do_not_meet(world: LiveWorld) -> None:
+    async def one(name: str) -> None:
+        async with world.client_of() as client:
+            await client.call(QueueDeclare(queue=name))
+            for number in range(20):
+                await client.publish("", name, Properties(), f"{name}{number}".encode())
+            for number in range(20):
+                got = await client.get(name, no_ack=True)
+                assert got is not None
+                assert got.body == f"{name}{number}".encode()
+
+    async def story() -> None:
+        await asyncio.gather(one("a"), one("b"))
+
+    world.run(story)

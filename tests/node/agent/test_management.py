@@ -1,0 +1,238 @@
+"""Management around a broker: listeners that stay while it comes and goes, statistics, questions between nodes."""
+
+import asyncio
+import base64
+import json
+import logging
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.agent import packing, questions
+from node.agent.agent import Agent
+from node.agent.questions import Questions
+from node.config import Address, ManagementConfig, StatisticsConfig
+from node.io.control import ControlError
+from node.statistics.query import Query
+from tests.adversity.node_process import ROOT
+from tests.node.agent.test_agent import config_for, directory, environ_of
+
+__all__ = ["directory"]
+
+OWN = "t1@localhost"
+
+
+Do = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+def serve(directory: Path, story: Callable[[Agent, str, Do], None], **settings: Any) -> None:
+    """Run an agent with an HTTP listener, and the story in a thread; it has things done on the agent's loop."""
+    management = ManagementConfig(listen=Address("127.0.0.1", 0), is_configured=True)
+    config = replace(config_for(directory), **{"management": management, **settings})
+
+    async def run() -> None:
+        agent = Agent(config, environ=environ_of(directory))
+        assert await agent.start()
+        try:
+            ((_, host, port),) = agent.management.listeners
+            loop = asyncio.get_running_loop()
+
+            def do(change: Coroutine[Any, Any, Any]) -> Any:
+                return asyncio.run_coroutine_threadsafe(change, loop).result(10.0)
+
+            await asyncio.to_thread(story, agent, f"http://{host}:{port}", do)
+        finally:
+            assert await agent.stop()
+
+    asyncio.run(run())
+
+
+def get(url: str) -> tuple[int, Any]:
+    return ask("GET", url)
+
+
+def ask(method: str, url: str) -> tuple[int, Any]:
+    header = "Basic " + base64.b64encode(b"guest:guest").decode()
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, method=method, headers={"authorization": header})
+        ) as answer:
+            return answer.status, json.loads(answer.read() or "null")
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read() or b"null")
+
+
+@pytest.mark.slow
+def test_the_listener_stays_while_the_app_is_stopped(directory: Path) -> None:
+    """management §1.11: a balancer is told, rather than refused."""
+
+    def story(agent: Agent, url: str, do: Do) -> None:
+        assert get(f"{url}/api/whoami") == (200, {"name": "guest", "tags": ["administrator"]})
+        assert get(f"{url}/health/ready")[0] == 200
+        do(agent.app.stop())
+        assert get(f"{url}/api/whoami")[0] == 503
+        assert get(f"{url}/health/ready")[0] == 503
+        do(agent.app.start())
+        assert get(f"{url}/api/whoami")[0] == 200
+        assert get(f"{url}/health/ready")[0] == 200
+
+    serve(directory, story)
+
+
+def run(directory: Path, story: Callable[[Agent], Any], **settings: Any) -> None:
+    """Run an agent without listeners, and the story on its loop."""
+
+    async def running() -> None:
+        agent = Agent(config_for(directory, **settings), environ=environ_of(directory))
+        assert await agent.start()
+        try:
+            await story(agent)
+        finally:
+            assert await agent.stop()
+
+    asyncio.run(running())
+
+
+@pytest.mark.slow
+def test_rows_of_this_node_take_no_trip(directory: Path) -> None:
+    async def story(agent: Agent) -> None:
+        site = agent.management
+        assert [each.name for each in site.members()] == [OWN]
+        assert await site.rows("queues", Query()) == []
+        assert await site.rows("queues", Query(), nodes=["other@host"]) == []
+        with pytest.raises(ControlError, match="is not running"):
+            await site.ask("other@host", "rows", {})
+        with pytest.raises(ControlError, match="no question"):
+            await site.ask(OWN, "nonsense", {})
+        with pytest.raises(ControlError, match="no rows of 'x'"):
+            await site.ask(OWN, "rows", {"kind": "x"})
+
+    run(directory, story)
+
+
+@pytest.mark.slow
+def test_statistics_can_be_forgotten(directory: Path) -> None:
+    """management §1.10: DELETE /reset, of all nodes or of one."""
+
+    def story(agent: Agent, url: str, do: Do) -> None:
+        before = agent.management.statistics
+        assert ask("DELETE", f"{url}/api/reset") == (204, None)
+        between = agent.management.statistics
+        assert ask("DELETE", f"{url}/api/reset/{OWN}") == (204, None)
+        assert len({id(each) for each in (before, between, agent.management.statistics)}) == 3
+        assert ask("DELETE", f"{url}/api/reset/other")[0] == 404
+
+    serve(directory, story)
+
+
+@pytest.mark.slow
+def test_statistics_are_sampled_only_for_those_who_may_ask(directory: Path) -> None:
+    async def story(agent: Agent) -> None:
+        assert not agent.management.statistics.options.is_on
+        assert agent.management._sampling is None
+
+    run(directory, story, statistics=StatisticsConfig(interval_s=0.01))
+
+
+@pytest.mark.slow
+def test_a_default_port_that_is_taken_is_worth_a_warning(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """management §1.0; an address that was asked for is not given up so easily."""
+
+    def other(agent: Agent, url: str, do: Do) -> None:
+        taken = Address("127.0.0.1", int(url.rpartition(":")[2]))
+
+        async def start(is_configured: bool) -> None:
+            management = ManagementConfig(listen=taken, is_configured=is_configured)
+            config = replace(config_for(directory / "2"), management=management, node_name="t2@localhost")
+            second = Agent(config, environ=environ_of(directory))
+            try:
+                assert await second.start()
+                assert second.management.listeners == []
+            finally:
+                await second.stop()
+
+        asyncio.run(start(False))
+        assert "There is no http listener" in caplog.text
+        with pytest.raises(OSError, match="address already in use"):
+            asyncio.run(start(True))
+
+    serve(directory, other)
+
+
+def test_questions_go_to_the_nodes_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two nodes, whose links are a function call here."""
+    monkeypatch.setattr(questions, "ANSWER_S", 60.0)
+    monkeypatch.setattr(packing, "PART_CHARACTERS", 10_000)
+
+    class Voting:
+        def __init__(self) -> None:
+            self.other: Questions | None = None
+
+        def others(self) -> list[Any]:
+            return [Known("b"), Known("down"), Known("w", "witness")]
+
+        async def ask(self, address: str, body: dict[str, Any], timeout_s: float) -> Any:
+            assert address == "b:1"
+            assert self.other is not None
+            return json.loads(json.dumps(await self.other.answers[body["do"]]("a", body)))
+
+    class Known:
+        def __init__(self, name: str, node_type: str = "disc") -> None:
+            self.name, self.address, self.type, self.is_up = name, f"{name}:1", node_type, name != "down"
+
+    class Cluster:
+        def __init__(self) -> None:
+            self.voting = Voting()
+            self.members = {each.name: each for each in self.voting.others()}
+
+    class Stub:
+        def __init__(self, name: str, cluster: Any) -> None:
+            self.config = config_for(Path("/nowhere"))
+            self.config = replace(self.config, node_name=name)
+            self.cluster = cluster
+            self.logger = logging.getLogger("test")
+
+    async def double(agent: Any, arguments: Any) -> list[str]:
+        return [f"{agent.config.node_name}{each}" for each in arguments["of"]]
+
+    cluster = Cluster()
+    asking = Questions(Stub("a", cluster), {"double": double})  # type: ignore[arg-type]
+    cluster.voting.other = Questions(Stub("b", None), {"double": double})  # type: ignore[arg-type]
+
+    async def story() -> None:
+        assert await asking.ask("b", "double", {"of": ["1"]}) == ["b1"]
+        assert await asking.ask_all("double", {"of": ["1"]}) == {"a": ["a1"], "b": ["b1"]}
+        assert await asking.ask_all("double", {"of": []}, ["b", "nowhere"]) == {"b": []}
+        numbers = [str(number * 2654435761 % 2**32) for number in range(50_000)]
+        assert await asking.ask("b", "double", {"of": numbers}) == [f"b{each}" for each in numbers]
+        with pytest.raises(ControlError, match="not running"):
+            await asking.ask("down", "double", {})
+        with pytest.raises(ControlError, match="no question"):
+            await asking.ask("b", "nonsense", {})
+        for body in ({}, {"arguments": "x"}, {"arguments": ["x"]}, {"arguments": [1]}):
+            with pytest.raises(ControlError):
+                await cluster.voting.ask("b:1", {"do": "question", "question": "double", **body}, 1.0)
+        with pytest.raises(ControlError):
+            await cluster.voting.ask("b:1", {"do": "question_part", "number": 9, "part": 0}, 1.0)
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_without_listeners_nothing_of_the_web_server_is_imported() -> None:
+    code = (
+        "import sys; import node.cli.start, node.agent.agent\n"
+        "found = {'aiohttp', 'orjson', 'regex'} & set(sys.modules)\n"
+        "sys.exit(str(found) if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,149 @@
+"""`rabbitmq-plugins`: outputs as a live RabbitMQ 3.10.8's, and the file that it writes (management §3.2)."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from node.cli.ctl.main import main
+from node.cli.ctl.tools import TOOLS
+from node.io import control
+from tests.node.cli.ctl.fake_node import NODE, FakeNode
+
+Plugins = Callable[..., tuple[int, str, str]]
+
+HEAD = f" Configured: E = explicitly enabled; e = implicitly enabled\n | Status: * = running on {NODE}\n |/\n"
+ALL = ["rabbitmq_management", "rabbitmq_management_agent", "rabbitmq_prometheus", "rabbitmq_web_dispatch"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "enabled_plugins"
+
+
+@pytest.fixture
+def plugins(fake: FakeNode, tmp_path: Path, file: Path, capsys: "pytest.CaptureFixture[str]") -> Plugins:
+    fake.answers["plugins"] = {"file": str(file), "running": ALL}
+    (tmp_path / "n1").mkdir()
+
+    def call(*words: str) -> tuple[int, str, str]:
+        environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+        data = ["-n", NODE, "--data", str(tmp_path / "n1")]
+        code = main([*data, *words], environ, tool=TOOLS["plugins"], ask=fake)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_list(plugins: Plugins, file: Path) -> None:
+    """Without a file what we have is on."""
+    code, output, _ = plugins("list", "_[mpw]")
+    assert (code, output) == (
+        0,
+        f'Listing plugins with pattern "_[mpw]" ...\n{HEAD}'
+        "[E*] rabbitmq_management       3.10.8\n"
+        "[e*] rabbitmq_management_agent 3.10.8\n"
+        "[E*] rabbitmq_prometheus       3.10.8\n"
+        "[e*] rabbitmq_web_dispatch     3.10.8\n",
+    )
+    file.write_text("[rabbitmq_prometheus, rabbitmq_shovel].\n")
+    assert plugins("-q", "list", "-m", "_[mpsw]")[1] == "\n".join(sorted([*ALL, "rabbitmq_shovel"])) + "\n"
+    assert plugins("-q", "list", "-m", "-E")[1] == "rabbitmq_prometheus\nrabbitmq_shovel\n"
+    assert plugins("-q", "list", "-m", "-e", "manage")[1] == "rabbitmq_management_agent\n"
+    assert plugins("-s", "list", "prom")[1] == "[E*] rabbitmq_prometheus 3.10.8\n"
+    assert plugins("list", "nope")[1] == f'Listing plugins with pattern "nope" ...\n{HEAD}'
+    assert plugins("list", "(")[0] == 70
+    assert (
+        "     Dependencies:\t[rabbitmq_management_agent,rabbitmq_web_dispatch]\n"
+        in plugins("list", "-v", "rabbitmq_management$")[1]
+    )
+    found = json.loads(plugins("list", "--formatter", "json")[1])
+    assert found["format"] == "normal"
+    assert {each["name"]: each["enabled"] for each in found["plugins"]}[
+        "rabbitmq_management"
+    ] == "not_enabled"
+
+
+def test_disable_and_enable(plugins: Plugins, file: Path) -> None:
+    assert plugins("disable", "rabbitmq_prometheus") == (
+        0,
+        f"Disabling plugins on node {NODE}:\nrabbitmq_prometheus\n"
+        "The following plugins have been configured:\n"
+        "  rabbitmq_management\n  rabbitmq_management_agent\n  rabbitmq_web_dispatch\n"
+        f"Applying plugin configuration to {NODE}...\n"
+        "The following plugins have been disabled:\n  rabbitmq_prometheus\n\n"
+        "set 3 plugins.\n"
+        "Offline change; changes will take effect at broker restart.\n",
+        "",
+    )
+    assert file.read_text() == "[rabbitmq_management].\n"
+    code, output, _ = plugins("enable", "rabbitmq_prometheus")
+    assert (code, "The following plugins have been enabled:\n  rabbitmq_prometheus\n" in output) == (0, True)
+    assert file.read_text() == "[rabbitmq_management,rabbitmq_prometheus].\n"
+    assert plugins("enable", "rabbitmq_prometheus")[1].endswith("Plugin configuration unchanged.\n")
+    assert plugins("set", "rabbitmq_prometheus")[0] == 0
+    assert file.read_text() == "[rabbitmq_prometheus].\n"
+    assert plugins("disable", "--all")[1].startswith(
+        f"Disabling ALL plugins on node {NODE}\nAll plugins have been disabled.\n"
+    )
+    assert file.read_text() == "[].\n"
+    assert plugins("enable", "--all")[0] == 0
+
+
+def test_what_needs_a_plugin_goes_with_it(plugins: Plugins, file: Path) -> None:
+    assert plugins("disable", "rabbitmq_management_agent")[0] == 0
+    assert file.read_text() == "[].\n"
+
+
+def test_names_of_others_are_kept(plugins: Plugins, file: Path) -> None:
+    """Images write the file, and may share it with RabbitMQ."""
+    file.write_text("[rabbitmq_shovel].")
+    assert plugins("enable", "rabbitmq_management")[0] == 0
+    assert file.read_text() == "[rabbitmq_management,rabbitmq_shovel].\n"
+
+
+def test_what_is_refused(plugins: Plugins, file: Path) -> None:
+    code, _, error = plugins("enable", "nope", "rabbitmq_prometheus")
+    assert (code, error) == (70, "Error:\n{:plugins_not_found, [:nope]}\n")
+    assert plugins("disable", "nope")[1].endswith("Plugin configuration unchanged.\n")
+    for words in (("enable",), ("disable",), ("enable", "x", "--all")):
+        assert plugins(*words)[0] == 64
+    assert not file.exists()
+    file.write_text("{no list}")
+    assert plugins("list")[0] == 69
+
+
+def test_is_enabled(plugins: Plugins) -> None:
+    assert plugins("is_enabled", "rabbitmq_management") == (
+        0,
+        f"Asking node {NODE} if plugin rabbitmq_management is enabled...\n"
+        f"Plugin rabbitmq_management is enabled on node {NODE}\n",
+        "",
+    )
+    assert plugins("is_enabled", "rabbitmq_shovel", "rabbitmq_mqtt")[::2] == (
+        69,
+        f"Error:\nPlugins rabbitmq_shovel, rabbitmq_mqtt are not enabled on node {NODE}. "
+        f"Enabled plugins and dependencies: {', '.join(ALL)}\n",
+    )
+    assert plugins("is_enabled", "rabbitmq_management", "--offline")[1] == (
+        "Inferring if plugin rabbitmq_management is from local environment...\n"
+        "Plugin rabbitmq_management is enabled\n"
+    )
+
+
+def test_without_a_node(plugins: Plugins, fake: FakeNode, tmp_path: Path, file: Path) -> None:
+    """Beside the node's data directory; what runs is not known."""
+    fake.answers["plugins"] = control.ControlUnreachable("nobody there")
+    assert f"[failed to contact {NODE} - status not shown]" in plugins("list")[1]
+    assert plugins("disable", "rabbitmq_prometheus")[0] == 0
+    assert file.read_text() == "[rabbitmq_management].\n"
+    assert plugins("directories")[1].endswith(f"Enabled plugins file: {file}\n")
+    assert plugins("enable", "rabbitmq_prometheus", "--online")[0] == 69
+    assert plugins("directories", "--offline", "--online")[0] == 64
+
+
+def test_its_names_are_its_own(fake: FakeNode, capsys: "pytest.CaptureFixture[str]") -> None:
+    assert main(["list"], {}, ask=fake) == 64
+    assert "Command 'list' not found" in capsys.readouterr().err

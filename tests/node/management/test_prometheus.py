@@ -1,0 +1,200 @@
+"""Scrapes of a broker without sockets (management §5), held against Prometheus' own parser."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from node.amqp.methods import BasicGet, QueueDeclare
+from node.io import turns
+from node.management import metric_families as families
+from node.management.prometheus import CLUSTER_FAMILIES, MIRROR_FAMILY, Scrape, Telemetry, Wanted
+from node.management.resources.metrics import routes
+from tests.node.broker.harness import World
+from tests.node.management.fake_site import Caller
+from tests.node.management.monitor_site import MonitorSite
+
+SUMS = Wanted("default", is_per_object=False)
+ROWS = Wanted("per-object", is_per_object=True)
+
+Rows = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def busy_site() -> MonitorSite:
+    """Queues a and b of `/`: two messages in a, one of them with a client, and one got for good."""
+    world = World()
+    site = MonitorSite(world)
+    client = world.client()
+    for name in ("a", "b"):
+        client.ask(1, QueueDeclare(queue=name))
+    client.publish(1, "a", b"12345", b"12345", b"12345")
+    client.publish(1, "nowhere", b"x")
+    client.send(1, BasicGet(queue="a", no_ack=True))
+    client.send(1, BasicGet(queue="a"))
+    client.send(1, BasicGet(queue="b"))
+    world.settle()
+    return site
+
+
+def scrape(site: MonitorSite, wanted: Wanted, telemetry: Telemetry | None = None) -> Rows:
+    pieces = asyncio.run(Scrape(site, site.node, wanted).pieces(telemetry or Telemetry()))
+    found: Rows = {}
+    for family in text_string_to_metric_families(b"".join(pieces).decode()):
+        for sample in family.samples:
+            key = sample.name, frozenset(sample.labels.items())
+            assert key not in found, f"{key} comes twice"
+            found[key] = sample.value
+    return found
+
+
+def value(rows: Rows, name: str, **labels: str) -> float:
+    return rows[name, frozenset(labels.items())]
+
+
+def test_sums_of_queues_and_channels() -> None:
+    rows = scrape(busy_site(), SUMS)
+    expected = {
+        "rabbitmq_queues": 2,
+        "rabbitmq_connections": 1,
+        "rabbitmq_channels": 1,
+        "rabbitmq_queue_messages_ready": 1,
+        "rabbitmq_queue_messages_unacked": 1,
+        "rabbitmq_queue_messages": 2,
+        "rabbitmq_queue_messages_bytes": 10,
+        "rabbitmq_queue_messages_published_total": 3,
+        "rabbitmq_channel_messages_published_total": 4,
+        "rabbitmq_channel_messages_unroutable_dropped_total": 1,
+        "rabbitmq_channel_get_total": 1,
+        "rabbitmq_channel_get_ack_total": 1,
+        "rabbitmq_channel_get_empty_total": 1,
+        "rabbitmq_channel_messages_unacked": 1,
+        "rabbitmq_connections_opened_total": 1,
+        "rabbitmq_queues_created_total": 2,
+    }
+    assert {name: value(rows, name) for name in expected} == expected
+    assert ("rabbitmq_queue_head_message_timestamp", frozenset()) not in rows
+
+
+def test_global_counters_outlive_their_channels() -> None:
+    site = busy_site()
+    before = scrape(site, SUMS)
+    [client] = site.world.clients.values()
+    client.lose()
+    after = scrape(site, SUMS)
+    for rows in (before, after):
+        assert value(rows, "rabbitmq_global_messages_received_total", protocol="amqp091") == 4
+        assert value(rows, "rabbitmq_global_messages_routed_total", protocol="amqp091") == 3
+        labels = {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
+        assert value(rows, "rabbitmq_global_messages_delivered_get_auto_ack_total", **labels) == 1
+        assert value(rows, "rabbitmq_global_messages_delivered_total", **labels) == 2
+    assert value(after, "rabbitmq_connections") == 0
+    assert value(after, "rabbitmq_channel_messages_published_total") == 0
+
+
+def test_rows_of_objects() -> None:
+    rows = scrape(busy_site(), ROWS)
+    assert value(rows, "rabbitmq_queue_messages", vhost="/", queue="a") == 2
+    assert value(rows, "rabbitmq_queue_messages", vhost="/", queue="b") == 0
+    assert ("rabbitmq_queue_messages", frozenset()) not in rows
+
+
+def test_queues_that_are_left_out_of_sums() -> None:
+    """`prometheus.filter_aggregated_queue_metrics_pattern`."""
+    site = busy_site()
+    prometheus = replace(site.config.prometheus, filter_aggregated_queue_metrics_pattern="^a")
+    site.config = replace(site.config, prometheus=prometheus)
+    assert value(scrape(site, SUMS), "rabbitmq_queue_messages") == 0
+    assert value(scrape(site, ROWS), "rabbitmq_queue_messages", vhost="/", queue="a") == 2
+
+
+@pytest.mark.parametrize("resource", ["memory", "disk"])
+def test_alarms_of_this_node(resource: Any) -> None:
+    site = MonitorSite()
+    names = {
+        "memory": "rabbitmq_alarms_memory_used_watermark",
+        "disk": "rabbitmq_alarms_free_disk_space_watermark",
+    }
+    site.broker.alarms.set(resource, "other@node")
+    assert [value(scrape(site, SUMS), name) for name in names.values()] == [0, 0]
+    site.broker.alarms.set(resource)
+    assert value(scrape(site, SUMS), names[resource]) == 1
+
+
+def test_every_family_by_itself() -> None:
+    """Under names of its own; a family that isn't there gives nothing."""
+    site = busy_site()
+    known = [*families.NODE_FAMILIES, *families.QUEUE_FAMILIES, *families.CHANNEL_FAMILIES]
+    known += [
+        *families.CONNECTION_FAMILIES,
+        *CLUSTER_FAMILIES,
+        MIRROR_FAMILY,
+        "ra_metrics",
+        "auth_attempt_metrics",
+    ]
+    for family in known:
+        rows = scrape(site, Wanted("detailed", is_per_object=True, families=frozenset({family})))
+        names = {name for name, _ in rows} - {"rabbitmq_build_info", "rabbitmq_identity_info"}
+        assert all(each.startswith(("rabbitmq_detailed_", "rabbitmq_cluster_", "fluffle_")) for each in names)
+        assert names or family in (
+            "connection_coarse_metrics",
+            "auth_attempt_metrics",
+            "channel_process_metrics",
+        )
+    rows = scrape(site, Wanted("detailed", is_per_object=True, families=frozenset({"nope"})))
+    assert {name for name, _ in rows} == {"rabbitmq_build_info", "rabbitmq_identity_info"}
+
+
+def test_telemetry_tells_of_the_scrapes_before() -> None:
+    site, telemetry = MonitorSite(), Telemetry()
+    telemetry.note("default", 100, 0.5)
+    telemetry.note("default", 50, 0.25)
+    rows = scrape(site, SUMS, telemetry)
+    labels = {"registry": "default", "content_type": "text/plain; version=0.0.4"}
+    assert value(rows, "telemetry_scrape_size_bytes_sum", **labels) == 150
+    assert value(rows, "telemetry_scrape_duration_seconds_count", **labels) == 2
+
+
+def test_the_pages() -> None:
+    site = busy_site()
+    caller = Caller(site, routes=routes(site.config.prometheus))
+    nobody = {"authorization": ""}
+    for path in ("/metrics", "/metrics/", "/metrics/per-object", "/metrics/detailed?family=queue_metrics"):
+        reply = caller.ask("GET", path, headers=nobody)
+        assert (reply.status, reply.content_type) == (200, "text/plain; version=0.0.4"), path
+    assert caller.ask("GET", "/metrics/nope", headers=nobody).status == 404
+    assert caller.ask("GET", "/api/overview").status == 404
+    site.node = None
+    assert caller.ask("GET", "/metrics", headers=nobody).status == 503
+
+
+def test_another_path() -> None:
+    site = MonitorSite()
+    config = replace(site.config.prometheus, path="/a/b", return_per_object_metrics=True)
+    caller = Caller(busy_site(), routes=routes(config))
+    text = b"".join(caller.ask("GET", "/a/b").body or ()).decode()  # type: ignore[arg-type]
+    assert 'rabbitmq_queue_messages{vhost="/",queue="a"} 2' in text
+
+
+def test_the_loop_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of queues: a piece at a time, with turns of others between."""
+    monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    world = World()
+    site = MonitorSite(world)
+    client = world.client()
+    for number in range(1000):
+        client.send(1, QueueDeclare(queue=f"q{number}"))
+    world.settle()
+    looks = 0
+
+    async def look() -> None:
+        nonlocal looks
+        scraping = asyncio.create_task(Scrape(site, site.node, ROWS).pieces(Telemetry()))
+        while not scraping.done():
+            await asyncio.sleep(0)
+            looks += 1
+        await scraping
+
+    asyncio.run(look())
+    assert looks > 1000

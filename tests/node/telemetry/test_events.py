@@ -1,0 +1,132 @@
+"""Events: what becomes one, and what it says."""
+
+from typing import Any
+
+import pytest
+
+from cluster.mirror.happenings import happenings, sync_begun, sync_ended
+from node.broker.broker import Broker
+from node.broker.catalogue import Catalogue
+from node.broker.events import MemberDown, MemberUp, QueueCreated, ViewChanged
+from node.broker.observer import MirrorEvent
+from node.broker.records import Member, QueueRecord
+from node.broker.settings import BrokerSettings
+from node.broker.views import EraseMirror, MirrorSynced, TransferMaster, View, changed, created, died
+from node.telemetry.events import EventObserver
+from spark_ops.telemetry.schema import EVENTS
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.soon = 0
+        self.observer = EventObserver("a@h", self.events.append, self._soon)
+        self.broker = Broker(BrokerSettings(), entropy=bytes, catalogue=Catalogue())
+        self.observer.begin(self.broker)
+
+    def _soon(self) -> None:
+        self.soon += 1
+
+    def view(self, before: View, after: View, wanted: int = 2) -> list[dict[str, Any]]:
+        """What is told when a queue's view changes so."""
+        records = [QueueRecord("/", "q", "0" * 32, view=view) for view in (before, after)]
+        for event in happenings(records[0], records[1], wanted):
+            self.observer.mirror_event(event)
+        self.observer.release()
+        taken, self.events[:] = list(self.events), []
+        return taken
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+THREE = created(0, [("a@h", 1), ("b@h", 2), ("c@h", 3)])
+
+
+def without_master(view: View, *, may_lose: bool = False) -> View:
+    after = died(view, (view.master,), may_lose=may_lose)
+    dead = next(member.id for member in after.members if member.status == "dead")
+    erased = changed(after, EraseMirror(dead, after.owner_of(dead)))
+    assert erased is not None
+    return erased
+
+
+def test_a_failover(told: Told) -> None:
+    """spark.md §2.5: from whom to whom, why, and whether messages may be lost."""
+    flushing = died(THREE, (THREE.master,), may_lose=False)
+    assert told.view(THREE, flushing) == []
+    dead = next(member.id for member in flushing.members if member.status == "dead")
+    after = changed(flushing, EraseMirror(dead, flushing.owner_of(dead)))
+    assert after is not None
+    (event,) = told.view(flushing, after)
+    assert (event["event"], event["cause"], event["unsynced_promotion"]) == ("failover", "crash", False)
+    assert (event["vhost"], event["queue"], event["to_node"]) == ("/", "q", "b@h")
+
+
+def test_a_failover_that_may_lose_messages(told: Told) -> None:
+    """Told by a second line, which becomes part of the event."""
+    unsynced = View(THREE.version, THREE.members, THREE.master, (THREE.master,), since=THREE.since)
+    flushing = died(unsynced, (unsynced.master,), may_lose=True)
+    (event,) = told.view(flushing, without_master(unsynced, may_lose=True))
+    assert (event["event"], event["unsynced_promotion"]) == ("failover", True)
+    assert told.soon == 1
+
+
+def test_a_handover(told: Told) -> None:
+    """By a plan, if the broker says so."""
+    after = changed(THREE, TransferMaster(THREE.master, THREE.members[1].id))
+    assert after is not None
+    (event,) = told.view(THREE, after)
+    assert (event["event"], event["from_node"], event["to_node"]) == ("promotion", "a@h", "b@h")
+    assert event["cause"] is None
+    line = MirrorEvent("info", "transfer", "/", "q", "…", "b@h", "a@h", cause="plan:sha256:1:s2")
+    told.observer.mirror_event(line)
+    assert told.events[-1]["cause"] == "plan:sha256:1:s2"
+
+
+def test_synchronisations(told: Told) -> None:
+    """Begun, done, given up; its end is told by the view that has the mirror among the synchronised."""
+    record = QueueRecord("/", "q", "0" * 32, view=THREE)
+    for line in [*sync_begun(record, 10, 4096, "b@h"), sync_ended(record, "cancelled")]:
+        told.observer.mirror_event(line)
+    told.observer.mirror_event(sync_ended(record, "complete"))
+    assert [event["event"] for event in told.events] == ["sync_start", "sync_abort"]
+    told.events.clear()
+    unsynced = View(THREE.version, THREE.members, THREE.master, THREE.synced[:2], since=THREE.since)
+    after = changed(unsynced, MirrorSynced(THREE.members[2].id))
+    assert after is not None
+    assert [(event["event"], event["to_node"]) for event in told.view(unsynced, after)] == [
+        ("sync_done", "c@h")
+    ]
+
+
+def test_members_and_alarms(told: Told) -> None:
+    """Each node tells of the others; of alarms only its own."""
+    member = Member("b@h", "b:1", "id", is_up=True)
+    told.observer.changed(MemberUp(member))
+    told.observer.changed(MemberDown(member))
+    told.observer.alarm_set("a@h", "memory")
+    told.observer.alarm_set("b@h", "memory")
+    told.observer.alarm_cleared("a@h", "memory")
+    assert [event["event"] for event in told.events] == [
+        "view_change",
+        "view_change",
+        "alarm_set",
+        "alarm_clear",
+    ]
+    assert all(event["event"] in EVENTS for event in told.events)
+
+
+def test_what_moves_copies_makes_the_topology_new(told: Told) -> None:
+    """And nothing does before the broker runs."""
+    record = QueueRecord("/", "q", "0" * 32)
+    assert not told.observer.is_topology_new
+    told.observer.changed(ViewChanged(record, record))
+    assert told.observer.is_topology_new
+    early = EventObserver("a@h", told.events.append, lambda: None)
+    early.changed(QueueCreated(record))
+    early.changed(MemberUp(Member("b@h", "b:1", "id", is_up=True)))
+    assert not early.is_topology_new
+    assert told.events == []

@@ -1,0 +1,150 @@
+"""Telemetry of real nodes: what they write while clients are at work, and when one of them is killed."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pika
+import pytest
+
+from spark_ops.documents import content_hash
+from tests.conformance.cluster_api import Cluster, await_true
+from tests.conformance.fluffle_cluster import FluffleCluster, FluffleNode
+from tests.node.telemetry.schema_check import Row, read
+
+pytestmark = pytest.mark.slow
+
+
+def rows_of(tmp_path: Path, node: str, kind: str) -> list[Row]:
+    directory = tmp_path / f"{node}@localhost"
+    return [row for row in read(directory) if row["kind"] == kind]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    settings = {
+        "telemetry.enabled": "true",
+        "telemetry.directory": str(tmp_path),
+        "telemetry.interval": "500",
+        "telemetry.zone": "here",
+        "cluster_name": "testing",
+    }
+    found = FluffleCluster.form(settings, ("n1", "n2", "n3"), can_be_cut=False, kind=FluffleNode)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def connection(cluster: Cluster, name: str) -> pika.BlockingConnection:
+    node = cluster.node(f"{name}@localhost")
+    return pika.BlockingConnection(pika.ConnectionParameters(node.host, node.port))
+
+
+def test_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    """Masters and mirrors, links, clocks, one topology, and the failover of a killed master."""
+    cluster.node("n1@localhost").ctl(
+        "set_policy", "all", "^ha", '{"ha-mode":"all","ha-sync-mode":"automatic"}'
+    )
+    near, far = connection(cluster, "n1"), connection(cluster, "n2")
+    channel, consumer = near.channel(), far.channel()
+    channel.queue_declare("ha.q", durable=True)
+    channel.queue_declare("plain")
+    channel.confirm_delivery()
+    consumer.basic_consume("ha.q", lambda *_: None, auto_ack=True)
+    for _ in range(50):
+        channel.basic_publish("", "ha.q", b"x" * 10, pika.BasicProperties(delivery_mode=2))
+
+    def queue(node: str, role: str) -> list[Row]:
+        rows = rows_of(tmp_path, node, "queue")
+        return [row for row in rows if row["queue"] == "ha.q" and row["role"] == role]
+
+    await_true(lambda: any(row["pub_total"] == 50 for row in queue("n1", "master")), "the master's counts")
+    master = queue("n1", "master")[-1]
+    assert master["pub_bytes_total"] == 500
+    assert master["want_mirrors"] == 2
+    assert master["ring"][0] == "n1@localhost"
+    assert sorted(master["synced"]) == sorted(master["ring"])
+    assert master["heir"] in ("n2@localhost", "n3@localhost")
+    assert master["cpu_us_total"] > 0
+    assert sum(master["confirm_us"]) > 0
+    assert master["consumers_on"] == {"n2@localhost": 1}
+    await_true(lambda: all(queue(name, "mirror") for name in ("n2", "n3")), "rows of the mirrors")
+    mirror = queue("n2", "mirror")[-1]
+    assert mirror["sync_state"] == "synced"
+    assert mirror["cpu_us_total"] > 0
+    assert "ready" not in mirror
+    assert mirror["cluster"] == "testing"
+
+    def links() -> list[Row]:
+        return [row for row in rows_of(tmp_path, "n1", "link") if row.get("rtt_us") and row["batches_total"]]
+
+    await_true(lambda: len({row["to_node"] for row in links()}) >= 1, "links")
+    await_true(lambda: any("skew_ms" in row for row in rows_of(tmp_path, "n1", "node")), "the clocks")
+    skewed = [row for row in rows_of(tmp_path, "n1", "node") if "skew_ms" in row]
+    assert abs(skewed[-1]["skew_ms"]) <= skewed[-1]["skew_err_ms"] + 50
+
+    def topologies() -> list[Row]:
+        return [row for name in ("n1", "n2", "n3") for row in rows_of(tmp_path, name, "topology")]
+
+    await_true(lambda: len(topologies()) >= 1, "a topology")
+    near.close()
+    heir = queue("n1", "master")[-1]["heir"]
+    cluster.node("n1@localhost").kill()
+
+    def failovers() -> list[Row]:
+        events = [row for name in ("n2", "n3") for row in rows_of(tmp_path, name, "event")]
+        return [row for row in events if row["event"] == "failover" and row["queue"] == "ha.q"]
+
+    def has_gone(name: str) -> bool:
+        events = [(row["event"], row.get("from_node")) for row in rows_of(tmp_path, name, "event")]
+        return ("view_change", "n1@localhost") in events
+
+    await_true(lambda: len(failovers()) == 1, "the failover")
+    (failover,) = failovers()
+    assert failover["from_node"] == "n1@localhost"
+    assert failover["to_node"] == heir
+    assert failover["cause"] == "crash"
+    assert failover["unsynced_promotion"] is False
+    assert failover["epoch_after"] > master["epoch"]
+    for name in ("n2", "n3"):
+        await_true(partial(has_gone, name), f"{name} sees the other view")
+    far.close()
+
+
+def test_what_a_killed_node_leaves(cluster: Cluster, tmp_path: Path) -> None:
+    """An open segment gets its final name at the next start, under another boot_id."""
+    directory = tmp_path / "n3@localhost"
+    await_true(lambda: bool(list(directory.glob("*.open"))), "an open segment")
+    cluster.node("n3@localhost").kill()
+    (left,) = directory.glob("*.open")
+    cluster.heal()
+    await_true(lambda: len(list(directory.glob("*.open"))) == 1, "another open segment")
+    assert (directory / left.name.removesuffix(".open")).exists()
+    cluster.node("n3@localhost").terminate()
+    assert not list(directory.glob("*.open"))
+    assert len({row["boot_id"] for row in read(directory)}) == 2
+    stop = [row for row in read(directory) if row["kind"] == "event"][-1]
+    assert stop["event"] == "node_stop"
+
+
+def test_the_topology_is_whole(cluster: Cluster, tmp_path: Path) -> None:
+    """One node writes it, in parts that make up a document with the hash that is told."""
+
+    with connection(cluster, "n2") as client:
+        channel = client.channel()
+        for number in range(600):
+            channel.queue_declare(f"q{number:03}")
+
+        def whole() -> list[Row]:
+            rows = [row for name in ("n1", "n2", "n3") for row in rows_of(tmp_path, name, "topology")]
+            return [row for row in rows if row["parts"] == 2]
+
+        await_true(lambda: len(whole()) >= 2, "a topology in two parts", within=30)
+        parts = [row for row in whole() if row["snapshot"] == whole()[0]["snapshot"]]
+        documents = [json.loads(row["document"]) for row in sorted(parts, key=lambda row: row["part"])]
+        document = {**documents[0], "queues": [row for each in documents for row in each["queues"]]}
+        assert {row["topology_hash"] for row in parts} == {content_hash(document)}
+        assert len({row["node"] for row in whole()}) == 1
+        assert {node["zone"] for node in document["nodes"]} == {"here"}
