@@ -1,0 +1,1 @@
+"""Plans carried out on a live cluster by its HTTP API. Without Spark."""

@@ -1,0 +1,76 @@
+"""The states of a plan and of its steps: which follow which, and what an operator may ask for in each.
+
+Source: reference spark.md §3.4.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+
+class PlanState(StrEnum):
+    """What has become of a plan. `drafted` until somebody approves it; what was never begun has no journal."""
+
+    DRAFTED = "drafted"
+    APPROVED = "approved"
+    RUNNING = "running"
+    PAUSED = "paused"
+    DONE = "done"
+    ABORTED = "aborted"
+    STALE = "stale"
+    EXPIRED = "expired"
+    ROLLED_BACK = "rolled-back"
+
+
+class StepState(StrEnum):
+    """What has become of a step.
+
+    sent: asked for, without an outcome yet; after a crash it is asked for again.   skipped: it was so already.
+    stale: the cluster is not as the plan expects.   failed: it cannot come to its end.
+    dropped: a step that it needs did not succeed.   left: given up on the way: the cluster may still do it.
+    """
+
+    WAITING = "waiting"
+    SENT = "sent"
+    DONE = "done"
+    SKIPPED = "skipped"
+    STALE = "stale"
+    FAILED = "failed"
+    DROPPED = "dropped"
+    LEFT = "left"
+
+
+EDGES: Final[dict[PlanState, frozenset[PlanState]]] = {
+    PlanState.DRAFTED: frozenset({PlanState.APPROVED, PlanState.EXPIRED, PlanState.STALE}),
+    PlanState.APPROVED: frozenset({PlanState.RUNNING, PlanState.EXPIRED, PlanState.STALE}),
+    PlanState.RUNNING: frozenset(
+        {PlanState.RUNNING, PlanState.PAUSED, PlanState.DONE, PlanState.ABORTED, PlanState.STALE}
+    ),
+    PlanState.PAUSED: frozenset(
+        {PlanState.RUNNING, PlanState.ABORTED, PlanState.EXPIRED, PlanState.ROLLED_BACK}
+    ),
+    PlanState.DONE: frozenset({PlanState.ROLLED_BACK}),
+    PlanState.ABORTED: frozenset({PlanState.ROLLED_BACK}),
+    PlanState.STALE: frozenset({PlanState.RUNNING, PlanState.ROLLED_BACK}),
+    PlanState.EXPIRED: frozenset({PlanState.ROLLED_BACK}),
+    PlanState.ROLLED_BACK: frozenset(),
+}
+"""Which state may follow. Running follows running after a crash. What is stale may go on with `--on-stale skip`."""
+
+VERBS: Final[dict[PlanState, tuple[str, ...]]] = {
+    PlanState.DRAFTED: ("show", "diff", "simulate", "apply"),
+    PlanState.APPROVED: ("show", "apply"),
+    PlanState.RUNNING: ("show", "pause", "abort", "resume"),
+    PlanState.PAUSED: ("show", "resume", "abort", "rollback"),
+    PlanState.DONE: ("show", "report --after", "rollback"),
+    PlanState.ABORTED: ("show", "rollback"),
+    PlanState.STALE: ("show", "apply --on-stale skip", "rollback", "plan"),
+    PlanState.EXPIRED: ("show", "plan", "rollback"),
+    PlanState.ROLLED_BACK: ("show", "plan"),
+}
+"""What makes sense now; `resume` of a running plan is for one whose `apply` was killed."""
+
+SUCCEEDED: Final = frozenset({StepState.DONE, StepState.SKIPPED})
+ENDED: Final = frozenset(
+    {StepState.DONE, StepState.SKIPPED, StepState.STALE, StepState.FAILED, StepState.DROPPED}
+)
+"""What has an outcome. `left` has none: a later life asks for it again."""

@@ -1,0 +1,152 @@
+"""The steps of a plan as whoever carries them out needs them, and in which order they may be begun.
+
+The planner has shown for each prefix of its steps that no node is over its limits. Steps are begun as soon as may be,
+though, so not always in that order, and three rules keep what it has shown:
+
+- a step waits for all that it `depends` on, and for all earlier steps of its queue;
+- a step that brings a node something waits for all earlier steps that take something away from that node: then no
+  node ever has more than at the end of some prefix;
+- a wave begins when the one before it has ended.
+
+Source: reference spark.md §3.4, §6.5.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_ops.applying.states import ENDED, SUCCEEDED, StepState
+from spark_ops.planning.plan import Plan, Step
+
+PROMOTE: Final = "promote"
+ADD: Final = "add_mirror"
+WAIT: Final = "wait_synced"
+DROP: Final = "drop_mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One step.
+
+    source: who loses something: the master of old, or the copy that goes; of a new copy: where its data come from.
+    target: who gets something.   pre: as in the plan.   size_bytes: what has to be copied.   wave: from 1.
+    """
+
+    id: str
+    action: str
+    vhost: str
+    queue: str
+    uid: str
+    source: str | None
+    target: str | None
+    pre: Mapping[str, Any]
+    depends: tuple[str, ...]
+    size_bytes: int
+    wave: int
+
+    @property
+    def copy(self) -> tuple[str, str]:
+        """Names the copy that add_mirror begins and wait_synced ends."""
+        return self.uid, self.target or ""
+
+    @property
+    def gains(self) -> str | None:
+        """The node that has more to do afterwards."""
+        return self.target if self.action in (PROMOTE, ADD) else None
+
+    @property
+    def relieves(self) -> str | None:
+        """The node that has less to do afterwards."""
+        return self.source if self.action in (PROMOTE, DROP) else None
+
+
+def works(plan: Plan) -> tuple[Work, ...]:
+    """The steps of a plan in order, without its notes: nothing is done for those."""
+    waves = {id_: number for number, wave in enumerate(plan.waves, 1) for id_ in wave}
+    return tuple(_work(step, waves[step.id]) for step in plan.steps if step.action != "note")
+
+
+def _work(step: Step, wave: int) -> Work:
+    pre = step.pre
+    assert pre is not None
+    assert step.vhost is not None
+    assert step.queue is not None
+    told = {
+        "uid": pre.uid,
+        "epoch": pre.epoch,
+        "master": pre.master,
+        "synced": list(pre.synced),
+        "min_synced": pre.min_synced,
+        "max_lag_ops": pre.max_lag_ops,
+    }
+    size, vhost, queue = step.cost.bytes, step.vhost, step.queue
+    return Work(
+        step.id, step.action, vhost, queue, pre.uid, step.source, step.target, told, step.depends, size, wave
+    )
+
+
+class Order:
+    """Which of the steps that wait may be begun, as others end one after the other."""
+
+    def __init__(self, steps: Iterable[Work], states: Mapping[str, StepState]) -> None:
+        """states: of all steps, which the caller changes as they change."""
+        self._states = states
+        self._place: dict[str, int] = {}
+        self._needs: dict[str, tuple[str, ...]] = {}
+        self._relief: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._waiting: defaultdict[int, list[Work]] = defaultdict(list)
+        self._unended: Counter[int] = Counter()
+        last: dict[tuple[str, str, str], str] = {}
+        for place, step in enumerate(steps):
+            self._place[step.id] = place
+            key = (step.uid, step.vhost, step.queue)
+            before = (last[key],) if key in last else ()
+            self._needs[step.id] = tuple(dict.fromkeys((*step.depends, *before)))
+            last[key] = step.id
+            if step.relieves is not None:
+                self._relief[step.relieves].append(step.id)
+
+    def add(self, step: Work) -> None:
+        """This one is to be carried out, unless it has ended."""
+        if self._states[step.id] is StepState.WAITING:
+            self._waiting[step.wave].append(step)
+        self._unended[step.wave] += self._states[step.id] not in ENDED
+
+    def ended(self, step: Work) -> None:
+        """One that was added has an outcome."""
+        self._unended[step.wave] -= 1
+
+    @property
+    def is_all_ended(self) -> bool:
+        """Whether all that were added have an outcome."""
+        return not any(self._unended.values())
+
+    def choose(self, admits: Callable[[Work], bool]) -> Iterator[tuple[Work, bool]]:
+        """Steps that may be begun now, and True; and such that never will be, and False. They wait no more.
+
+        admits: asked last, of each that may be begun. The caller changes `states` before it takes the next one.
+        """
+        wave = min((wave for wave, count in self._unended.items() if count), default=0)
+        waiting, self._waiting[wave] = self._waiting[wave], []
+        for step in waiting:
+            needs = [self._states[id_] for id_ in self._needs[step.id]]
+            if any(state in ENDED and state not in SUCCEEDED for state in needs):
+                yield step, False
+            elif all(state in SUCCEEDED for state in needs) and self._has_room(step) and admits(step):
+                yield step, True
+            else:
+                self._waiting[wave].append(step)
+
+    def are_copies_waiting(self) -> bool:
+        """Whether a copy is yet to be begun."""
+        return any(step.action == ADD for steps in self._waiting.values() for step in steps)
+
+    def _has_room(self, step: Work) -> bool:
+        """Whether all that was to leave the step's target before it has ended."""
+        if step.gains is None:
+            return True
+        relief = self._relief[step.gains]
+        while relief and self._states[relief[0]] in ENDED:
+            relief.popleft()
+        return not relief or self._place[relief[0]] > self._place[step.id]

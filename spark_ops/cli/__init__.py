@@ -1,0 +1,1 @@
+"""The command `spark-ops`, a file for each of its commands."""

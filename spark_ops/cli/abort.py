@@ -1,0 +1,45 @@
+"""`spark-ops abort`: ends a plan for good. Nothing is undone: `rollback` makes the plan for that."""
+
+import argparse
+import sys
+import time
+
+from spark_ops.applying.history import JournalDamaged
+from spark_ops.applying.journal import Journal, JournalBusy, is_busy, order
+from spark_ops.applying.states import EDGES, PlanState
+from spark_ops.cli import carrying_out as common
+from spark_ops.cli.errors import OpsError
+
+WHY = "the operator said so"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
+    common.add_place_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Tell the process that carries it out; without one, write it into the journal here."""
+    place = common.place_of(arguments, arguments.plan)
+    common.begun(place)
+    try:
+        if is_busy(place.journal):
+            order(place.control, "abort")
+            print("told the process that carries it out", file=sys.stderr)
+            return 0
+        journal = Journal(place.journal)
+    except (OSError, JournalDamaged) as error:
+        raise OpsError(f"{place.journal}: {error}") from None
+    except JournalBusy:
+        raise OpsError("a process has just taken it up: try again") from None
+    try:
+        found = journal.past
+        if PlanState.ABORTED not in EDGES[found.state]:
+            raise OpsError(f"this plan is {found.state}: {common.verbs(found)}")
+        record = {"at": time.time(), "plan": found.plan, "to": PlanState.ABORTED, "why": WHY}
+        journal.write([record])
+    finally:
+        journal.close()
+    print(f"plan {common.short(found.plan)} is aborted: {common.summary(found)}")
+    return 0

@@ -1,0 +1,189 @@
+"""What the commands share that carry out plans: options, the cluster, a plan's place, and what is told on the way."""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from spark_ops.applying.asking import Silence
+from spark_ops.applying.client import Client
+from spark_ops.applying.credentials import AddressError, address
+from spark_ops.applying.history import History, JournalDamaged, Record
+from spark_ops.applying.journal import NoSuchPlan, Place, default_directory, find, read
+from spark_ops.applying.states import VERBS, StepState
+from spark_ops.applying.work import Work
+from spark_ops.cli.errors import EX_ENGINE, OpsError
+from spark_ops.planning import plan as plans
+from spark_ops.planning.plan import Plan, PlanError
+from spark_ops.planning.rows import ClusterRows
+from spark_ops.planning.topology import TopologyError, rows_of
+
+URL: Final = "http://localhost:15672"
+SHOWN_DIGITS: Final = 8
+
+
+def add_place_argument(parser: argparse.ArgumentParser) -> None:
+    """Where plans are kept that were begun."""
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="where journals are kept (SPARK_OPS_STATE; else ~/.local/state/spark-ops)",
+    )
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which cluster."""
+    parser.add_argument(
+        "--url",
+        action="append",
+        metavar="URL",
+        help=f"HTTP API of a node; more of them for when one does not answer (SPARK_OPS_URL; else {URL}). "
+        "Credentials: in it, in SPARK_OPS_USER and SPARK_OPS_PASSWORD, or in ~/.netrc",
+    )
+    parser.add_argument("--ca-file", metavar="FILE", help="authorities that signed the nodes' certificates")
+
+
+def directory(arguments: argparse.Namespace) -> Path:
+    """Where journals are."""
+    given: Path | None = arguments.state
+    return default_directory(os.environ) if given is None else given
+
+
+def client(arguments: argparse.Namespace) -> Client:
+    """Of the nodes that the command line names. Raises: OpsError."""
+    urls = arguments.url or os.environ.get("SPARK_OPS_URL", URL).split()
+    try:
+        return Client([address(url, os.environ) for url in urls], ca_file=arguments.ca_file)
+    except (AddressError, OSError) as error:
+        raise OpsError(str(error)) from None
+
+
+def get(nodes: Client, path: str) -> Any:
+    """What the cluster says. Raises: OpsError."""
+    found = nodes.get(path)
+    if isinstance(found, Silence):
+        raise OpsError(f"the cluster does not answer: {found.why}", EX_ENGINE)
+    if found.status == 404:
+        raise OpsError("this cluster's nodes know nothing of plans: upgrade them", EX_ENGINE)
+    if found.status in (401, 403):
+        raise OpsError(f"the cluster refuses: {found.reason}; a user with the tag administrator is needed")
+    if found.status != 200:
+        raise OpsError(f"the cluster refuses: {found.reason}", EX_ENGINE)
+    return found.body
+
+
+def cluster_name(nodes: Client) -> str:
+    """What the cluster calls itself. Raises: OpsError."""
+    found = get(nodes, "/cluster-name")
+    return str(found.get("name")) if isinstance(found, Mapping) else ""
+
+
+def topology(nodes: Client, now: float) -> ClusterRows:
+    """Where all is just now. Raises: OpsError."""
+    try:
+        return rows_of(get(nodes, "/mirroring/topology"), now=now)
+    except TopologyError as error:
+        raise OpsError(f"the cluster's topology: {error}", EX_ENGINE) from None
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan from a file. Raises: OpsError."""
+    try:
+        return plans.parse(path.read_bytes())
+    except OSError as error:
+        raise OpsError(f"{path}: {error.strerror}") from None
+    except PlanError as error:
+        raise OpsError(f"{path}: {error}") from None
+
+
+def place_of(arguments: argparse.Namespace, named: str) -> Place:
+    """The place of a plan that was begun, named by its id or by its file. Raises: OpsError."""
+    where = directory(arguments)
+    if Path(named).is_file():
+        return Place(where, read_plan(Path(named)).plan_id)
+    try:
+        return find(where, named)
+    except NoSuchPlan as error:
+        raise OpsError(str(error)) from None
+
+
+def past(place: Place) -> History:
+    """What the journal says. Raises: OpsError."""
+    try:
+        return read(place.journal)
+    except JournalDamaged as error:
+        raise OpsError(f"{place.journal} is damaged: {error}") from None
+    except OSError as error:
+        raise OpsError(f"{place.journal}: {error.strerror}") from None
+
+
+def begun(place: Place) -> History:
+    """What the journal says of a plan that was begun. Raises: OpsError."""
+    found = past(place)
+    if not found.plan:
+        raise OpsError(f"this plan was never begun on this machine: there is no journal in {place.directory}")
+    return found
+
+
+def short(plan_id: str) -> str:
+    """Enough of an id for people."""
+    return plan_id.removeprefix("sha256:")[:SHOWN_DIGITS]
+
+
+def described(step: Work) -> str:
+    """A step in a few words, on one line whatever the names are."""
+    route = " → ".join(node for node in (step.source, step.target) if node is not None)
+    text = f"{step.id:<6} {step.action:<12} {step.queue} ({step.vhost})  {route}"
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+class Teller:
+    """Tells what becomes of steps: a line for each that ends, on stdout.
+
+    Of copies that go on, for which there is no line yet, stderr says how many there are, if it is a terminal.
+    """
+
+    def __init__(self, steps: Sequence[Work], *, is_quiet: bool = False) -> None:
+        self._steps = {step.id: step for step in steps}
+        self._going: set[str] = set()
+        self._is_quiet = is_quiet
+        self._is_terminal = sys.stderr.isatty()
+
+    def tell(self, record: Record) -> None:
+        """Take up a record of the journal."""
+        if self._is_quiet:
+            return
+        why = f": {record['why']}" if record.get("why") else ""
+        if "step" not in record:
+            self._line(f"{time.strftime('%H:%M:%S')} {record['to']}{why}")
+            return
+        id_, state = str(record["step"]), StepState(record["to"])
+        if state is StepState.SENT:
+            self._going.add(id_)
+        else:
+            self._going.discard(id_)
+            self._line(f"{time.strftime('%H:%M:%S')} {state:<8} {described(self._steps[id_])}{why}")
+        if self._is_terminal:
+            print(f"\r\033[K{len(self._going)} steps go on", end="", file=sys.stderr, flush=True)
+
+    def _line(self, text: str) -> None:
+        if self._is_terminal:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        print(text, flush=True)
+
+
+def summary(found: History | Mapping[str, StepState]) -> str:
+    """How many steps are in which state."""
+    states = found.steps if isinstance(found, History) else found
+    count = Counter(states.values())
+    return ", ".join(f"{count[state]} {state}" for state in StepState if count[state]) or "no steps"
+
+
+def verbs(found: History) -> str:
+    """What an operator may do now."""
+    return ", ".join(VERBS[found.state])

@@ -1,0 +1,137 @@
+"""`spark-ops collect`: the sidecar of a node, or of several, that makes Parquet files of telemetry segments. No Spark.
+
+spark-ops collect /var/lib/fluffle/telemetry --out /srv/telemetry             goes on until it is stopped
+spark-ops collect n1/telemetry n2/telemetry --out recorded --once --keep      takes what is there
+"""
+
+import argparse
+import errno
+import json
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spark_ops.cli.errors import EX_ENGINE, OpsError
+
+if TYPE_CHECKING:
+    from spark_ops.telemetry.collector import Taken
+
+FLUSH_MIN_S: Final = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of spark.md §5."""
+    parser.add_argument(
+        "directories",
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="telemetry.directory of a node, or of several",
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="ROOT", help="where the files go")
+    parser.add_argument(
+        "--flush", default="60s", metavar="TIME", help="how often to look for closed segments (60s, 5m)"
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the segments where they are")
+    parser.add_argument("--once", action="store_true", help="take what is there, and end")
+    parser.add_argument("--json", action="store_true", help="tell what was taken as a line of JSON each time")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Take segments until a signal comes, or once. Raises: OpsError."""
+    flush_s = max(FLUSH_MIN_S, seconds(arguments.flush))
+    if find_spec("pyarrow") is None:
+        raise OpsError("collect needs the Python package pyarrow: pip install 'fluffle[spark]'", EX_ENGINE)
+    for directory in arguments.directories:
+        if arguments.once and not directory.is_dir():
+            raise OpsError(f"{directory} is no directory: give the node's telemetry.directory")
+    if arguments.once:
+        _tell(_turn(arguments), arguments, is_always=True)
+        return 0
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    _follow(arguments, flush_s, stop)
+    return 0
+
+
+def _follow(arguments: argparse.Namespace, flush_s: float, stop: threading.Event) -> None:
+    """What fails is told once and tried again: segments wait where they are."""
+    failed = ""
+    while not stop.is_set():
+        try:
+            taken = _turn(arguments)
+        except OpsError as error:
+            if str(error) != failed:
+                print(f"spark-ops collect: {error}; trying again", file=sys.stderr, flush=True)
+            failed = str(error)
+        else:
+            if failed:
+                print("spark-ops collect: goes on", file=sys.stderr, flush=True)
+            failed = ""
+            _tell(taken, arguments, is_always=False)
+        stop.wait(flush_s)
+
+
+def _turn(arguments: argparse.Namespace) -> "Taken":
+    """Take what is there now."""
+    from spark_ops.telemetry.checkpoint import CheckpointError
+    from spark_ops.telemetry.collector import take_all
+
+    try:
+        there = [directory for directory in arguments.directories if directory.is_dir()]
+        missing = [str(directory) for directory in arguments.directories if not directory.is_dir()]
+        taken = take_all(there, arguments.out, keep=arguments.keep, now=time.time())
+    except CheckpointError as error:
+        raise OpsError(str(error)) from error
+    except OSError as error:
+        raise OpsError(describe(error, arguments.out), EX_ENGINE) from error
+    if missing:
+        raise OpsError(f"{', '.join(missing)}: no such directory")
+    return taken
+
+
+def describe(error: OSError, root: Path) -> str:
+    """One line for the operator."""
+    where = error.filename or root
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"no room left for {where}: make some; no segment was removed that is not in its files"
+    return f"{where}: {error.strerror or error}"
+
+
+def seconds(text: str) -> float:
+    """A time such as 90, 60s, 5m, 2h or 3d. Raises: OpsError."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        value = float(number) * units[unit]
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise OpsError(f"{text!r} is not a time: write 60s, 5m, 2h or 3d")
+    return value
+
+
+def _tell(taken: "Taken", arguments: argparse.Namespace, *, is_always: bool) -> None:
+    """A line if there is something to tell."""
+    if not (taken.segments or is_always):
+        return
+    if arguments.json:
+        print(json.dumps(asdict(taken)), flush=True)
+        return
+    line = f"{taken.segments} segments, {taken.rows} rows in {taken.files} files"
+    remarks = {
+        "torn lines": taken.torn,
+        "damaged rows": taken.bad,
+        "rows of an unknown version": taken.unknown_versions,
+        "duplicates dropped": taken.duplicates,
+        "late rows": taken.late,
+    }
+    found = [f"{count} {what}" for what, count in remarks.items() if count]
+    if is_always or found:
+        print("; ".join([line, *found]), flush=True)

@@ -1,0 +1,16 @@
+"""What ends a command with one clear line."""
+
+from typing import Final
+
+EX_FINDINGS: Final = 1
+EX_USAGE: Final = 2
+EX_UNKNOWN: Final = 3
+EX_ENGINE: Final = 4
+
+
+class OpsError(Exception):
+    """One line for the operator: what is wrong, and what to do about it.   exit_code: see `spark_ops.cli.main`."""
+
+    def __init__(self, text: str, exit_code: int = EX_USAGE) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code

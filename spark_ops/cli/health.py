@@ -1,0 +1,140 @@
+"""`spark-ops health`: say what is wrong with a cluster; with --follow, tell what changes as telemetry comes in.
+
+Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 a mistake of the call, 3 too little is known, 4 Spark.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_ops.cli.collect import describe, seconds
+from spark_ops.cli.errors import EX_ENGINE, EX_UNKNOWN, OpsError
+from spark_ops.cli.judging import add_window, exit_code, lines, plain, read_settings, window_of
+from spark_ops.health.settings import Settings
+
+if TYPE_CHECKING:
+    from spark_ops.jobs.health import Window
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of spark.md §5."""
+    add_window(parser)
+    parser.add_argument("--json", action="store_true", help="print the health document")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page, too")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the health document, too")
+    parser.add_argument("--all", action="store_true", help="print all findings, not some of each kind")
+    parser.add_argument(
+        "--fail-on",
+        choices=("warn", "crit"),
+        default="warn",
+        help="from which severity on the exit code is 1 (warn)",
+    )
+    parser.add_argument("--follow", action="store_true", help="go on, and tell what changes")
+    parser.add_argument("--once", action="store_true", help="with --follow: take what is there, and end")
+    parser.add_argument("--every", default="60s", metavar="TIME", help="with --follow: how often (60s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge, print, and say by the exit code how it is. Raises: OpsError."""
+    settings = read_settings(arguments.thresholds)
+    window_s, until = window_of(arguments)
+    every_s = seconds(arguments.every)
+    if every_s < 1:
+        raise OpsError("--every: at least 1s")
+    if arguments.once and not arguments.follow:
+        raise OpsError("--once goes with --follow")
+    if arguments.follow and until != "now":
+        raise OpsError("--follow goes on from now: it takes no --until")
+    from spark_ops.health.document import health_document
+    from spark_ops.jobs.engine import EngineError
+    from spark_ops.jobs.health import HealthError, choose_window, judge_window, rows_hint
+    from spark_ops.jobs.session import session
+
+    root: Path = arguments.root.absolute()
+    now = time.time()
+    try:
+        window = choose_window(root, window_s=window_s, now_s=now, until=until, cluster=arguments.cluster)
+        with session("spark-ops health", rows_hint=rows_hint(root, window)) as spark:
+            if arguments.follow:
+                return _follow(spark, root, window, settings, arguments, window_s, every_s)
+            document = health_document(judge_window(spark, root, window, settings), now)
+    except HealthError as error:
+        raise OpsError(str(error)) from error
+    except EngineError as error:
+        raise OpsError(str(error), EX_ENGINE) from error
+    except OSError as error:
+        raise OpsError(describe(error, root), EX_ENGINE) from error
+    _show(document, arguments)
+    newest = window.newest_s
+    if not document["coverage"]["seen"]:
+        hint = "" if newest is None else ": --until last judges the newest there is"
+        print(f"there is no telemetry in this window{hint}", file=sys.stderr)
+    return exit_code(document, arguments.fail_on)
+
+
+def _show(document: dict[str, Any], arguments: argparse.Namespace) -> None:
+    """Print a document and write the files that were asked for. Raises: OpsError."""
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    print(text if arguments.json else "\n".join(lines(document, is_all=arguments.all)))
+    try:
+        if arguments.output is not None:
+            arguments.output.write_text(text + "\n", encoding="utf-8")
+        if arguments.html is not None:
+            from spark_ops.reports.document import build
+            from spark_ops.reports.page import page
+
+            arguments.html.write_text(page(build(document, created=document["created"])), encoding="utf-8")
+    except OSError as error:
+        raise OpsError(f"{error.filename}: {error.strerror or error}") from error
+
+
+def _follow(
+    spark: Any,
+    root: Path,
+    window: "Window",
+    settings: Settings,
+    arguments: argparse.Namespace,
+    window_s: float,
+    every_s: float,
+) -> int:
+    """Tell what is raised and what is cleared, line by line; until Ctrl-C, or --once."""
+    from spark_ops.jobs import streaming
+
+    if not window.cluster:
+        raise OpsError("there is no telemetry yet: begin when `collect` has written some", EX_UNKNOWN)
+    code = EX_UNKNOWN
+    if arguments.once:
+        store = streaming.Store(root, window.cluster)
+        streaming.start(spark, root, store, window.cluster, is_once=True).awaitTermination()
+        change = streaming.judge_store(
+            spark, root, store, window.cluster, window_s=window_s, settings=settings, now_s=time.time()
+        )
+        changes = iter(() if change is None else (change,))
+    else:
+        changes = streaming.follow(
+            spark, root, window.cluster, window_s=window_s, settings=settings, every_s=every_s, now=time.time
+        )
+    for change in changes:
+        _tell(change, is_json=arguments.json)
+        code = exit_code(change.document, arguments.fail_on)
+    return code
+
+
+def _tell(change: Any, *, is_json: bool) -> None:
+    """What a judgement changed, a line each; as JSON the whole of it."""
+    document = change.document
+    end = document["window"][1]
+    if is_json:
+        told = {"end": end, "verdict": document["verdict"], "score": document["score"]}
+        print(json.dumps({**told, "raised": change.raised, "cleared": change.cleared}), flush=True)
+        return
+    texts = {finding["id"]: finding["text"] for finding in document["findings"]}
+    for each in change.raised:
+        print(plain(f"{end} raised  {texts.get(each, each)}"), flush=True)
+    for each in change.cleared:
+        print(plain(f"{end} cleared {each}"), flush=True)
+    score = "" if document["score"] is None else f", score {document['score']}"
+    print(f"{end} {document['verdict']}{score}", flush=True)

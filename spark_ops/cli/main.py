@@ -1,0 +1,63 @@
+"""The command `spark-ops`: parses the command line and hands it to the file of the command.
+
+Nothing but the standard library is imported before a command runs: `show` and `apply` start without Spark.
+Exit codes: 0 done or healthy, 1 findings or steps that did not succeed, 2 a command line or a file that makes no
+sense, 3 too little is known, 4 something needed is missing or failed, 141 nobody reads the output (spark.md §5).
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from spark_ops.cli.errors import OpsError
+
+COMMANDS: Final = {
+    "collect": "turn the telemetry segments of a node into Parquet files",
+    "compact": "merge small files and drop what is too old",
+    "rollup": "sum up hours, so that later jobs read little",
+    "health": "say what is wrong",
+    "forecast": "say what will be: memory, disk, file descriptors",
+    "plan": "say which moves would help",
+    "show": "print a plan",
+    "diff": "compare two plans",
+    "simulate": "play a plan through, also with a node that dies",
+    "apply": "carry out a plan",
+    "pause": "have a plan that is being carried out stop after its present step",
+    "resume": "go on with a plan",
+    "abort": "end a plan",
+    "rollback": "make the plan that undoes what a plan did",
+    "report": "write a page about health and plan, or about what came of a plan",
+    "doctor": "say what is missing on this machine",
+}
+"""Each is a module of `spark_ops.cli` of that name, with `add_arguments(parser)` and `run(arguments) -> int`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns: the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="spark-ops", description="Health and rebalance plans of Fluffle clusters."
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    chosen = next((word for word in given if not word.startswith("-")), None)
+    for name, what in COMMANDS.items():
+        command = commands.add_parser(name, help=what, description=what.capitalize() + ".")
+        if name == chosen:  # the others need not be imported
+            import_module(f"spark_ops.cli.{name}").add_arguments(command)
+    arguments = parser.parse_args(given)
+    try:
+        code = int(import_module(f"spark_ops.cli.{arguments.command}").run(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `spark-ops plan … | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OpsError as error:
+        print(f"spark-ops {arguments.command}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130

@@ -1,0 +1,30 @@
+"""`spark-ops pause`: the process that carries out a plan ends its present steps and begins no other."""
+
+import argparse
+import sys
+
+from spark_ops.applying.journal import is_busy, order
+from spark_ops.cli import carrying_out as common
+from spark_ops.cli.errors import OpsError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
+    common.add_place_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Leave the order where that process looks."""
+    place = common.place_of(arguments, arguments.plan)
+    found = common.begun(place)
+    if not is_busy(place.journal):
+        raise OpsError(
+            f"no process of this machine carries it out; it is {found.state}: {common.verbs(found)}"
+        )
+    try:
+        order(place.control, "pause")
+    except OSError as error:
+        raise OpsError(f"{place.control}: {error.strerror}") from None
+    print(f"plan {common.short(found.plan)} pauses after its present steps", file=sys.stderr)
+    return 0

@@ -1,0 +1,256 @@
+"""`spark-ops plan`: says which moves would help, and writes them down as a plan. Nothing is moved.
+
+By loads from telemetry (ROOT, needs Spark), or by numbers alone from a topology (no Spark). Exit code 3 if too little
+of the window was seen to plan by it.
+"""
+
+import argparse
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spark_ops.applying.journal import keep
+from spark_ops.cli import plan_text
+from spark_ops.cli.collect import seconds
+from spark_ops.cli.errors import EX_ENGINE, EX_UNKNOWN, OpsError
+from spark_ops.cli.topologies import add_topology_argument, read_topology
+from spark_ops.planning.goals import Settings, SettingsError, checked, settings_from
+from spark_ops.planning.plan import parse_document, written
+from spark_ops.planning.rows import ClusterRows
+
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument(
+        "root", type=Path, nargs="?", metavar="ROOT", help="what `collect` wrote to (needs Spark)"
+    )
+    add_topology_argument(
+        parser,
+        required=False,
+        help_="plan by numbers alone, without loads: a file, or the URL of a node",
+    )
+    parser.add_argument("--window", default="7d", metavar="TIME", help="of telemetry, to plan by (7d)")
+    parser.add_argument("--cluster", metavar="NAME", help="which one, if ROOT has several")
+    parser.add_argument(
+        "--mode",
+        nargs="+",
+        default=["full"],
+        metavar="MODE",
+        help="full, repair, drain-node NODE, or add-node NODE",
+    )
+    parser.add_argument("--goals", type=Path, metavar="FILE", help="settings of the planner (TOML)")
+    parser.add_argument("--max-moves", metavar="N|all", help="moves at most (50)")
+    parser.add_argument("--max-bytes", metavar="SIZE|all", help="to copy at most, such as 500M (10G)")
+    parser.add_argument("--no-copies", action="store_true", help="only promote mirrors that there are")
+    parser.add_argument("--only-vhost", metavar="RE", help="only queues of virtual hosts that match")
+    parser.add_argument("--exclude-queue", metavar="RE", help="no queue whose name matches")
+    parser.add_argument("--cool-down", metavar="TIME", help="leave queues alone that were moved since (60m)")
+    parser.add_argument(
+        "--optimize", choices=["milp"], help="let a solver look for fewer moves (small clusters)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="who is first among equals (0)")
+    parser.add_argument(
+        "--min-coverage", type=float, default=0.95, metavar="SHARE", help="of telemetry (0.95)"
+    )
+    parser.add_argument(
+        "--candidates",
+        type=int,
+        metavar="N",
+        help="no plan, but the N best single moves off each hot node of ROOT",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the plan")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="a page about it")
+    parser.add_argument("--json", action="store_true", help="print the plan's document")
+    parser.add_argument(
+        "--synthetic", metavar="NODESxQUEUES", help="a fleet that is made up: what planning costs"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan, write it down and say what it says. Raises: OpsError."""
+    _sort_out_mode(arguments)
+    given = [arguments.root, arguments.topology, arguments.synthetic]
+    if sum(each is not None for each in given) != 1:
+        raise OpsError("give either ROOT, what `collect` wrote to, or --topology FILE|URL")
+    settings = settings_of(arguments)
+    now = time.time()
+    if arguments.candidates is not None:
+        return _show_candidates(arguments, now)
+    try:
+        document = _drafted(arguments, settings, now)
+    except ImportError as error:
+        raise OpsError(
+            f"the Python package {error.name} is missing: pip install 'fluffle[spark]'", EX_ENGINE
+        ) from None
+    except SettingsError as error:
+        raise OpsError(plan_text.plain(error)) from None
+    _write(arguments, document, now)
+    if arguments.json:
+        sys.stdout.write(written(document))
+    else:
+        print("\n".join(plan_text.text(parse_document(document), steps_shown=60)))
+        if arguments.output is None and document["waves"]:
+            print("not kept: give -o FILE to be able to apply it", file=sys.stderr)
+    return 0
+
+
+def _sort_out_mode(arguments: argparse.Namespace) -> None:
+    """A mode has a node or none: what else was written after it is ROOT."""
+    needed = 2 if arguments.mode[0] in ("drain-node", "add-node") else 1
+    if len(arguments.mode) == needed + 1 and arguments.root is None:
+        arguments.root = Path(arguments.mode.pop())
+
+
+def _drafted(arguments: argparse.Namespace, settings: Settings, now: float) -> dict[str, Any]:
+    from spark_ops.planning.drafting import draft, draft_of
+
+    if arguments.synthetic is not None:
+        from spark_ops.planning.synthetic_fleet import synthetic_fleet
+
+        nodes, _, queues = arguments.synthetic.partition("x")
+        if not (nodes.isdecimal() and queues.isdecimal() and 0 < int(nodes) <= 4096 and int(queues) <= 10**7):
+            raise OpsError("--synthetic NODESxQUEUES, such as 1000x1000000")
+        fleet = synthetic_fleet(int(nodes), int(queues))
+        return draft_of(fleet, settings, {"synthetic": arguments.synthetic}, now=now)
+    if arguments.topology is not None:
+        cluster = read_topology(arguments.topology, arguments.ca_file)
+        print("without telemetry: only numbers of masters and copies are looked at", file=sys.stderr)
+        return draft(cluster, settings, now=now)
+    cluster = _from_telemetry(arguments, now)
+    if cluster.coverage < arguments.min_coverage:
+        raise OpsError(
+            f"only {cluster.coverage:.1%} of the window was seen, {arguments.min_coverage:.0%} are needed: "
+            "look at `spark-ops doctor`, or give a shorter --window or --min-coverage",
+            EX_UNKNOWN,
+        )
+    return draft(cluster, settings, now=now)
+
+
+def _from_telemetry(arguments: argparse.Namespace, now: float) -> ClusterRows:
+    with _telemetry(arguments, now) as (_, rows):
+        return rows
+
+
+def _show_candidates(arguments: argparse.Namespace, now: float) -> int:
+    """What a planner of a very large fleet would look at first, as a table."""
+    from spark_ops.jobs.candidates import candidates, frames
+
+    if arguments.root is None or arguments.candidates < 1:
+        raise OpsError("--candidates takes a number from 1 on, and ROOT")
+    with _telemetry(arguments, now) as (spark, rows):
+        found = candidates(*frames(spark, rows), per_source=arguments.candidates)
+        moves = found.orderBy("from_node", "kind", "place").collect()
+    cells = [
+        (
+            move["kind"],
+            plan_text.plain(move["vhost"]),
+            plan_text.plain(move["queue"]),
+            f"{move['from_node']} → {move['to_node']}",
+            f"{move['gain']:.2%}",
+            plan_text.size(move["bytes"]),
+        )
+        for move in moves
+    ]
+    if not cells:
+        print("no node is hot")
+        return 0
+    print("\n".join(plan_text.table(("kind", "vhost", "queue", "nodes", "gain", "to copy"), cells)))
+    return 0
+
+
+@contextmanager
+def _telemetry(arguments: argparse.Namespace, now: float) -> "Iterator[tuple[Any, ClusterRows]]":
+    """A Spark session, and the cluster with its loads. Raises: OpsError."""
+    from spark_ops.jobs.engine import EngineError
+    from spark_ops.jobs.loads import cluster_rows
+    from spark_ops.jobs.session import session
+    from spark_ops.jobs.topology_snapshots import TopologyMissing
+
+    root: Path = arguments.root
+    if not root.is_dir():
+        raise OpsError(f"{root} is no directory: give what `collect --out` wrote to")
+    since = now - seconds(arguments.window)
+    try:
+        with session("spark-ops plan") as spark:
+            yield spark, cluster_rows(spark, root, since=since, until=now, now=now, cluster=arguments.cluster)
+    except EngineError as error:
+        raise OpsError(str(error), EX_ENGINE) from None
+    except TopologyMissing as error:
+        raise OpsError(f"{root}: {error}", EX_UNKNOWN) from None
+    except (FileNotFoundError, ValueError) as error:
+        raise OpsError(f"{root}: {error}", EX_UNKNOWN) from None
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """What the command line and the file of settings say; the command line goes first. Raises: OpsError."""
+    mode, *rest = arguments.mode
+    if mode not in ("full", "repair", "drain-node", "add-node") or len(rest) > 1:
+        raise OpsError("--mode is full, repair, drain-node NODE or add-node NODE")
+    settings = replace(Settings(), mode=mode, node=rest[0] if rest else None)
+    try:
+        checked(settings)
+        if arguments.goals is not None:
+            with arguments.goals.open("rb") as file:
+                settings = settings_from(tomllib.load(file), settings)
+        return checked(replace(settings, **_given(arguments)))
+    except OSError as error:
+        raise OpsError(f"{arguments.goals}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise OpsError(f"{arguments.goals}: {error}") from None
+    except UnicodeDecodeError:
+        raise OpsError(f"{arguments.goals}: it is not UTF-8") from None
+    except SettingsError as error:
+        raise OpsError(plan_text.plain(error)) from None
+
+
+def _given(arguments: argparse.Namespace) -> Mapping[str, Any]:
+    """Settings that the command line names."""
+    found: dict[str, Any] = {
+        "only_vhost": arguments.only_vhost,
+        "exclude_queue": arguments.exclude_queue,
+        "optimize": arguments.optimize,
+        "seed": arguments.seed,
+        "cool_down_s": None if arguments.cool_down is None else seconds(arguments.cool_down),
+    }
+    found = {name: value for name, value in found.items() if value is not None}
+    if arguments.no_copies:
+        found["with_copies"] = False
+    if arguments.max_moves is not None:
+        found["max_moves"] = None if arguments.max_moves == "all" else _whole(arguments.max_moves)
+    if arguments.max_bytes is not None:
+        found["max_bytes"] = None if arguments.max_bytes == "all" else _whole(arguments.max_bytes)
+    return found
+
+
+def _whole(text: str) -> int:
+    """A number such as 50, 500M or 10G. Raises: OpsError."""
+    unit = text[-1:] if text[-1:] in _UNITS else ""
+    number = text.removesuffix(unit)
+    if not number.isascii() or not number.isdecimal() or len(number) > 15:
+        raise OpsError(f"{text!r} is no number: write 50, 500M, 10G, or all")
+    return int(number) * _UNITS[unit]
+
+
+def _write(arguments: argparse.Namespace, document: dict[str, Any], now: float) -> None:
+    if arguments.output is not None:
+        _keep(arguments.output, written(document))
+    if arguments.html is not None:
+        from spark_ops.planning.times import iso
+        from spark_ops.reports.document import build
+        from spark_ops.reports.page import page
+
+        _keep(arguments.html, page(build(None, document, None, created=iso(now))))
+
+
+def _keep(path: Path, text: str) -> None:
+    try:
+        keep(path, text.encode("utf-8", "surrogatepass"))
+    except OSError as error:
+        raise OpsError(f"{path}: {error.strerror}") from None

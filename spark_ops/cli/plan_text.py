@@ -1,0 +1,151 @@
+"""A plan as text for people: what it is for, what it does, node by node and step by step. Names are made harmless."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from spark_ops.planning.plan import Plan, Step
+from spark_ops.planning.times import iso
+
+STEPS_SHOWN: Final = 200
+NAME_SHOWN: Final = 60
+
+
+def plain(text: object) -> str:
+    """On one line, and nothing that a terminal would obey, or could not show."""
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in str(text))
+    return shown.encode("utf-8", "replace").decode()
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as they have to be."""
+    lines = [list(head), *[list(row) for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    for line in lines:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def verdict(plan: Plan) -> str:
+    """The plan in a line."""
+    summary = plan.summary
+    moves = f"{summary.get('promotions', 0)} promotions and {summary.get('copies', 0)} copies"
+    if not plan.waves:
+        return "Nothing to do: all goals are met, or nothing that may be moved would help."
+    waves = len(plan.waves)
+    return (
+        f"{moves} ({size(_number(summary.get('bytes')))}) in {waves} wave{'s' * (waves != 1)}, "
+        f"about {_number(summary.get('eta_s')):.0f} s one after the other"
+    )
+
+
+def text(plan: Plan, *, steps_shown: int = STEPS_SHOWN) -> Iterator[str]:
+    """The lines."""
+    yield f"plan     {plan.plan_id}"
+    yield f"cluster  {plain(plan.cluster)}   mode {plan.mode}"
+    yield f"made     {iso(plan.created)}   good until {iso(plan.expires)}"
+    yield verdict(plan)
+    if plan.goals:
+        yield ""
+        yield from table(
+            ("goal", "kind", "before", "after", ""),
+            (
+                (
+                    plain(goal.get("id")),
+                    plain(goal.get("kind")),
+                    _figure(goal.get("before")),
+                    _figure(goal.get("after")),
+                    "met" if goal.get("met") is True else "not met",
+                )
+                for goal in plan.goals
+            ),
+        )
+    if plan.nodes:
+        yield ""
+        yield from table(
+            ("node", "cpu", "memory", "masters", "copies", "cpu after a loss"),
+            (
+                (
+                    plain(node.get("node")),
+                    *(_pair(node, name, share=True) for name in ("cpu", "memory")),
+                    *(_pair(node, name, share=False) for name in ("masters", "copies")),
+                    _pair(node, "cpu_after_loss", share=True),
+                )
+                for node in plan.nodes
+            ),
+        )
+    yield from _steps(plan, steps_shown)
+    notes = [step for step in plan.steps if step.action == "note"]
+    if notes:
+        yield ""
+        for note in notes[:steps_shown]:
+            yield f"note: {note_text(note)}"
+
+
+def _steps(plan: Plan, shown: int) -> Iterator[str]:
+    by_id = plan.by_id
+    rows = []
+    for n, wave in enumerate(plan.waves, 1):
+        for id_ in wave:
+            step = by_id[id_]
+            route = " → ".join(plain(node) for node in (step.source, step.target) if node is not None)
+            rows.append((str(n), id_, step.action, plain(step.queue)[:NAME_SHOWN], route, plain(step.reason)))
+    if rows:
+        yield ""
+        yield from table(("wave", "step", "action", "queue", "nodes", "reason"), rows[:shown])
+    if len(rows) > shown:
+        yield f"… and {len(rows) - shown} steps more"
+
+
+def note_text(note: Step) -> str:
+    """A note in a line."""
+    about = "" if note.queue is None else f"queue {plain(note.queue)[:NAME_SHOWN]} ({plain(note.vhost)}): "
+    return plain(f"{about}{note.why}")
+
+
+def details(plan: Plan, id_: str) -> Iterator[str]:
+    """All about one step. No lines: there is no such step."""
+    step = plan.by_id.get(id_)
+    if step is None:
+        return
+    yield f"{step.id}: {step.action} of queue {plain(step.queue)} in virtual host {plain(step.vhost)}"
+    yield f"  why       {plain(step.why)} ({plain(step.reason)})"
+    if step.source or step.target:
+        yield f"  nodes     {plain(step.source or '-')} → {plain(step.target or '-')}"
+    yield f"  cost      {step.cost.units:g} units, {size(step.cost.bytes)}, about {step.cost.est_s:g} s"
+    for key, value in step.effect.items():
+        yield f"  effect    {plain(key)} {value:+.2%}"
+    if step.pre is not None:
+        epoch = "as the step before leaves it" if step.pre.epoch is None else step.pre.epoch
+        synced = ", ".join(map(plain, step.pre.synced)) or "-"
+        yield f"  before    master {plain(step.pre.master)}, epoch {epoch}, synchronised: {synced}"
+        least, most = step.pre.min_synced, step.pre.max_lag_ops
+        yield f"            at least {least} synchronised, at most {most} operations behind"
+    if step.post is not None:
+        yield f"  after     {' → '.join(map(plain, step.post.ring))}"
+    if step.inverse is not None:
+        yield f"  undone by {plain(step.inverse[0])} {plain(step.inverse[2] or step.inverse[1] or '')}"
+    if step.depends:
+        yield f"  follows   {', '.join(step.depends)}"
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _figure(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else "-"
+
+
+def _pair(node: dict[str, Any], name: str, *, share: bool) -> str:
+    before, after = node.get(f"{name}_before"), node.get(f"{name}_after")
+    if not isinstance(before, int | float) or not isinstance(after, int | float):
+        return "-"
+    return f"{before:.0%} → {after:.0%}" if share else f"{before:g} → {after:g}"

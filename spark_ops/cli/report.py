@@ -1,0 +1,252 @@
+"""`spark-ops report`: a page about health and plan, also as JSON, CSV and Parquet; later, what came of the plan.
+
+Without ROOT it needs no Spark: the documents that `health` and `plan` wrote are enough.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from spark_ops.applying.journal import Place
+from spark_ops.cli import carrying_out as common
+from spark_ops.cli.collect import describe, seconds
+from spark_ops.cli.errors import EX_ENGINE, EX_UNKNOWN, OpsError
+from spark_ops.cli.judging import read_settings, window_of
+from spark_ops.planning import plan as plans
+from spark_ops.planning.strict import Malformed, loaded
+from spark_ops.planning.times import seconds as since_1970
+from spark_ops.reports import after as after_plan
+from spark_ops.reports import checking
+from spark_ops.reports.document import build
+from spark_ops.reports.figures import iso
+from spark_ops.reports.page import page
+from spark_ops.reports.tables import csv_of, tables_of, write_parquet
+
+HEALTH_FORMAT: Final = "spark-ops-health/1"
+BYTES_MAX: Final = 1 << 28
+"""Of a health document."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument(
+        "root", type=Path, nargs="?", metavar="ROOT", help="telemetry, to judge it now (needs Spark)"
+    )
+    parser.add_argument(
+        "--health", type=Path, metavar="FILE", help="what `health --json` wrote, instead of ROOT"
+    )
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="a plan to show, or to look back at")
+    parser.add_argument(
+        "--after",
+        nargs="?",
+        const=True,
+        metavar="FILE",
+        help="compare what the plan predicted with what ROOT has measured since, and keep it as PLAN.after.json; "
+        "with FILE show one that was kept",
+    )
+    parser.add_argument("--window", default="6h", metavar="TIME", help="of ROOT, to judge health by (6h)")
+    parser.add_argument(
+        "--until", default="now", metavar="TIME", help="where that ends: now, last, or 2026-11-21T09:00:00Z"
+    )
+    parser.add_argument("--cluster", metavar="NAME", help="if ROOT has telemetry of several")
+    parser.add_argument(
+        "--thresholds", type=Path, metavar="FILE", help="TOML with thresholds that differ from ours"
+    )
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="with --after: measure from then on: 2026-11-21T09:00:00Z, or 15m for the last 15 min",
+    )
+    common.add_place_argument(parser)
+    parser.add_argument("-o", "--html", type=Path, metavar="FILE", help="the page (report.html)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="all of it as JSON")
+    parser.add_argument("--csv", type=Path, metavar="DIR", help="its tables as CSV")
+    parser.add_argument("--parquet", type=Path, metavar="DIR", help="its tables as Parquet")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write what was asked for; the page if nothing was. Raises: OpsError."""
+    if arguments.after and not arguments.plan:
+        raise OpsError("--after compares with a plan: give --plan FILE")
+    if not (arguments.root or arguments.health or arguments.plan):
+        raise OpsError("give ROOT, --health FILE or --plan FILE")
+    if arguments.after is True and not arguments.root:
+        raise OpsError("--after measures: give ROOT, or the document that was kept: --after FILE")
+    now = time.time()
+    created = str(iso(now))
+    plan = None if arguments.plan is None else read_plan(arguments.plan)
+    health = (
+        None if arguments.health is None else read_document(arguments.health, HEALTH_FORMAT, checking.HEALTH)
+    )
+    after = None
+    if isinstance(arguments.after, str):
+        after = read_document(Path(arguments.after), after_plan.FORMAT, {"cluster": str})
+    if arguments.root is not None:
+        health, after = _from_root(arguments, plan, health, after, now)
+    try:
+        document = build(health, plan, after, created=created)
+    except ValueError as error:
+        raise OpsError(str(error)) from error
+    for path in write_all(document, arguments):
+        print(path)
+    return 0
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """The document of a plan that nobody changed. Raises: OpsError."""
+    data = _read(path, plans.BYTES_MAX)
+    try:
+        plans.parse(data)
+        document: dict[str, Any] = loaded(data)
+        checking.check(document, checking.PLAN)
+    except (plans.PlanError, ValueError) as error:
+        raise OpsError(f"{path}: {error}") from error
+    return document
+
+
+def read_document(path: Path, format_: str, shape: checking.Shape) -> dict[str, Any]:
+    """A document of this format. Raises: OpsError."""
+    try:
+        document = loaded(_read(path, BYTES_MAX))
+        if not isinstance(document, dict) or document.get("format") != format_:
+            raise Malformed(f"its format is not {format_}")
+        checking.check(document, shape)
+    except ValueError as error:
+        raise OpsError(f"{path}: {error}") from error
+    return document
+
+
+def _read(path: Path, bytes_max: int) -> bytes:
+    try:
+        if path.stat().st_size > bytes_max:
+            raise OpsError(f"{path} has more than {bytes_max >> 20} MiB")
+        return path.read_bytes()
+    except OSError as error:
+        raise OpsError(f"{path}: {error.strerror}") from error
+
+
+def _from_root(
+    arguments: argparse.Namespace,
+    plan: dict[str, Any] | None,
+    health: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    now: float,
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Health, and what came of the plan, of telemetry. One Spark session does both. Raises: OpsError."""
+    from spark_ops.jobs.engine import EngineError
+    from spark_ops.jobs.health import choose_window, rows_hint
+    from spark_ops.jobs.health import health as judge
+    from spark_ops.jobs.loads import cluster_rows
+    from spark_ops.jobs.session import session
+
+    window_s, until = window_of(arguments)
+    settings = read_settings(arguments.thresholds)
+    root: Path = arguments.root.absolute()
+    cluster: str | None = arguments.cluster or (None if plan is None else plan["cluster"])
+    try:
+        window = choose_window(root, window_s=window_s, now_s=now, until=until, cluster=cluster)
+        with session("spark-ops report", rows_hint=rows_hint(root, window)) as spark:
+            if health is None:
+                health = judge(
+                    spark, root, window_s=window_s, now=now, until=until, cluster=cluster, settings=settings
+                )
+            if arguments.after is True and plan is not None:
+                end = window.end * 60.0
+                since = _since(arguments, plan, end)
+                rows = cluster_rows(spark, root, since=since, until=end, now=now, cluster=cluster)
+                after = after_plan.compare(plan, rows, created=str(iso(now)))
+                print(write(arguments.plan.with_suffix(".after.json"), _json(after)))
+    except EngineError as error:
+        raise OpsError(str(error), EX_ENGINE) from error
+    except ValueError as error:  # nothing to judge, no topology, another cluster: each one line
+        raise OpsError(f"{root}: {error}", EX_UNKNOWN) from error
+    except OSError as error:
+        raise OpsError(describe(error, root), EX_ENGINE) from error
+    return health, after
+
+
+def _since(arguments: argparse.Namespace, plan: dict[str, Any], end: float) -> float:
+    """From when on to measure: as given, else since the plan was carried out, else since it was made.
+
+    Raises: OpsError if that is not before `end`.
+    """
+    begin = since_1970(str(plan["created"]))
+    past = common.past(Place(common.directory(arguments), str(plan["plan_id"])))
+    if past.changed_at is not None:
+        begin = past.changed_at
+    if arguments.since is not None:
+        try:
+            begin = since_1970(arguments.since)
+        except ValueError:
+            begin = max(begin, end - seconds(arguments.since))
+    if begin >= end:
+        raise OpsError(f"there is no telemetry after {iso(begin)} yet: let some minutes go by", EX_UNKNOWN)
+    return begin
+
+
+def write_all(document: dict[str, Any], arguments: argparse.Namespace) -> list[Path]:
+    """Everything that was asked for. Returns: what was written. Raises: OpsError."""
+    html: Path | None = arguments.html
+    if not (html or arguments.json or arguments.csv or arguments.parquet):
+        html = Path("report.html")
+    written: list[Path] = []
+    tables = tables_of(document)
+    try:
+        if html:
+            written.append(write(html, page(document).encode()))
+        if arguments.json:
+            written.append(write(arguments.json, _json(document)))
+        if arguments.csv:
+            arguments.csv.mkdir(parents=True, exist_ok=True)
+            for table in tables:
+                written.append(write(arguments.csv / f"{table.name}.csv", csv_of(table).encode("utf-8-sig")))
+        if arguments.parquet:
+            arguments.parquet.mkdir(parents=True, exist_ok=True)
+            for table in tables:
+                path = arguments.parquet / f"{table.name}.parquet"
+                written.append(_replaced(path, lambda new, table=table: write_parquet(table, new)))  # type: ignore[misc]
+    except ImportError as error:
+        raise OpsError("Parquet needs pyarrow: pip install 'fluffle[spark]'", EX_ENGINE) from error
+    except OSError as error:
+        raise OpsError(f"{error.filename or 'the report'}: {error.strerror or error}", EX_ENGINE) from error
+    return written
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    """With keys in order. Half a pair of UTF-16 in a name becomes an escape, which JSON reads as what it was."""
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
+    return (text + "\n").encode("utf-8", "backslashreplace")
+
+
+def write(path: Path, data: bytes) -> Path:
+    """A file that is there whole or as it was. Raises: OSError."""
+    return _replaced(path, lambda new: _filled(new, data))
+
+
+def _filled(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replaced(path: Path, make: Callable[[Path], object]) -> Path:
+    """Have `make` write a file beside it, then put that in its place."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    new = Path(name)
+    try:
+        make(new)
+        new.chmod(0o644)
+        os.replace(new, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+    return path

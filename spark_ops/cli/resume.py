@@ -1,0 +1,30 @@
+"""`spark-ops resume`: a plan that was paused goes on; one whose `apply` died is taken up where its journal ends."""
+
+import argparse
+import sys
+
+from spark_ops.applying.journal import is_busy, order
+from spark_ops.cli import carrying_out as common
+from spark_ops.cli.apply import add_run_arguments, apply
+from spark_ops.cli.errors import OpsError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
+    add_run_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Tell the process that carries it out, or carry it out here."""
+    place = common.place_of(arguments, arguments.plan)
+    common.begun(place)
+    if is_busy(place.journal):
+        try:
+            order(place.control, "resume")
+        except OSError as error:
+            raise OpsError(f"{place.control}: {error.strerror}") from None
+        print("told the process that carries it out", file=sys.stderr)
+        return 0
+    plan = common.read_plan(place.plan)
+    return apply(plan, arguments, place.plan.read_bytes(), is_resuming=True)

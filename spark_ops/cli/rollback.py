@@ -1,0 +1,67 @@
+"""`spark-ops rollback`: makes the plan that undoes what a plan did so far. Nothing is done: `apply` is for that."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from spark_ops.applying.history import History
+from spark_ops.applying.journal import is_busy, keep
+from spark_ops.applying.outlook import is_so_now
+from spark_ops.applying.states import PlanState, StepState
+from spark_ops.applying.work import works
+from spark_ops.cli import carrying_out as common
+from spark_ops.cli.errors import OpsError
+from spark_ops.planning.inverse import undone
+from spark_ops.planning.plan import Plan, written
+from spark_ops.planning.rows import ClusterRows
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the plan made")
+    common.add_cluster_arguments(parser)
+    common.add_place_argument(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make the plan, from the journal and from where all is now."""
+    place = common.place_of(arguments, arguments.plan)
+    found = common.begun(place)
+    if is_busy(place.journal):
+        raise OpsError("it is being carried out: pause it, and interrupt that process, or abort it first")
+    if found.state is PlanState.ROLLED_BACK:
+        raise OpsError("this plan was rolled back already")
+    plan = common.read_plan(place.plan)
+    nodes = common.client(arguments)
+    name = common.cluster_name(nodes)
+    if plan.cluster != name:
+        raise OpsError(f"this plan is for the cluster {plan.cluster!r}, this one is {name!r}")
+    now = time.time()
+    current = common.topology(nodes, now)
+    document = undone(plan, completed(plan, found, current), current, now=now)
+    try:
+        keep(arguments.output, written(document).encode())
+    except OSError as error:
+        raise OpsError(f"{arguments.output}: {error.strerror}") from None
+    steps = [step for step in document["steps"] if step["action"] != "note"]
+    for note in document["steps"]:
+        if note["action"] == "note":
+            print(f"{note['queue']} ({note['vhost']}): {note['why']}"[:500].replace("\n", " "))
+    print(f"{len(steps)} steps undo plan {common.short(plan.plan_id)}: {arguments.output}")
+    if steps:
+        print(f"do it by: spark-ops apply {arguments.output}", file=sys.stderr)
+    return 0
+
+
+def completed(plan: Plan, found: History, current: ClusterRows) -> set[str]:
+    """Ids of the steps that the plan did; of those whose end nobody saw, the ones that are so now."""
+    own = set(found.changed())
+    rows = {(row.vhost, row.queue): row for row in current.queues}
+    return {
+        step.id
+        for step in works(plan)
+        if step.id in own
+        and (found.state_of(step.id) is StepState.DONE or is_so_now(step, rows.get((step.vhost, step.queue))))
+    }

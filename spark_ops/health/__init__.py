@@ -1,0 +1,1 @@
+"""What findings mean, scores and forecasts. Pure Python."""

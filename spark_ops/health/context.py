@@ -1,0 +1,105 @@
+"""What all rules share: the evidence, the thresholds, and how a finding is made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from spark_ops.health.catalogue import CATALOGUE
+from spark_ops.health.facts import Evidence, NodeMinute, QueueHistory, ReplicaMinute
+from spark_ops.health.finding import Finding, Severity, Subject
+from spark_ops.health.minutes import Fact, filled, held_since
+from spark_ops.health.settings import Settings
+
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """One window of one cluster, and the thresholds that hold for it."""
+
+    evidence: Evidence
+    settings: Settings
+
+    def of(self, kind: str, name: str) -> float:
+        """A threshold."""
+        return self.settings.of(kind, name)
+
+    def minutes(self, kind: str, name: str = "minutes") -> int:
+        """A threshold that is a number of minutes."""
+        return round(self.settings.of(kind, name))
+
+    def filled(self, facts: Sequence[Fact]) -> list[Fact | None]:
+        """For each minute of the window the fact that speaks for it."""
+        stale = round(self.settings.health["stale_minutes"])
+        return filled(facts, self.evidence.start, self.evidence.end, stale)
+
+    def held_since(self, kind: str, bad: Sequence[bool | None]) -> float | None:
+        """When a finding that stands at the end of the window began, s since 1970; None if none does."""
+        at = held_since(
+            bad,
+            self.minutes(kind, "raise_minutes"),
+            self.minutes(kind, "raise_of"),
+            round(self.settings.health["clear_minutes"]),
+        )
+        return None if at is None else (self.evidence.start + at) * MINUTE_S
+
+    def finding(
+        self,
+        kind: str,
+        subject: Subject,
+        text: str,
+        *,
+        severity: Severity | None = None,
+        share: float = 0.0,
+        since: float | None = None,
+        advice: str | None = None,
+        **evidence: Any,
+    ) -> Finding:
+        """A finding of a kind; the operator's severity goes before the rule's, and that before the catalogue's."""
+        found = CATALOGUE[kind]
+        weight = self.settings.severities.get(kind) or severity or found.severity
+        told = {
+            name: round(value, 4) if isinstance(value, float) else value for name, value in evidence.items()
+        }
+        share = round(min(1.0, max(0.0, share)), 4)
+        return Finding(kind, weight, subject, text, advice or found.advice, share, since, told)
+
+    @cached_property
+    def latest(self) -> dict[str, NodeMinute]:
+        """The last fact of each node, if it is fresh: the nodes that are there at the end."""
+        oldest = self.evidence.end - self.settings.health["stale_minutes"]
+        return {
+            node: facts[-1]
+            for node, facts in self.evidence.nodes.items()
+            if facts and facts[-1].minute >= oldest
+        }
+
+    def node_share(self, node: str) -> float:
+        """The share of the cluster's load that a node's masters make; an equal one if that is not known."""
+        total = sum(load.cores for load in self.evidence.loads)
+        if total <= 0:
+            return 1 / max(1, len(self.evidence.nodes))
+        return sum(load.cores for load in self.evidence.loads if load.node == node) / total
+
+
+def masters(queue: QueueHistory) -> list[ReplicaMinute]:
+    """What its masters told, whichever node they were on, in order of minutes; the later epoch goes first."""
+    found: dict[int, ReplicaMinute] = {}
+    for facts in queue.copies.values():
+        for fact in facts:
+            if fact.role == "master":
+                other = found.get(fact.minute)
+                if other is None or (other.epoch or 0) < (fact.epoch or 0):
+                    found[fact.minute] = fact
+    return [found[minute] for minute in sorted(found)]
+
+
+def subject_of(queue: QueueHistory, node: str | None = None) -> Subject:
+    """The queue, or its copy on a node."""
+    return Subject(node=node, vhost=queue.vhost, queue=queue.queue)
+
+
+def name_of(queue: QueueHistory) -> str:
+    """As operators read it."""
+    return f"queue {queue.queue!r} in {queue.vhost!r}"

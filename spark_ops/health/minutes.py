@@ -1,0 +1,137 @@
+"""Arithmetic on minutes: counters that start anew, states that last, what counts as held, percentiles.
+
+Source: reference spark.md §2.1 (boot_id), §3.5 (raise and clear).
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import Protocol, TypeVar
+
+
+class Minute(Protocol):
+    """What all facts of minutes have in common."""
+
+    @property
+    def minute(self) -> int:
+        """Since 1970."""
+        ...
+
+    @property
+    def boot(self) -> str:
+        """The process."""
+        ...
+
+    @property
+    def mono_ms(self) -> int:
+        """Since its start."""
+        ...
+
+
+Fact = TypeVar("Fact", bound=Minute)
+
+
+def filled(facts: Sequence[Fact], start: int, end: int, stale_minutes: int) -> list[Fact | None]:
+    """For each minute of [start, end) the fact that speaks for it: the latest one, unless it is too old.
+
+    facts: in order of minutes.
+    """
+    minutes = [fact.minute for fact in facts]
+    found: list[Fact | None] = []
+    for minute in range(start, end):
+        at = bisect_right(minutes, minute) - 1
+        is_fresh = at >= 0 and minute - minutes[at] < stale_minutes
+        found.append(facts[at] if is_fresh else None)
+    return found
+
+
+def rises(facts: Sequence[Fact], counter: Callable[[Fact], int | None]) -> list[int]:
+    """How much a counter rose up to each fact since the one before of the same process. Never negative.
+
+    A process that started after the fact before counts from 0. One that ran already, as a queue's new master does,
+    counts from what it tells first: so does the first fact of all.
+    """
+    last: dict[str, int] = {}
+    found: list[int] = []
+    previous: int | None = None
+    for fact in facts:
+        value = counter(fact)
+        if value is None:
+            found.append(0)
+            continue
+        is_new = previous is not None and fact.minute - fact.mono_ms // 60_000 > previous - 1
+        before = last.get(fact.boot, 0 if is_new else value)
+        found.append(max(0, value - before))
+        last[fact.boot], previous = value, fact.minute
+    return found
+
+
+def rise(facts: Sequence[Fact], counter: Callable[[Fact], int | None], start: int, end: int) -> int:
+    """How much a counter rose in the minutes [start, end)."""
+    by_fact = zip(facts, rises(facts, counter), strict=True)
+    return sum(amount for fact, amount in by_fact if start <= fact.minute < end)
+
+
+def running(facts: Sequence[Fact]) -> list[int]:
+    """For how many ms its process ran up to each fact since the one before: what rates are made with."""
+    return rises(facts, lambda fact: fact.mono_ms)
+
+
+def held_since(
+    bad: Sequence[bool | None], raise_minutes: int, raise_of: int, clear_minutes: int
+) -> int | None:
+    """Since which position a finding stands, at the end of the minutes; None if it does not.
+
+    It is raised when `raise_minutes` of the last `raise_of` were bad, and gone after `clear_minutes` in a row that
+    were not. Minutes that nothing is known of are neither: they clear nothing and raise nothing (§3.5).
+    """
+    window: deque[tuple[int, bool]] = deque()
+    since: int | None = None
+    good = 0
+    for at, is_bad in enumerate(bad):
+        if is_bad is None:
+            continue
+        window.append((at, is_bad))
+        while window[0][0] <= at - raise_of:
+            window.popleft()
+        good = 0 if is_bad else good + 1
+        if since is None:
+            if sum(was for _, was in window) >= raise_minutes:
+                since = next(position for position, was in window if was)
+        elif good >= clear_minutes:
+            since = None
+            window.clear()
+    return since
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that `share` of the values do not exceed. Raises: IndexError if there is none."""
+    ordered = sorted(values)
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]
+
+
+def bucket_percentile(counts: Sequence[int], limits: Sequence[float], share: float) -> float | None:
+    """Upper limit of the bucket that the percentile is in; of the last bucket its lower one. None: nothing counted."""
+    total = sum(counts)
+    if total <= 0:
+        return None
+    wanted, seen = share * total, 0
+    for at, count in enumerate(counts):
+        seen += count
+        if seen >= wanted and count:
+            return limits[at] if limits[at] != float("inf") else limits[at - 1]
+    return None
+
+
+def bucket_rises(
+    facts: Sequence[Fact], histogram: Callable[[Fact], Sequence[int] | None], start: int, end: int
+) -> list[int]:
+    """How much each bucket of a histogram rose in the minutes [start, end)."""
+    length = max((len(histogram(fact) or ()) for fact in facts), default=0)
+
+    def bucket(fact: Fact, at: int) -> int | None:
+        counts = histogram(fact)
+        return counts[at] if counts is not None and at < len(counts) else None
+
+    return [rise(facts, lambda fact, at=at: bucket(fact, at), start, end) for at in range(length)]  # type: ignore[misc]

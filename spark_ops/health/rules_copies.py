@@ -1,0 +1,193 @@
+"""Rules about the copies of a queue: are there enough of them, have they all, are they apart, do they keep up.
+
+Source: reference spark.md §3.2.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from spark_ops.health.context import MINUTE_S, Context, masters, name_of, subject_of
+from spark_ops.health.facts import EventFact, QueueHistory, ReplicaMinute
+from spark_ops.health.finding import Finding
+from spark_ops.health.forecast import fit_points
+from spark_ops.health.minutes import percentile
+
+PLAN_SETTLES_MINUTES: Final = 3
+"""After a step of a plan its queue is left alone for so long."""
+
+
+def judge_copies(context: Context, queue: QueueHistory) -> Iterator[Finding]:
+    """All findings about the copies of one queue."""
+    yield from _under_replicated(context, queue)
+    yield from _unsynced_mirror(context, queue)
+    yield from _single_zone(context, queue)
+    yield from _mirror_lagging(context, queue)
+
+
+def _planned_minutes(context: Context, queue: QueueHistory) -> set[int]:
+    """The minutes in which a step of a plan was at work on a queue."""
+    found: set[int] = set()
+    begun: int | None = None
+    for event in sorted(context.evidence.events, key=lambda event: event.ts):
+        if (event.vhost, event.queue) != (queue.vhost, queue.queue) or not is_of_plan(event):
+            continue
+        minute = event.ts // 60_000
+        if event.event == "plan_step_start":
+            begun = minute
+        found.update(range(minute if begun is None else begun, minute + PLAN_SETTLES_MINUTES))
+        if event.event != "plan_step_start":
+            begun = None
+    if begun is not None:
+        found.update(range(begun, context.evidence.end))
+    return found
+
+
+def is_of_plan(event: EventFact) -> bool:
+    """Whether a plan made it happen."""
+    return event.event.startswith("plan_step") or (event.cause or "").startswith("plan:")
+
+
+def _under_replicated(context: Context, queue: QueueHistory) -> Iterator[Finding]:
+    kind = "under-replicated"
+    planned = _planned_minutes(context, queue)
+    bad: list[bool | None] = []
+    last: ReplicaMinute | None = None
+    for minute, fact in enumerate(context.filled(masters(queue)), context.evidence.start):
+        if fact is None or fact.ring is None or fact.want_mirrors is None:
+            bad.append(None)
+            continue
+        bad.append(len(fact.ring) - 1 < fact.want_mirrors and minute not in planned)
+        last = fact
+    since = context.held_since(kind, bad)
+    if since is None or last is None or last.ring is None:
+        return
+    mirrors, want = len(last.ring) - 1, last.want_mirrors or 0
+    synced = len(set(last.synced or ()) & set(last.ring[1:]))
+    yield context.finding(
+        kind,
+        subject_of(queue),
+        f"{name_of(queue)} has {mirrors} of {want} mirrors, {synced} of them synchronised",
+        severity="warn" if synced else "crit",
+        share=queue.share,
+        since=since,
+        mirrors=mirrors,
+        want_mirrors=want,
+        synced_mirrors=synced,
+        master=last.ring[0] if last.ring else None,
+    )
+
+
+def _unsynced_mirror(context: Context, queue: QueueHistory) -> Iterator[Finding]:
+    kind = "unsynced-mirror"
+    by_master = context.filled(masters(queue))
+    last = next((fact for fact in reversed(by_master) if fact is not None), None)
+    for node in (last.ring or ())[1:] if last is not None else ():
+        own = context.filled(queue.copies.get(node, []))
+        bad: list[bool | None] = []
+        for at, (master, mirror) in enumerate(zip(by_master, own, strict=True)):
+            if master is None or master.ring is None or node not in master.ring[1:]:
+                bad.append(None if master is None else False)
+                continue
+            lacks = node not in (master.synced or ())
+            before = own[max(0, at - context.minutes(kind, "stall_minutes"))]
+            bad.append(lacks and not _makes_progress(context, before, mirror))
+        since = context.held_since(kind, bad)
+        if since is None or last is None:
+            continue
+        mirror = own[-1]
+        progress = mirror.sync_progress if mirror is not None else None
+        done = "" if progress is None else f", {progress:.0%} of it done"
+        yield context.finding(
+            kind,
+            subject_of(queue, node),
+            f"the mirror of {name_of(queue)} on {node} lacks messages and gets none{done}",
+            severity="crit" if len(last.ring or ()) == 2 else "warn",
+            share=queue.share,
+            since=since,
+            sync_state=mirror.sync_state if mirror is not None else None,
+            sync_progress=progress,
+            copies=len(last.ring or ()),
+        )
+
+
+def _makes_progress(context: Context, before: ReplicaMinute | None, now: ReplicaMinute | None) -> bool:
+    """Whether a mirror is being synchronised and gets on with it."""
+    if now is None or now.sync_progress is None or now.sync_state != "syncing":
+        return False
+    if before is None or before.sync_progress is None or before.sync_state != "syncing":
+        return True  # it has just begun
+    return now.sync_progress - before.sync_progress >= context.of("unsynced-mirror", "progress_min")
+
+
+def _single_zone(context: Context, queue: QueueHistory) -> Iterator[Finding]:
+    kind = "single-zone"
+    zones = {node: fact.zone for node, fact in context.latest.items()}
+    live = {zone for zone in zones.values() if zone is not None}
+    if len(live) < 2:
+        return
+    bad: list[bool | None] = []
+    last: ReplicaMinute | None = None
+    for fact in context.filled(masters(queue)):
+        if fact is None or fact.ring is None:
+            bad.append(None)
+            continue
+        own = {zones.get(node) for node in fact.ring}
+        bad.append(len(fact.ring) > 1 and len(own) == 1 and None not in own)
+        last = fact
+    since = context.held_since(kind, bad)
+    if since is None or last is None or not last.ring:
+        return
+    zone = zones[last.ring[0]]
+    yield context.finding(
+        kind,
+        subject_of(queue),
+        f"all {len(last.ring)} copies of {name_of(queue)} are in zone {zone!r}; there are {len(live)} zones",
+        share=queue.share,
+        since=since,
+        zone=zone,
+        zones=sorted(live),
+        ring=list(last.ring),
+    )
+
+
+def _mirror_lagging(context: Context, queue: QueueHistory) -> Iterator[Finding]:
+    """A node writes how far its mirrors are behind with the master's row; others may write it with the mirror's."""
+    kind = "mirror-lagging"
+    minutes, limit = context.minutes(kind), context.of(kind, "lag_ms")
+    for node, facts in sorted(queue.copies.items()):
+        recent = [
+            fact
+            for fact in facts
+            if fact.minute >= context.evidence.end - minutes and fact.lag_ms_max is not None
+        ]
+        points = [(fact.minute * MINUTE_S, float(fact.lag_ms_max or 0)) for fact in recent]
+        if len(points) < 3 or recent[-1].minute < context.evidence.end - minutes / 2:
+            continue
+        p95 = percentile([lag for _, lag in points], 0.95)
+        line = fit_points(points)
+        grows = (
+            line is not None
+            and line.slope > 0
+            and line.r2 > context.of(kind, "r2_min")
+            and points[-1][0] - points[0][0] >= (minutes - 2) * MINUTE_S
+            and points[-1][1] >= context.of(kind, "growing_lag_ms")
+        )
+        if p95 <= limit and not grows:
+            continue
+        since = next((at for at, lag in points if lag > limit), points[0][0])
+        is_master = recent[-1].role == "master"
+        who = (
+            f"mirrors of {name_of(queue)} are"
+            if is_master
+            else f"the mirror of {name_of(queue)} on {node} is"
+        )
+        yield context.finding(
+            kind,
+            subject_of(queue, node),
+            f"{who} {p95 / 1000:.1f} s behind the master" + (", and more and more" if grows else ""),
+            share=queue.share,
+            since=since,
+            lag_p95_ms=p95,
+            lag_ms=points[-1][1],
+            grows_ms_per_min=line.slope * MINUTE_S if line is not None else 0.0,
+        )

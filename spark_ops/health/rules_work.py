@@ -1,0 +1,248 @@
+"""Rules about what happens in a queue: growth, consumers, acknowledgements, redeliveries, one queue too hot for a node.
+
+Source: reference spark.md §3.2.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from spark_ops.health.context import MINUTE_S, Context, masters, name_of, subject_of
+from spark_ops.health.facts import NodeMinute, QueueHistory, ReplicaMinute
+from spark_ops.health.finding import Finding, Subject
+from spark_ops.health.forecast import eta, fit_points, growth_of
+from spark_ops.health.minutes import percentile, rises, running
+
+
+def judge_work(context: Context, queue: QueueHistory) -> Iterator[Finding]:
+    """All findings about the work of one queue."""
+    facts = masters(queue)
+    if not facts:
+        return
+    yield from _runaway(context, queue, facts)
+    yield from _starvation(context, queue, facts)
+    yield from _unacked_stuck(context, queue, facts)
+    yield from _redelivery_loop(context, queue, facts)
+    yield from _hot_single(context, queue)
+
+
+def _runaway(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) -> Iterator[Finding]:
+    kind = "runaway-queue"
+    end, minutes = context.evidence.end, context.minutes(kind)
+    first = end - max(minutes, context.minutes(kind, "fit_minutes"))
+    known = [(fact.minute, float(fact.msg_bytes)) for fact in facts if fact.msg_bytes is not None]
+    points = [(minute * MINUTE_S, size) for minute, size in known if minute >= first]
+    growth = growth_of(points)
+    line = fit_points(points)
+    stale = context.settings.health["stale_minutes"]
+    if growth is None or line is None or known[-1][0] < end - stale:
+        return
+    if (
+        growth.span_s < (minutes - 1) * MINUTE_S
+        or growth.slope <= 0
+        or growth.r2 <= context.of(kind, "r2_min")
+    ):
+        return
+    if growth.slope * growth.span_s < context.of(kind, "rise_min_bytes"):
+        return
+    if growth.halves is not None and min(growth.halves) <= 0:
+        return
+    earlier = [size for minute, size in known if minute < first]
+    usual = context.evidence.before.get((queue.vhost, queue.queue))
+    if usual is None and earlier:
+        usual = percentile(earlier, 0.95)
+    if usual is not None and points[-1][1] <= usual:
+        return
+    node = (facts[-1].ring or (None,))[0]
+    at = context.latest.get(node) if node is not None else None
+    left = _room(at) if at is not None else None
+    expected = eta(
+        None if left is None else growth,
+        None if left is None else growth.now + left,
+        span_min_s=(minutes - 1) * MINUTE_S,
+        r2_min=context.of(kind, "r2_min"),
+    )
+    soon = expected.eta_s is not None and expected.eta_s < context.of(kind, "eta_crit_s")
+    when = (
+        "" if expected.eta_s is None else f"; the memory of {node} is full in about {_span(expected.eta_s)}"
+    )
+    yield context.finding(
+        kind,
+        subject_of(queue),
+        f"{name_of(queue)} grows by {growth.slope * 60 / 1e6:.2f} MB a minute (R² {growth.r2:.2f}){when}",
+        severity="crit" if soon else "warn",
+        share=queue.share,
+        since=points[0][0],
+        bytes=points[-1][1],
+        bytes_per_s=growth.slope,
+        r2=growth.r2,
+        usual_p95_bytes=usual,
+        eta_s=expected.eta_s,
+        node=node,
+    )
+
+
+def _room(node: NodeMinute) -> float | None:
+    """Bytes of memory that are left below the watermark."""
+    if node.mem_rss is None or not node.mem_limit:
+        return None
+    return max(0.0, float(node.mem_limit - node.mem_rss))
+
+
+def _span(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
+
+
+def _starvation(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) -> Iterator[Finding]:
+    """No consumer at all goes before consumers that are too slow, and that before messages that are too old."""
+    kind = "consumer-starvation"
+    states = context.filled(facts)
+
+    def held(is_bad: Callable[[ReplicaMinute], bool]) -> float | None:
+        return context.held_since(kind, [None if fact is None else is_bad(fact) for fact in states])
+
+    last = facts[-1]
+    figures: dict[str, Any] = {
+        "ready": last.ready,
+        "consumers": last.consumers,
+        "head_age_ms": last.head_age_ms,
+    }
+    since = held(lambda fact: fact.consumers == 0 and (fact.ready or 0) > 0)
+    if since is not None:
+        text = f"{name_of(queue)} has {last.ready} messages and no consumer"
+        yield context.finding(
+            kind, subject_of(queue), text, share=queue.share, since=since, why="no-consumer", **figures
+        )
+        return
+    util = context.of(kind, "util")
+    since = held(
+        lambda fact: bool(fact.consumers) and fact.consumer_util is not None and fact.consumer_util < util
+    )
+    if since is not None and _ready_grows(context, facts):
+        text = (
+            f"{last.consumers} consumers of {name_of(queue)} could take messages for "
+            f"{last.consumer_util or 0:.0%} of the time only, and {last.ready} messages wait"
+        )
+        figures["consumer_util"] = last.consumer_util
+        yield context.finding(
+            kind, subject_of(queue), text, share=queue.share, since=since, why="consumer-bound", **figures
+        )
+        return
+    slo_ms = context.of(kind, "head_age_slo_s") * 1000
+    recent = [
+        fact.head_age_ms for fact in facts if fact.minute >= context.evidence.end - context.minutes(kind)
+    ]
+    ages = [age for age in recent if age is not None]
+    if slo_ms and last.consumers and len(ages) >= 2 and percentile(ages, 0.95) > slo_ms:
+        text = f"the oldest message of {name_of(queue)} has waited for {_span(percentile(ages, 0.95) / 1000)}"
+        yield context.finding(kind, subject_of(queue), text, share=queue.share, why="old-messages", **figures)
+
+
+def _ready_grows(context: Context, facts: list[ReplicaMinute]) -> bool:
+    """Whether more and more messages wait."""
+    kind = "consumer-starvation"
+    first = context.evidence.end - context.minutes(kind) - 1
+    line = fit_points(
+        [(fact.minute * MINUTE_S, float(fact.ready or 0)) for fact in facts if fact.minute >= first]
+    )
+    return line is not None and line.slope > 0 and line.r2 > context.of(kind, "r2_min")
+
+
+def _unacked_stuck(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) -> Iterator[Finding]:
+    kind = "unacked-stuck"
+    minutes, filled_share = context.minutes(kind), context.of(kind, "filled")
+    acked_at = [
+        fact.minute
+        for fact, risen in zip(facts, rises(facts, lambda fact: fact.ack_total), strict=True)
+        if risen > 0
+    ]
+    begun = facts[0].minute
+    bad: list[bool | None] = []
+    latest = 0  # of acked_at, how many are not after the minute
+    for minute, fact in enumerate(context.filled(facts), context.evidence.start):
+        while latest < len(acked_at) and acked_at[latest] <= minute:
+            latest += 1
+        quiet_since = acked_at[latest - 1] if latest else begun
+        if fact is None or fact.unacked is None:
+            bad.append(None)
+            continue
+        is_full = bool(fact.prefetch_sum) and fact.unacked >= filled_share * (fact.prefetch_sum or 0)
+        bad.append(is_full and minute - quiet_since >= minutes)
+    since = context.held_since(kind, bad)
+    if since is None:
+        return
+    last = facts[-1]
+    yield context.finding(
+        kind,
+        subject_of(queue),
+        f"{last.consumers} consumers of {name_of(queue)} hold {last.unacked} messages, all that they may, and "
+        "acknowledge none",
+        share=queue.share,
+        since=since,
+        unacked=last.unacked,
+        prefetch_sum=last.prefetch_sum,
+        ready=last.ready,
+    )
+
+
+def _redelivery_loop(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) -> Iterator[Finding]:
+    kind = "redelivery-loop"
+    minutes, ratio = context.minutes(kind), context.of(kind, "ratio")
+    by_minute: dict[int, tuple[int, int]] = {}
+    for fact, again, pushed, pulled in zip(
+        facts,
+        rises(facts, lambda fact: fact.redeliver_total),
+        rises(facts, lambda fact: fact.dlv_total),
+        rises(facts, lambda fact: fact.get_total),
+        strict=True,
+    ):
+        by_minute[fact.minute] = (again, pushed + pulled)
+    bad: list[bool | None] = []
+    shares: list[float] = []
+    for minute, state in enumerate(context.filled(facts), context.evidence.start):
+        parts = [by_minute.get(at, (0, 0)) for at in range(minute - minutes + 1, minute + 1)]
+        again, delivered = sum(part[0] for part in parts), sum(part[1] for part in parts)
+        shares.append(again / delivered if delivered else 0.0)
+        is_bad = delivered >= context.of(kind, "deliveries_min") and again > ratio * delivered
+        bad.append(None if state is None else is_bad)
+    since = context.held_since(kind, bad)
+    if since is None:
+        return
+    yield context.finding(
+        kind,
+        subject_of(queue),
+        f"{shares[-1]:.0%} of the deliveries of {name_of(queue)} are redeliveries",
+        share=queue.share,
+        since=since,
+        redelivered_share=shares[-1],
+    )
+
+
+def _hot_single(context: Context, queue: QueueHistory) -> Iterator[Finding]:
+    kind = "hot-single-queue"
+    first = context.evidence.end - context.minutes(kind)
+    for node, facts in sorted(queue.copies.items()):
+        at = context.latest.get(node)
+        if at is None or facts[-1].role != "master":
+            continue
+        used_us = rises(facts, lambda fact: fact.cpu_us_total)
+        ran_ms = running(facts)
+        recent = [pos for pos, fact in enumerate(facts) if fact.minute >= first and fact.role == "master"]
+        cpu_s, ran_s = sum(used_us[pos] for pos in recent) / 1e6, sum(ran_ms[pos] for pos in recent) / 1e3
+        if ran_s < (context.minutes(kind, "history_minutes") - 1) * MINUTE_S:
+            continue
+        capacity = min(float(at.cores or 1), context.of(kind, "cores_usable"))
+        cores = cpu_s / ran_s
+        if cores <= context.of(kind, "share") * capacity:
+            continue
+        yield context.finding(
+            kind,
+            Subject(node=node, vhost=queue.vhost, queue=queue.queue),
+            f"{name_of(queue)} alone uses {cores / capacity:.0%} of what {node} can do; moving it will not help",
+            share=queue.share,
+            since=facts[recent[0]].minute * MINUTE_S,
+            cores=cores,
+            capacity_cores=capacity,
+        )

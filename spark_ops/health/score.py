@@ -1,0 +1,48 @@
+"""The score of a cluster and of its nodes, and the verdict.
+
+Score: 100 less the weight of each finding times the share of the load that it is about; never below 0, and with a
+critical finding at most `score_cap_crit`. Source: reference spark.md §3.2.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from spark_ops.health.catalogue import WEIGHTS
+from spark_ops.health.context import Context
+from spark_ops.health.coverage import Coverage
+from spark_ops.health.finding import Finding, Verdict
+
+
+def verdict(context: Context, findings: Iterable[Finding], coverage: Coverage) -> Verdict:
+    """`unknown` if too little was seen, whatever the findings are: what was not seen may be worse or better."""
+    health = context.settings.health
+    if coverage.share < health["coverage_min"] or coverage.minutes < health["span_min_minutes"]:
+        return "unknown"
+    severities = {finding.severity for finding in findings}
+    if "crit" in severities:
+        return "critical"
+    return "findings" if "warn" in severities else "healthy"
+
+
+def score(context: Context, findings: Iterable[Finding]) -> int:
+    """Of the cluster, 0 to 100."""
+    least = context.settings.health["share_min"]
+    return _capped(context, [(finding, max(least, finding.share)) for finding in findings])
+
+
+def node_score(context: Context, node: str, findings: Iterable[Finding]) -> int:
+    """Of a node: what is about it, by the share of its own load that is affected."""
+    own = context.node_share(node)
+    least = context.settings.health["share_min"]
+    about = [
+        (finding, min(1.0, max(least, finding.share / own if own > 0 else 1.0)))
+        for finding in findings
+        if node in (finding.subject.node, finding.evidence.get("node"), finding.evidence.get("master"))
+    ]
+    return _capped(context, about)
+
+
+def _capped(context: Context, weighed: Sequence[tuple[Finding, float]]) -> int:
+    points = 100.0 - sum(WEIGHTS[finding.severity] * share for finding, share in weighed)
+    if any(finding.severity == "crit" for finding, _ in weighed):
+        points = min(points, context.settings.health["score_cap_crit"])
+    return max(0, round(points))

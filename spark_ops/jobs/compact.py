@@ -1,0 +1,258 @@
+"""Compaction: the many small files of an hour become one, sorted, with each row once.
+
+Small hours are merged with pyarrow in this process, without a JVM; large ones by Spark, which sorts what does not fit
+into memory. Either way the new files appear under `node=_all`, then the manifest switches to them, and what they
+replaced is removed by a later run (`spark_ops.telemetry.manifest`). Files that cannot be read, or are of a newer
+schema, stay as they are and count. Source: reference spark.md §2.7.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from spark_ops.telemetry import arrow, layout, manifest
+from spark_ops.telemetry.manifest import Manifest
+from spark_ops.telemetry.schema import KEY, KINDS, VERSION, Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_ROWS: Final = 3_000_000
+"""From so many rows in an hour on Spark merges it: some 3 GB of memory otherwise."""
+ROWS_A_FILE: Final = 10_000_000
+"""About 128 MB of queues' rows."""
+
+
+class CompactError(Exception):
+    """Compaction cannot go on; its text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """What is to be merged: some files of one cluster in an hour of a kind, by their paths from its directory on."""
+
+    kind: Kind
+    directory: Path
+    cluster: str
+    files: tuple[str, ...]
+    rows: int
+
+    @property
+    def target(self) -> Path:
+        """Where the merged files go; `cluster` is as it stands in paths."""
+        return self.directory / self.cluster / f"node={layout.MERGED_NODE}"
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What a run did.   passed: files that cannot be merged.   removed: files that nobody needs any more."""
+
+    hours: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    rows: int = 0
+    removed: int = 0
+    passed: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def held(root: Path) -> Iterator[None]:
+    """Keep other compactions away from a root. Raises: CompactError if one is at work, OSError."""
+    with (root / "_compact.lock").open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CompactError(f"another compaction of {root} is at work") from error
+        yield
+
+
+def compact(
+    root: Path,
+    *,
+    now: datetime,
+    older_than: timedelta,
+    grace: timedelta,
+    spark: "Callable[[int], AbstractContextManager[SparkSession]]",
+    spark_rows: int = SPARK_ROWS,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Compacted:
+    """Merge all hours that ended `older_than` ago, and remove what was replaced `grace` ago.
+
+    spark: makes a session for so many rows, if one is needed.   Raises: CompactError, ManifestError, EngineError,
+    OSError. What was done before stays done.
+    """
+    done = Compacted()
+    with held(root):
+        todo = list(_todo(root, now - older_than, done))
+        small = [hour for hour in todo if hour.rows < spark_rows]
+        large = [hour for hour in todo if hour.rows >= spark_rows]
+        for number, hour in enumerate(small):
+            progress(f"merging hour {number + 1} of {len(todo)}")
+            _switch(hour, _merge_here(hour), done)
+        if large:
+            with spark(max(hour.rows for hour in large)) as session:
+                for number, hour in enumerate(large, len(small)):
+                    progress(f"merging hour {number + 1} of {len(todo)} with Spark")
+                    _switch(hour, _merge_with_spark(session, hour), done)
+        for kind in KINDS:
+            for when in layout.existing_hours(root, kind):
+                done.removed += sweep(layout.hour_directory(root, kind, when), now - grace)
+    return done
+
+
+def _todo(root: Path, before: datetime, done: Compacted) -> Iterator[Hour]:
+    """The hours with more than one file that can be merged."""
+    for kind in KINDS:
+        for when in layout.existing_hours(root, kind):
+            if when + timedelta(hours=1) > before:
+                continue
+            directory = layout.hour_directory(root, kind, when)
+            groups: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+            for name in manifest.live(manifest.files_of_hour(directory), manifest.read(directory)):
+                rows = rows_of(directory / name, kind)
+                if rows is None:
+                    done.passed.append(str((directory / name).relative_to(root)))
+                else:
+                    groups[name.split("/")[0]].append((name, rows))
+            for cluster, files in sorted(groups.items()):
+                if len(files) > 1 and cluster.startswith("cluster="):
+                    names = tuple(name for name, _ in files)
+                    yield Hour(kind, directory, cluster, names, sum(rows for _, rows in files))
+
+
+def rows_of(path: Path, kind: Kind) -> int | None:
+    """How many rows a file has; None: it cannot be merged, since it is torn, or has what we do not know."""
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata, schema = file.metadata, file.schema_arrow
+    except (pa.ArrowException, OSError):
+        return None
+    known = arrow.SCHEMAS[kind]
+    for column in schema:
+        if column.name not in known.names or not _widens(column.type, known.field(column.name).type):
+            return None
+    if "v" not in schema.names or any(name not in schema.names for name in KEY):
+        return None
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(schema.get_field_index("v")).statistics
+        if statistics is None or not statistics.has_min_max or statistics.max > VERSION:
+            return None
+    return int(metadata.num_rows)
+
+
+def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Spark writes the same lists and maps with other names for their parts."""
+    if pa.types.is_integer(found) and pa.types.is_integer(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    return bool(found.id == wanted.id or {found, wanted} <= {pa.string(), pa.large_string()})
+
+
+def _merge_here(hour: Hour) -> list[tuple[Path, int]]:
+    """Merge in memory. Returns: the file, and how many rows it has. Raises: CompactError, OSError."""
+    known = arrow.SCHEMAS[hour.kind]
+    try:
+        tables = [_conformed(pq.ParquetFile(hour.directory / name).read(), known) for name in hour.files]
+    except pa.ArrowException as error:
+        raise CompactError(f"{hour.directory}: {str(error).splitlines()[0]}") from error
+    table = _unique(pa.concat_tables(tables))
+    path = hour.target / f"{layout.MERGED_PREFIX}{name_of(hour)}.parquet"
+    arrow.write(table.sort_by([(name, "ascending") for name in arrow.ORDER[hour.kind]]), path, unique=True)
+    return [(path, table.num_rows)]
+
+
+def _conformed(table: pa.Table, known: pa.Schema) -> pa.Table:
+    """The columns of the newest schema; what an old file lacks is null."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in known
+    ]
+    return pa.table(columns, schema=known)
+
+
+def _unique(table: pa.Table) -> pa.Table:
+    """Of rows with the same key the first one."""
+    numbered = table.select(list(KEY)).append_column("row", pa.array(range(table.num_rows), pa.int64()))
+    first = numbered.group_by(list(KEY)).aggregate([("row", "min")]).column("row_min")
+    return table if len(first) == table.num_rows else table.take(first.sort())
+
+
+def _merge_with_spark(spark: "SparkSession", hour: Hour) -> list[tuple[Path, int]]:
+    """Merge on disk: Spark drops duplicates and sorts; its files are then given our compression and mark."""
+    from spark_ops.jobs.reading import schema
+
+    parts = -(-hour.rows // ROWS_A_FILE)
+    temporary = hour.directory.absolute() / f".compact-{os.getpid()}"
+    # A name is a name, also with `*` or `%` in it; a damaged page has to end this, not to cost rows.
+    reader = spark.read.schema(schema(hour.kind)).option("__globPaths__", "false")
+    reader = reader.option("ignoreCorruptFiles", "false")
+    frame = reader.parquet(*(f"file://{hour.directory.absolute() / name}" for name in hour.files))
+    order = list(arrow.ORDER[hour.kind])
+    ordered = (
+        frame.dropDuplicates(list(KEY)).repartitionByRange(parts, *order[:-1]).sortWithinPartitions(*order)
+    )
+    try:
+        ordered.write.mode("overwrite").parquet(f"file://{temporary}")
+        found = []
+        for number, part in enumerate(sorted(temporary.glob("part-*.parquet"))):
+            path = hour.target / f"{layout.MERGED_PREFIX}{name_of(hour)}-{number}.parquet"
+            found.append((path, arrow.rewrite(part, path, arrow.SCHEMAS[hour.kind])))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    expected, made = frame.select(*KEY).distinct().count(), sum(count for _, count in found)
+    if made != expected:
+        raise CompactError(f"{hour.directory}: {made} rows came of {expected}; its files stay as they are")
+    return found
+
+
+def name_of(hour: Hour) -> str:
+    """Of what is merged from these files: the same each time."""
+    return hashlib.sha256("\n".join(sorted(hour.files)).encode()).hexdigest()[:16]
+
+
+def _switch(hour: Hour, made: Sequence[tuple[Path, int]], done: Compacted) -> None:
+    """Let the new files count instead of the old ones."""
+    before = manifest.read(hour.directory)
+    gone = set(hour.files)
+    names = [str(path.relative_to(hour.directory)) for path, _ in made]
+    kept = [name for name in before.merged if name not in gone]
+    merged = (*kept, *names)
+    rows = sum(rows_of(hour.directory / name, hour.kind) or 0 for name in merged)
+    manifest.write(hour.directory, Manifest(merged, (before.replaced | gone) - set(names), rows))
+    done.hours += 1
+    done.files_before += len(hour.files)
+    done.files_after += len(made)
+    done.rows += sum(count for _, count in made)
+
+
+def sweep(directory: Path, before: datetime) -> int:
+    """Remove what an hour's manifest has replaced, if it did so `before` that moment. Returns: how many files.
+
+    Raises: ManifestError, OSError.
+    """
+    path = directory / manifest.NAME
+    try:
+        if path.stat().st_mtime > before.timestamp():
+            return 0
+    except FileNotFoundError:
+        return 0
+    told = manifest.read(directory)
+    there = manifest.files_of_hour(directory)
+    dead = set(there) - set(manifest.live(there, told))
+    for name in dead:
+        (directory / name).unlink(missing_ok=True)
+    if told.replaced:
+        manifest.write(directory, Manifest(told.merged, frozenset(), told.rows))
+    return len(dead)

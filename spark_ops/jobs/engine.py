@@ -1,0 +1,85 @@
+"""What Spark needs of a machine: Java and the Python packages; said in one line when it is not there.
+
+It imports nothing of them, so that `doctor` and the start of a job can ask without paying for a JVM.
+Source: reference spark.md §4 (pitfalls), §8 (the pyspark wheel has no JRE).
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+JAVA_MIN: Final = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_ASK_S: Final = 20.0
+
+
+class EngineError(Exception):
+    """Spark cannot run here or has failed: one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that would be used.   version: the first number, 0 if it could not be found out."""
+
+    path: Path
+    version: int
+
+
+def java() -> Java:
+    """The Java that Spark would start: JAVA_HOME's, else that of PATH. Raises: EngineError if none is fit."""
+    install = f"install Java {JAVA_MIN} or newer (Debian: apt install openjdk-17-jre-headless)"
+    home = os.environ.get("JAVA_HOME")
+    named = Path(home) / "bin" / "java" if home else None
+    if named is not None and not os.access(named, os.X_OK):
+        raise EngineError(f"JAVA_HOME is {home}, where there is no bin/java: correct it, or {install}")
+    found = str(named) if named is not None else shutil.which("java")
+    if found is None:
+        raise EngineError(f"Spark needs Java, and there is none: {install}, or set JAVA_HOME")
+    path = Path(found)
+    version = _version(path)
+    if 0 < version < JAVA_MIN:
+        raise EngineError(
+            f"{path} is Java {version}, which is too old for Spark: {install}, or set JAVA_HOME"
+        )
+    return Java(path, version)
+
+
+def packages(*names: str) -> None:
+    """Raises: EngineError if one of the Python packages is missing."""
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        raise EngineError(
+            f"the Python package {' and '.join(missing)} is missing: pip install 'fluffle[spark]'"
+        )
+
+
+def one_line(error: BaseException) -> str:
+    """What a person can use of an error of Spark: its first line that says something, without the Java classes."""
+    text = str(getattr(error, "java_exception", None) or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    line = (causes or lines or [type(error).__name__])[-1 if causes else 0]
+    return re.sub(r"^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+(?:Exception|Error)): ", r"\1: ", line)[:500]
+
+
+def _version(path: Path) -> int:
+    """From the file `release` of the installation; a start of java, 0.3 s, only where there is none."""
+    release = path.resolve().parent.parent / "release"
+    try:
+        told = release.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        try:
+            asked = subprocess.run(
+                [path, "-version"], capture_output=True, text=True, timeout=_ASK_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return 0
+        told = asked.stderr + asked.stdout
+    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', told)
+    return int(match[1]) if match else 0

@@ -1,0 +1,304 @@
+"""Facts about minutes, in Spark, to the evidence that rules judge, on the driver: small, whatever the cluster is.
+
+Nodes come with all of their minutes; of queues and links only the suspicious ones do (`suspicion`), at most
+`QUEUES_MAX`; loads, growth and coverage are summed up here. Source: reference spark.md §3.2.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_ops.health.facts import (
+    Depth,
+    EventFact,
+    Evidence,
+    LinkMinute,
+    MemoryGrowth,
+    NodeHour,
+    NodeMinute,
+    QueueGrowth,
+    QueueHistory,
+    ReplicaMinute,
+    RowsSeen,
+)
+from spark_ops.health.forecast import Growth
+from spark_ops.health.settings import Settings
+from spark_ops.jobs.minute_facts import MinuteFacts, columns, within
+from spark_ops.jobs.suspicion import queue_totals, suspicious_links
+from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS, bucket_limit_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+QUEUES_MAX: Final = 2000
+"""Suspicious queues whose minutes are looked at; the busiest ones. How many there are beyond them is told."""
+DEPTHS_MAX: Final = 10
+GROWING_MAX: Final = 5
+"""Queues that are named for the growth of a node's memory."""
+EVENTS_MAX: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What is known of how rows came in.   torn: files.   torn_rows: which rows these have, by their names.
+
+    torn_lines, late, duplicates: of collectors.
+    """
+
+    torn: tuple[str, ...] = ()
+    torn_rows: tuple[RowsSeen, ...] = ()
+    torn_lines: int = 0
+    late: int = 0
+    duplicates: int = 0
+    unknown_versions: int = 0
+
+
+def gather(
+    facts: MinuteFacts,
+    cluster: str,
+    start: int,
+    end: int,
+    settings: Settings,
+    intake: Intake,
+    usual: Callable[[Sequence[tuple[str, str]]], dict[tuple[str, str], float]] | None = None,
+) -> Evidence:
+    """The evidence of a cluster in the minutes [start, end).
+
+    usual: asked for the sizes that suspicious queues had on earlier days, see `Evidence.before`.
+    """
+    some = within(facts, cluster, start, end)
+    nodes = _nodes(some.node)
+    events = _events(some.event)
+    latest = {node: own[-1] for node, own in nodes.items() if own[-1].minute >= end - 6}
+    cores = min([float(fact.cores or 1) for fact in latest.values()] or [1.0])
+    usable = min(cores, settings.of("hot-single-queue", "cores_usable"))
+    flat = some.queue.select(*columns("queue")).persist()
+    try:
+        zones = {node: fact.zone for node, fact in latest.items()}
+        totals = queue_totals(flat, settings, end, zones, usable).persist()
+        try:
+            queues, depths, skipped = _queues(flat, totals, events)
+        finally:
+            totals.unpersist()
+        return Evidence(
+            cluster,
+            start,
+            end,
+            nodes=nodes,
+            queues=queues,
+            links=_links(some.link, settings),
+            events=events,
+            rows=_with_torn(_rows_seen(some.rows), intake.torn_rows),
+            loads=_loads(flat, start, end),
+            memory=_memory(flat, (start + end) / 2),
+            depths=depths,
+            before=usual([(each.vhost, each.queue) for each in queues]) if usual and queues else {},
+            torn=intake.torn,
+            torn_lines=intake.torn_lines,
+            late=intake.late,
+            duplicates=intake.duplicates,
+            unknown_versions=intake.unknown_versions,
+            skipped=skipped,
+            bucket_limits_us=tuple(bucket_limit_us(at) for at in range(HISTOGRAM_BUCKETS)),
+        )
+    finally:
+        flat.unpersist()
+
+
+def gather_growth(facts: MinuteFacts, cluster: str, start: int, end: int) -> Evidence:
+    """What forecasts need of it, no more."""
+    some = within(facts, cluster, start, end)
+    flat = some.queue.select(*columns("queue"))
+    return Evidence(cluster, start, end, nodes=_nodes(some.node), memory=_memory(flat, (start + end) / 2))
+
+
+def _fact(of: type, row: "Row") -> Any:
+    """A row of flat facts as a fact."""
+    given = row.asDict()
+    given["boot"] = given.pop("boot_id")
+    values = {field.name: given[field.name] for field in fields(of)}
+    return of(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+def _in_order(facts: Iterable[Any]) -> list[Any]:
+    return sorted(facts, key=lambda fact: (fact.minute, fact.mono_ms, fact.boot))
+
+
+def _nodes(frame: "DataFrame") -> dict[str, list[NodeMinute]]:
+    found: dict[str, list[NodeMinute]] = defaultdict(list)
+    for row in frame.select(*columns("node")).collect():
+        found[row["node"]].append(_fact(NodeMinute, row))
+    return {node: _in_order(found[node]) for node in sorted(found)}
+
+
+def _events(frame: "DataFrame") -> tuple[EventFact, ...]:
+    names = [field.name for field in fields(EventFact)]
+    rows = frame.select(*names).orderBy("ts", "node", "event").limit(EVENTS_MAX).collect()
+    return tuple(
+        sorted((EventFact(*row) for row in rows), key=lambda event: (event.ts, event.node, event.event))
+    )
+
+
+def _queues(
+    flat: "DataFrame", totals: "DataFrame", events: Sequence[EventFact]
+) -> tuple[tuple[QueueHistory, ...], tuple[Depth, ...], int]:
+    """The histories of suspicious queues, the depths of the longest ones, and how many suspicious ones are left out."""
+    from pyspark.sql import functions as F
+
+    told = {(event.vhost, event.queue) for event in events if event.unsynced_promotion}
+    if told:
+        key = F.struct("vhost", "queue")
+        named = [
+            F.struct(F.lit(vhost).alias("vhost"), F.lit(queue).alias("queue"))
+            for vhost, queue in sorted((str(vhost), str(queue)) for vhost, queue in told)[:QUEUES_MAX]
+        ]
+        totals = totals.withColumn("is_suspicious", F.col("is_suspicious") | key.isin(*named))
+    row = totals.agg(F.count(F.lit(1)), F.sum("cpu_us"), F.sum(F.col("is_suspicious").cast("int"))).first()
+    count, cpu_us, suspicious = (int(value or 0) for value in row or (0, 0, 0))
+    chosen = (
+        totals.where("is_suspicious")
+        .orderBy(F.desc("cpu_us"), F.desc("ready_max"), "vhost", "queue")
+        .limit(QUEUES_MAX)
+    )
+    # Names can be anything, so they are joined rather than made part of a query.
+    copies: dict[tuple[str, str], dict[str, list[ReplicaMinute]]] = defaultdict(lambda: defaultdict(list))
+    shares: dict[tuple[str, str], float] = {}
+    if suspicious:
+        used = chosen.select("vhost", "queue", F.col("cpu_us").alias("own_cpu_us"))
+        for one in flat.join(F.broadcast(used), ["vhost", "queue"]).collect():
+            name = one["vhost"], one["queue"]
+            copies[name][one["node"]].append(_fact(ReplicaMinute, one))
+            shares[name] = (one["own_cpu_us"] or 0) / cpu_us if cpu_us else 1 / max(1, count)
+    histories = tuple(
+        QueueHistory(
+            *name, {node: _in_order(copies[name][node]) for node in sorted(copies[name])}, shares[name]
+        )
+        for name in sorted(copies)
+    )
+    return histories, _depths(flat, totals), max(0, suspicious - len(histories))
+
+
+def _depths(flat: "DataFrame", totals: "DataFrame") -> tuple[Depth, ...]:
+    from pyspark.sql import functions as F
+
+    longest = (
+        totals.where(F.col("ready_max").isNotNull())
+        .orderBy(F.desc("ready_max"), "vhost", "queue")
+        .limit(DEPTHS_MAX)
+        .select("vhost", "queue")
+    )
+    ready = flat.where((F.col("role") == "master") & F.col("ready").isNotNull())
+    by_minute = ready.join(F.broadcast(longest), ["vhost", "queue"]).groupBy("vhost", "queue", "minute")
+    points: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for row in by_minute.agg(F.max("ready").alias("ready")).collect():
+        points[row["vhost"], row["queue"]].append((row["minute"], row["ready"]))
+    found = [Depth(*name, tuple(sorted(own))) for name, own in points.items()]
+    return tuple(
+        sorted(found, key=lambda depth: (-max(n for _, n in depth.points), depth.vhost, depth.queue))
+    )
+
+
+def _links(frame: "DataFrame", settings: Settings) -> dict[tuple[str, str], list[LinkMinute]]:
+    flat = frame.select(*columns("link"))
+    found: dict[tuple[str, str], list[LinkMinute]] = defaultdict(list)
+    for row in flat.join(suspicious_links(flat, settings), ["from_node", "to_node"], "left_semi").collect():
+        found[row["from_node"], row["to_node"]].append(_fact(LinkMinute, row))
+    return {name: _in_order(found[name]) for name in sorted(found)}
+
+
+def _rows_seen(frame: "DataFrame") -> tuple[RowsSeen, ...]:
+    from pyspark.sql import functions as F
+
+    of_process = frame.groupBy("node", "boot_id", "kind", "block").agg(
+        F.bit_or("bits").alias("bits"),
+        F.min("seq_min").alias("seq_min"),
+        F.max("seq_max").alias("seq_max"),
+        F.sum("n").alias("n"),
+    )
+    summed = of_process.groupBy("node", "boot_id", "kind").agg(
+        F.min("seq_min"), F.max("seq_max"), F.sum(F.bit_count("bits")), F.sum("n")
+    )
+    return tuple(RowsSeen(*row) for row in sorted(summed.collect()))
+
+
+def _with_torn(seen: Iterable[RowsSeen], torn: Iterable[RowsSeen]) -> tuple[RowsSeen, ...]:
+    """Rows that torn files have were to be seen, too."""
+    found = {(each.node, each.boot, each.kind): each for each in seen}
+    for each in torn:
+        key = (each.node, each.boot, each.kind)
+        known = found.get(key, each)
+        found[key] = replace(
+            known, seq_min=min(known.seq_min, each.seq_min), seq_max=max(known.seq_max, each.seq_max)
+        )
+    return tuple(found[key] for key in sorted(found))
+
+
+def _loads(flat: "DataFrame", start: int, end: int) -> tuple[NodeHour, ...]:
+    from pyspark.sql import functions as F
+
+    hour = F.floor((F.lit(end - 1) - F.col("minute")) / 60).alias("hour")
+    by_copy = flat.where(F.col("role") == "master").groupBy("node", "vhost", "queue", "boot_id", hour)
+    spent = by_copy.agg((F.max("cpu_us_total") - F.min("cpu_us_total")).alias("cpu_us"))
+    found = []
+    for node, back, cpu_us in sorted(spent.groupBy("node", "hour").agg(F.sum("cpu_us")).collect()):
+        first = end - 60 * (back + 1)
+        seconds = 60 * (end - 60 * back - max(first, start))
+        found.append(NodeHour(node, first, (cpu_us or 0) / 1e6 / seconds))
+    return tuple(found)
+
+
+def _memory(flat: "DataFrame", middle: float) -> tuple[MemoryGrowth, ...]:
+    """Lines through the memory of each copy, added up by node: the slopes, and what the lines leave unexplained."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    x, y = (F.col("minute") - F.lit(middle)) * 60.0, F.col("mem_bytes").cast("double")
+
+    def half(is_first: bool) -> "Any":
+        own = F.when((x < 0) if is_first else (x >= 0), y)
+        enough = F.count(own) >= 3
+        return F.coalesce(F.when(enough, F.regr_slope(own, x)), F.lit(0.0))
+
+    lines = (
+        flat.where(y.isNotNull())
+        .groupBy("node", "vhost", "queue")
+        .agg(
+            F.regr_count(y, x).alias("n"),
+            F.regr_sxx(y, x).alias("sxx"),
+            F.regr_sxy(y, x).alias("sxy"),
+            F.regr_syy(y, x).alias("syy"),
+            (F.max(x) - F.min(x)).alias("span"),
+            half(True).alias("first"),
+            half(False).alias("second"),
+        )
+        .where((F.col("n") >= 3) & (F.col("sxx") > 0))
+        .withColumn("slope", F.col("sxy") / F.col("sxx"))
+        .withColumn("left", F.greatest(F.lit(0.0), F.col("syy") - F.col("slope") * F.col("sxy")))
+        .withColumn("variance", F.col("left") / (F.col("n") - 2) / F.col("sxx"))
+        .persist()
+    )
+    try:
+        summed = lines.groupBy("node").agg(
+            F.sum("slope"),
+            F.sum("variance"),
+            F.sum("left"),
+            F.max("sxx"),
+            F.max("span"),
+            F.sum("first"),
+            F.sum("second"),
+        )
+        rank = F.row_number().over(Window.partitionBy("node").orderBy(F.desc("slope"), "vhost", "queue"))
+        top = lines.where(F.col("slope") > 0).withColumn("rank", rank).where(F.col("rank") <= GROWING_MAX)
+        growing: dict[str, list[QueueGrowth]] = defaultdict(list)
+        for row in top.orderBy("node", "rank").select("node", "vhost", "queue", "slope").collect():
+            growing[row["node"]].append(QueueGrowth(row["vhost"], row["queue"], row["slope"]))
+        found = []
+        for node, slope, variance, left, sxx, span, first, second in sorted(summed.collect()):
+            explained = slope * slope * sxx
+            r2 = explained / (explained + left) if explained else 0.0
+            growth = Growth(0.0, slope, variance**0.5, r2, span, halves=(first, second))
+            found.append(MemoryGrowth(node, growth, tuple(growing[node])))
+        return tuple(found)
+    finally:
+        lines.unpersist()

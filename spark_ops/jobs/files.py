@@ -1,0 +1,176 @@
+"""Which files of a root a job may read: those of its hours that can be read, and what their footers tell.
+
+A torn file would fail the whole read, so each footer is looked at before Spark is. It tells how many rows there
+are, whether a row may be of a schema we do not know, and whether rows may be there twice: an hour of which that can
+be ruled out needs no deduplication, which costs more than all the rest of a read. Source: reference spark.md §2.7.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_ops.telemetry import layout, manifest
+from spark_ops.telemetry.schema import FIELDS, VERSION, Kind
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData  # type: ignore[import-untyped]
+
+UNIQUE_MARK: Final = b"fluffle.unique"
+"""In a file's metadata: no two of its rows have the same key. Whoever writes it has made sure of that."""
+
+VERSIONS: Final = (0, VERSION + 1)
+"""The oldest and the newest schema whose rows are read: fields are only ever added, so one that is newer by one still
+means the same (spark.md §6.22). What is newer than that is set aside and counted."""
+
+HOUR_S: Final = 3600
+
+_PHYSICAL: Final = {
+    "int32": ("INT32",),
+    "int64": ("INT32", "INT64"),
+    "double": ("DOUBLE",),
+    "bool": ("BOOLEAN",),
+    "string": ("BYTE_ARRAY",),
+}
+"""The types in a file that can be read as a field of a type: int32 became int64 in some later version."""
+
+
+@dataclass(frozen=True, slots=True)
+class HourFiles:
+    """The files of an hour.   has_unknown: rows of a schema that is too new may be among them.   is_unique: no row
+    can be in them twice."""
+
+    hour_s: int
+    paths: tuple[Path, ...]
+    rows: int
+    has_unknown: bool
+    is_unique: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a root has of a kind and a time.   torn: paths, from the root on, of files that cannot be read."""
+
+    hours: tuple[HourFiles, ...]
+    torn: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """In all files, as their footers tell."""
+        return sum(hour.rows for hour in self.hours)
+
+
+@dataclass(slots=True)
+class _Footers:
+    """What the files of an hour have told so far."""
+
+    paths: list[Path] = field(default_factory=list)
+    rows: int = 0
+    has_unknown: bool = False
+    is_unique: bool = True
+    ranges: list[tuple[str, int, int]] = field(default_factory=list)
+    """Of seq, by boot_id."""
+    mixed: int = 0
+    """Files with rows of several processes."""
+
+    def add(self, path: Path, metadata: "FileMetaData") -> None:
+        self.paths.append(path)
+        self.rows += metadata.num_rows
+        columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+        versions = _range(metadata, columns.get("v"))
+        self.has_unknown |= versions is None or versions[0] < VERSIONS[0] or versions[1] > VERSIONS[1]
+        boots, seqs = _range(metadata, columns.get("boot_id")), _range(metadata, columns.get("seq"))
+        if UNIQUE_MARK not in (metadata.metadata or {}) or boots is None or seqs is None:
+            self.is_unique = False
+        elif boots[0] == boots[1]:
+            self.ranges.append((boots[0], seqs[0], seqs[1]))
+        else:
+            self.mixed += 1
+
+    def hour_files(self, hour_s: int) -> HourFiles:
+        ranges = sorted(self.ranges)
+        overlap = any(a[0] == b[0] and b[1] <= a[2] for a, b in pairwise(ranges))
+        alone = not self.mixed or len(self.paths) == 1
+        is_unique = self.is_unique and alone and not overlap
+        return HourFiles(hour_s, tuple(self.paths), self.rows, self.has_unknown, is_unique)
+
+
+def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Found:
+    """The files of the hours that have something of [since, until), in s since 1970; None: no limit.
+
+    Raises: FileNotFoundError if the root is no directory.
+    """
+    hours: list[HourFiles] = []
+    torn: list[str] = []
+    for hour_s, folder in hour_folders(root, kind, since, until):
+        footers = _Footers()
+        names = manifest.files_of_hour(folder)
+        try:
+            names = manifest.live(names, manifest.read(folder))
+        except manifest.ManifestError:
+            # What it replaced is read together with what it was replaced by: each row once all the same.
+            footers.is_unique = False
+            torn.append(str((folder / manifest.NAME).relative_to(root)))
+        for path in (folder / name for name in names):
+            metadata = read_footer(path)
+            if metadata is None or not _fits(metadata, kind):
+                torn.append(str(path.relative_to(root)))
+            elif metadata.num_rows:
+                footers.add(path, metadata)
+        if footers.paths:
+            hours.append(footers.hour_files(hour_s))
+    return Found(tuple(hours), tuple(torn))
+
+
+def hour_folders(root: Path, kind: str, since: float | None, until: float | None) -> list[tuple[int, Path]]:
+    """The folders of hours of a kind that have something of [since, until), by time: the hour's begin, and where.
+
+    Raises: FileNotFoundError if the root is no directory.
+    """
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root}: no such directory")
+    found = []
+    for hour in layout.existing_hours(root, kind):
+        hour_s = int(hour.timestamp())
+        if (since is None or hour_s + HOUR_S > since) and (until is None or hour_s < until):
+            found.append((hour_s, layout.hour_directory(root, kind, hour)))
+    return found
+
+
+def hour_folder(root: Path, kind: str, hour_s: int) -> Path:
+    """Where an hour of a kind is, or would be."""
+    return layout.hour_directory(root, kind, datetime.fromtimestamp(hour_s, UTC))
+
+
+def read_footer(path: Path) -> "FileMetaData | None":
+    """What a Parquet file tells of itself; None if it cannot be read, for example because it is torn."""
+    import pyarrow  # type: ignore[import-untyped]
+    from pyarrow.parquet import read_metadata
+
+    try:
+        return read_metadata(path)
+    except (pyarrow.ArrowException, OSError):
+        return None
+
+
+def _fits(metadata: "FileMetaData", kind: Kind) -> bool:
+    """Whether the columns that we know are of types that can be read as ours."""
+    fields = FIELDS[kind]
+    for index in range(metadata.num_columns):
+        column = metadata.schema.column(index)
+        wanted = fields.get(column.path)
+        if wanted is not None and column.physical_type not in _PHYSICAL.get(wanted, ()):
+            return False
+    return True
+
+
+def _range(metadata: "FileMetaData", column: int | None) -> tuple[Any, Any] | None:
+    """The least and the greatest value of a column; None if the file does not tell, or has nulls."""
+    if column is None:
+        return None
+    chunks = (metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups))
+    statistics = list(chunks)
+    if any(each is None or not each.has_min_max or each.null_count for each in statistics):
+        return None
+    return min(each.min for each in statistics), max(each.max for each in statistics)

@@ -1,0 +1,20 @@
+"""The job `forecast`: when memory, disk and file descriptors come to their limits, and whose memory it is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_ops.health.context import Context
+from spark_ops.health.document import forecasts
+from spark_ops.health.settings import Settings
+from spark_ops.jobs.evidence import gather_growth
+from spark_ops.jobs.health import Window, facts_of_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def forecast(spark: "SparkSession", root: Path, window: Window, settings: Settings) -> list[dict[str, Any]]:
+    """The forecasts of a window, as in the health document. Raises: FileNotFoundError, OSError."""
+    facts = facts_of_files(spark, root, window)
+    evidence = gather_growth(facts, window.cluster, window.start, window.end)
+    return forecasts(Context(evidence, settings))

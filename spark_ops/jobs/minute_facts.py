@@ -1,0 +1,224 @@
+"""Rows to facts about minutes, in Spark: the part that batch and stream share.
+
+A fact keeps the last row of a process in a minute and a few largest and least values, and of the rows' numbers a bit
+each. All of it is the same in any order and with rows that come twice, and facts of two parts of the rows can be
+merged to those of both: so a stream keeps the facts of each batch and judges as a batch does, late rows included.
+Source: reference spark.md §2.1, §3.5, properties 18 and 21.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
+
+from spark_ops.documents import content_hash
+from spark_ops.health.facts import EventFact, LinkMinute, NodeMinute, ReplicaMinute
+from spark_ops.jobs.files import VERSIONS
+from spark_ops.telemetry.schema import EVENTS, VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+SKEW_ERR_MS_MAX: Final = 1000
+"""A clock that is known no better than this is believed as it is."""
+BLOCK: Final = 64
+"""Numbers of rows in a word of bits."""
+RAW_KINDS: Final = ("node", "queue", "link", "event")
+TOLD_EVENTS: Final = (
+    "failover",
+    "promotion",
+    "view_change",
+    "node_start",
+    "node_stop",
+    *(event for event in EVENTS if event.startswith("plan_step")),
+)
+"""Those that a rule looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How facts of a kind are made.
+
+    keys: what they are about, beside cluster, boot_id and minute.   last: columns of the last row.
+    most, least: new columns, and the SQL of what they are the maximum and the minimum of.
+    """
+
+    keys: tuple[str, ...]
+    last: tuple[str, ...]
+    most: Mapping[str, str]
+    least: Mapping[str, str]
+
+    @property
+    def all_keys(self) -> tuple[str, ...]:
+        """What a fact is one of."""
+        return ("cluster", *self.keys, "boot_id", "minute")
+
+
+def _plain(of: type, *made: str) -> tuple[str, ...]:
+    """The fields that are columns of the last row."""
+    return tuple(field.name for field in fields(of) if field.name not in ("minute", "boot", "mono_ms", *made))
+
+
+SHAPES: Final[dict[str, Shape]] = {
+    "node": Shape(
+        ("node",),
+        _plain(NodeMinute, "mono_first", "seq_first", "loop_lag_ms_max", "skew_abs_ms", "view_first"),
+        {"loop_lag_ms_max": "loop_lag_ms_max", "skew_abs_ms": "abs(skew_ms)"},
+        {"mono_first": "mono_ms", "seq_first": "seq", "view_first": "view_id"},
+    ),
+    "queue": Shape(
+        ("node", "vhost", "queue"),
+        (*_plain(ReplicaMinute, "lag_ms_max"), "mem_bytes"),
+        {"lag_ms_max": "mirror_lag_ms"},
+        {},
+    ),
+    "link": Shape(("from_node", "to_node"), _plain(LinkMinute), {}, {}),
+}
+
+_MADE: Final = {
+    "cpu_ms_total": "cpu_user_ms_total + cpu_sys_ms_total",
+    "group": "try_element_at(labels, 'group')",
+}
+"""Columns of the last row that are not columns of a row."""
+
+EVENT_COLUMNS: Final = ("cluster", "event_id", "minute", *(field.name for field in fields(EventFact)))
+
+ROW_KEYS: Final = ("cluster", "node", "boot_id", "kind", "minute", "block")
+
+FACTS_VERSION: Final = content_hash(
+    [
+        VERSION,
+        *((shape.all_keys, shape.last, dict(shape.most), dict(shape.least)) for shape in SHAPES.values()),
+    ]
+)[7:15]
+"""Changes with what facts are made of: what a stream has kept is of use for the same version only."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinuteFacts:
+    """Frames of facts by kind: node, queue, link as in `SHAPES`; events; rows: which rows there were, a bit each."""
+
+    node: "DataFrame"
+    queue: "DataFrame"
+    link: "DataFrame"
+    event: "DataFrame"
+    rows: "DataFrame"
+
+
+FACT_KINDS: Final = tuple(field.name for field in fields(MinuteFacts))
+
+
+def known(frame: "DataFrame") -> "DataFrame":
+    """The rows of a schema that is not too new to be understood, with the column `minute`."""
+    from pyspark.sql import functions as F
+
+    is_sure = F.col("skew_err_ms") <= SKEW_ERR_MS_MAX
+    ts = F.when(is_sure & F.col("skew_ms").isNotNull(), F.col("ts") - F.col("skew_ms")).otherwise(F.col("ts"))
+    return frame.where(_is_known()).withColumn("minute", F.floor(ts / F.lit(60_000)).cast("long"))
+
+
+def too_new(frame: "DataFrame") -> "DataFrame":
+    """The other rows."""
+    return frame.where(~_is_known())
+
+
+def _is_known() -> "Column":
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.col("v").between(*VERSIONS), F.lit(False))
+
+
+def reduce(by_kind: "Mapping[str, DataFrame]") -> MinuteFacts:
+    """Facts of rows, by kind of row; what `known` gave. Rows may come twice and in any order."""
+    numbers = None
+    for kind in RAW_KINDS:
+        frame = _numbers(by_kind[kind])
+        numbers = frame if numbers is None else numbers.unionByName(frame)
+    assert numbers is not None
+    return MinuteFacts(
+        _reduced(by_kind["node"], SHAPES["node"]),
+        _reduced(by_kind["queue"], SHAPES["queue"]),
+        _reduced(by_kind["link"], SHAPES["link"]),
+        _events(by_kind["event"]),
+        numbers,
+    )
+
+
+def merge(facts: MinuteFacts) -> MinuteFacts:
+    """Facts of parts of the rows to facts of all."""
+    from pyspark.sql import functions as F
+
+    def merged(frame: "DataFrame", shape: Shape) -> "DataFrame":
+        largest = [F.max(name).alias(name) for name in ("last", *shape.most)]
+        smallest = [F.min(name).alias(name) for name in shape.least]
+        return frame.groupBy(*shape.all_keys).agg(*largest, *smallest)
+
+    return MinuteFacts(
+        merged(facts.node, SHAPES["node"]),
+        merged(facts.queue, SHAPES["queue"]),
+        merged(facts.link, SHAPES["link"]),
+        facts.event.dropDuplicates(["cluster", "event_id"]),
+        facts.rows.groupBy(*ROW_KEYS).agg(
+            F.bit_or("bits").alias("bits"),
+            F.min("seq_min").alias("seq_min"),
+            F.max("seq_max").alias("seq_max"),
+            F.sum("n").alias("n"),
+        ),
+    )
+
+
+def within(facts: MinuteFacts, cluster: str, start: int, end: int) -> MinuteFacts:
+    """Those of a cluster and of the minutes [start, end)."""
+    from pyspark.sql import functions as F
+
+    def some(frame: "DataFrame") -> "DataFrame":
+        minute = F.col("minute")
+        return frame.where((F.col("cluster") == F.lit(cluster)) & (minute >= start) & (minute < end))
+
+    return MinuteFacts(*(some(getattr(facts, kind)) for kind in FACT_KINDS))
+
+
+def columns(kind: str) -> "list[Column]":
+    """The columns of facts, flat: keys, then those of the last row and of its time, then the others."""
+    from pyspark.sql import functions as F
+
+    shape = SHAPES[kind]
+    last = [F.col(f"last.{name}").alias(name) for name in ("mono_ms", *shape.last)]
+    return [*(F.col(name) for name in (*shape.all_keys, *shape.most, *shape.least)), *last]
+
+
+def _reduced(frame: "DataFrame", shape: Shape) -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    of_last = ("mono_ms", "seq", *shape.last)
+    last = F.struct(*(F.expr(_MADE[name]).alias(name) if name in _MADE else F.col(name) for name in of_last))
+    largest = [F.max(F.expr(sql)).alias(name) for name, sql in shape.most.items()]
+    smallest = [F.min(F.expr(sql)).alias(name) for name, sql in shape.least.items()]
+    return frame.groupBy(*shape.all_keys).agg(F.max(last).alias("last"), *largest, *smallest)
+
+
+def _events(frame: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    told = F.col("event").isin(*TOLD_EVENTS) | F.coalesce(F.col("unsynced_promotion"), F.lit(False))
+    # An event without an id is its own row's.
+    own = F.concat_ws("/", "node", "boot_id", "seq")
+    named = frame.where(told).withColumn("event_id", F.coalesce("event_id", own))
+    return named.dropDuplicates(["cluster", "event_id"]).select(*EVENT_COLUMNS)
+
+
+def _numbers(frame: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    bit = F.expr(f"shiftleft(1L, cast(pmod(seq, {BLOCK}) AS int))")
+    block = F.floor(F.col("seq") / BLOCK).cast("long")
+    return (
+        frame.where(F.col("seq").isNotNull())
+        .withColumn("block", block)
+        .groupBy(*ROW_KEYS)
+        .agg(
+            F.bit_or(bit).alias("bits"),
+            F.min("seq").alias("seq_min"),
+            F.max("seq").alias("seq_max"),
+            F.count(F.lit(1)).alias("n"),
+        )
+    )

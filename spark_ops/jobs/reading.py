@@ -1,0 +1,119 @@
+"""Raw telemetry as a Spark frame: of the newest schema, of the rows that count, each once.
+
+The schema is never inferred and never merged: a column that a file lacks is null, one that we do not know is left
+alone (spark.md §2.7). What is set aside is told, so that nobody takes a part for the whole.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spark_ops.jobs.files import VERSIONS, Found, find
+from spark_ops.telemetry.schema import FIELDS, KEY, FieldType, Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read.
+
+    frame: with all fields of the kind; empty if there is nothing.   torn: files that cannot be read, from the root
+    on.   unknown_versions: rows that are of a schema too new for us.   rows: in the files, before rows that came
+    twice, or are outside of the time, were dropped.
+    """
+
+    frame: "DataFrame"
+    torn: list[str]
+    unknown_versions: int
+    rows: int = 0
+
+
+def read(
+    spark: "SparkSession",
+    root: str | Path,
+    kind: Kind,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    found: Found | None = None,
+) -> Read:
+    """The rows of a kind whose `ts` is in [since, until); s since 1970, None: no limit.
+
+    found: what `find` gave for the same arguments, if it was asked before (for the size of the session).
+    Raises: FileNotFoundError if the root is no directory.
+    """
+    if found is None:
+        found = find(Path(root).absolute(), kind, since, until)
+    frames, unknown = [], 0
+    for has_unknown in (False, True):
+        for is_unique in (True, False):
+            paths = [
+                path
+                for hour in found.hours
+                if (hour.has_unknown, hour.is_unique) == (has_unknown, is_unique)
+                for path in hour.paths
+            ]
+            if not paths:
+                continue
+            frame = load(spark, paths, schema(kind))
+            if has_unknown:
+                unknown += frame.where(~_is_known()).count()
+                frame = frame.where(_is_known())
+            frame = _between(frame, since, until)
+            frames.append(frame if is_unique else frame.dropDuplicates(list(KEY)))
+    whole = frames[0] if frames else spark.createDataFrame([], schema(kind))
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame)
+    return Read(whole, list(found.torn), unknown, found.rows)
+
+
+def load(spark: "SparkSession", paths: list[Path], wanted: "StructType") -> "DataFrame":
+    """Parquet files, named one by one, with the columns of a schema. A name is a name, also with `*` or `[` in it."""
+    reader = spark.read.schema(wanted).option("__globPaths__", "false")
+    # Footers were looked at. A page that is damaged still ends its file's rows, not the job.
+    reader = reader.option("ignoreCorruptFiles", "true")
+    return reader.parquet(*(f"file://{path}" for path in paths))
+
+
+def schema(kind: Kind) -> "StructType":
+    """The columns of a kind, all of which may be null."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(name, spark_type(of)) for name, of in FIELDS[kind].items()])
+
+
+def spark_type(of: FieldType) -> "DataType":
+    """How Spark calls a type of `spark_ops.telemetry.schema`."""
+    from pyspark.sql import types
+
+    simple: Final = {
+        "int32": types.IntegerType(),
+        "int64": types.LongType(),
+        "double": types.DoubleType(),
+        "bool": types.BooleanType(),
+        "string": types.StringType(),
+        "strings": types.ArrayType(types.StringType()),
+        "histogram": types.ArrayType(types.LongType()),
+        "counts": types.MapType(types.StringType(), types.LongType()),
+        "texts": types.MapType(types.StringType(), types.StringType()),
+    }
+    return simple[of]
+
+
+def _is_known() -> "Column":
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.col("v").between(*VERSIONS), F.lit(False))
+
+
+def _between(frame: "DataFrame", since: float | None, until: float | None) -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    if since is not None:
+        frame = frame.where(F.col("ts") >= round(since * 1000))
+    if until is not None:
+        frame = frame.where(F.col("ts") < round(until * 1000))
+    return frame

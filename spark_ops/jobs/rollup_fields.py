@@ -1,0 +1,124 @@
+"""What a rollup keeps of each kind of telemetry, and what its columns are called.
+
+One row for each subject, process and hour. Counters of one process only rise, so their least and greatest value tell
+how much was added, and a restart needs no look at neighbours (spark.md §3.1). A queue's replica has one row for each
+of its roles, since a master's costs are not a mirror's.
+
+    hour                 s since 1970
+    n, covered_ms        rows, and the time that they stand for: the sum of interval_ms
+    first_seq, last_seq, first_ts, last_ts
+    X_min, X_max         of counters, of mono_ms and of gauges
+    X_fit                sums for a line through a gauge: n, x, y, xx, xy, yy; x in ms since the hour's begin; exact
+    X_spread             how often a gauge was in each of 32 buckets, see `Spread`
+    unsynced_ms          of a queue's replica: how long it was not synchronised
+    first, last          other fields as the first and the last row had them
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from spark_ops.telemetry.schema import LINK, NODE, QUEUE
+
+RollupKind: TypeAlias = Literal["node", "queue", "link"]
+
+BUCKETS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Buckets of a gauge: bucket 0 has what is below `unit`, bucket i what is below unit * 2**i, the last the rest."""
+
+    unit: float
+
+
+@dataclass(frozen=True, slots=True)
+class RollupFields:
+    """The columns of a rollup of a kind."""
+
+    subject: tuple[str, ...]
+    counters: tuple[str, ...]
+    gauges: tuple[str, ...]
+    fits: tuple[str, ...]
+    spreads: Mapping[str, Spread]
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    has_sync: bool = False
+    extremes: tuple[str, ...] = field(init=False)
+    """All fields whose least and greatest value are kept."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "extremes", ("mono_ms", *self.counters, *self.gauges))
+
+
+def _totals(fields: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(name for name in fields if name.endswith("_total"))
+
+
+ROLLUPS: Final[dict[RollupKind, RollupFields]] = {
+    "queue": RollupFields(
+        subject=("cluster", "vhost", "queue", "node", "boot_id", "role"),
+        counters=(*_totals(QUEUE), "epoch"),
+        gauges=("ready", "unacked", "mem_bytes", "disk_bytes", "consumers", "head_age_ms", "mirror_lag_ms"),
+        fits=("ready", "mem_bytes", "disk_bytes"),
+        spreads={"ready": Spread(1.0), "mirror_lag_ms": Spread(1.0)},
+        first=("master_node", "confirm_us"),
+        last=(
+            *(
+                "type",
+                "exclusive",
+                "policy",
+                "want_mirrors",
+                "master_node",
+                "ring",
+                "synced",
+                "heir",
+                "sync_state",
+            ),
+            *("mirror_lag_ops", "mirror_lag_ms", "mem_bytes", "disk_bytes", "ready", "unacked", "msg_bytes"),
+            *("consumers", "publishers_on", "consumers_on", "confirm_us"),
+        ),
+        has_sync=True,
+    ),
+    "node": RollupFields(
+        subject=("cluster", "node", "boot_id"),
+        counters=_totals(NODE),
+        gauges=("mem_rss", "disk_free", "fd_used", "sock_used", "conns", "loop_lag_ms_max", "view_id"),
+        fits=("mem_rss", "disk_free", "fd_used", "sock_used"),
+        spreads={"loop_lag_ms_max": Spread(0.1)},
+        first=("loop_lag_us",),
+        last=(
+            *(
+                "fd_used",
+                "fd_limit",
+                "sock_used",
+                "sock_limit",
+                "mem_rss",
+                "mem_limit",
+                "disk_free",
+                "disk_limit",
+            ),
+            *(
+                "cores",
+                "capacity_hints",
+                "zone",
+                "labels",
+                "maintenance",
+                "version",
+                "view_id",
+                "alarms",
+                "conns",
+            ),
+            *("queues_master", "queues_mirror", "loop_lag_us"),
+        ),
+    ),
+    "link": RollupFields(
+        subject=("cluster", "node", "from_node", "to_node", "boot_id"),
+        counters=_totals(LINK),
+        gauges=("send_q_bytes",),
+        fits=("send_q_bytes",),
+        spreads={},
+        first=("rtt_us",),
+        last=("rtt_us", "send_q_bytes", "last_error"),
+    ),
+}

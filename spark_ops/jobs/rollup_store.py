@@ -1,0 +1,216 @@
+"""Rollups on disk: which hours need one, how it gets there whole, and what a job that needs an hour reads.
+
+    <root>/v1/kind=rollup1h-queue/dt=2026-11-22/hour=13/rollup-<hash>.parquet
+    …/hour=13/_rollup.json       which file counts, and what it was made of
+
+The hash is of the names and sizes of the raw files: late rows make another one, so that only the hours they belong to
+are rolled up again. Source: reference spark.md §2.7, §3.1.
+"""
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_ops.documents import content_hash
+from spark_ops.jobs.files import HOUR_S, Found, HourFiles, find, hour_folder, hour_folders, read_footer
+from spark_ops.jobs.reading import load, read, schema
+from spark_ops.jobs.rollup import rollup
+from spark_ops.jobs.rollup_fields import ROLLUPS, RollupKind
+from spark_ops.telemetry.layout import kind_directory
+from spark_ops.telemetry.manifest import sync_directory, write_atomically
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+FORMAT: Final = "spark-ops-rollup/1"
+RECORD: Final = "_rollup.json"
+BATCH_ROWS: Final = 20_000_000
+"""Raw rows of the hours that are rolled up by one job."""
+
+_SCRATCH: Final = "_scratch-"
+_SCRATCH_S: Final = 86400.0
+"""A scratch directory that is older was left by a job that died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """What was done with an hour: rows of the rollup, and of the raw files before what came twice was dropped."""
+
+    kind: RollupKind
+    hour_s: int
+    rows: int
+    raw_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """Rolled up hours.   frame: as `rollup` makes it.   torn, unknown_versions: of the raw rows that were read.
+
+    hours: how many there are.   computed: of those, for how many raw rows had to be read.
+    """
+
+    frame: "DataFrame"
+    torn: tuple[str, ...]
+    unknown_versions: int
+    hours: int
+    computed: int
+
+
+def kind_of(kind: RollupKind) -> str:
+    """What the rollups of a kind are called in paths."""
+    return f"rollup1h-{kind}"
+
+
+def inputs_hash(root: Path, hour: HourFiles) -> str:
+    """Names what a rollup was made of. Raises: OSError."""
+    files = sorted([str(path.relative_to(root)), path.stat().st_size] for path in hour.paths)
+    columns = {kind: [str(fields)] for kind, fields in ROLLUPS.items()}
+    return content_hash([FORMAT, files, content_hash(columns)]).removeprefix("sha256:")
+
+
+def stored(
+    root: Path, kind: RollupKind, since: float | None, until: float | None
+) -> dict[int, tuple[Path, str]]:
+    """The rollups that are there, by the hour's begin in s: the file and the hash of what it was made of.
+
+    One that is torn, or whose record makes no sense, is as good as none.
+    """
+    found = {}
+    for hour_s, folder in hour_folders(root, kind_of(kind), since, until):
+        try:
+            record: Any = json.loads((folder / RECORD).read_bytes())
+            if record["format"] != FORMAT:
+                continue
+            path, inputs = folder / Path(str(record["file"])).name, str(record["inputs"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if read_footer(path) is not None:
+            found[hour_s] = (path, inputs)
+    return found
+
+
+def stale(root: Path, kind: RollupKind, found: Found) -> list[HourFiles]:
+    """Of the hours that have raw files those without a rollup, or with one of other files. Raises: OSError."""
+    there = stored(root, kind, None, None)
+    return [hour for hour in found.hours if there.get(hour.hour_s, (None, ""))[1] != inputs_hash(root, hour)]
+
+
+def write(
+    spark: "SparkSession", root: Path, kind: RollupKind, hours: Iterable[HourFiles]
+) -> Iterator[Rolled]:
+    """Roll up hours, in batches, and keep the results. An hour is there whole or not at all. Raises: OSError."""
+    _sweep(kind_directory(root, kind_of(kind)))
+    for batch in _batches(hours):
+        inputs = {hour.hour_s: inputs_hash(root, hour) for hour in batch}
+        raw = read(spark, root, kind, found=Found(tuple(batch), ()))
+        frame = rollup(raw.frame, kind, rows_hint=raw.rows).where(_is_one_of(inputs))
+        scratch = kind_directory(root, kind_of(kind)) / f"{_SCRATCH}{uuid.uuid4().hex}"
+        try:
+            _save(frame, kind, scratch, len(batch))
+            for hour in batch:
+                rows = _keep(root, kind, hour, inputs[hour.hour_s], scratch)
+                yield Rolled(kind, hour.hour_s, rows, hour.rows)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _save(frame: "DataFrame", kind: RollupKind, scratch: Path, hours: int) -> None:
+    """A folder for each hour with one file, whose rows are in the order of subjects."""
+    from pyspark.sql import functions as F
+
+    scratch.parent.mkdir(parents=True, exist_ok=True)
+    ordered = frame.withColumn("part", F.col("hour")).repartition(hours, "part")
+    ordered = ordered.sortWithinPartitions("part", *ROLLUPS[kind].subject)
+    ordered.write.partitionBy("part").option("compression", "zstd").parquet(f"file://{scratch}")
+
+
+def _keep(root: Path, kind: RollupKind, hour: HourFiles, inputs: str, scratch: Path) -> int:
+    """Move an hour's file to where it is read, and remove what it replaces. Returns: its rows."""
+    folder = hour_folder(root, kind_of(kind), hour.hour_s)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = sorted((scratch / f"part={hour.hour_s}").glob("*.parquet"))
+    assert len(made) <= 1, "an hour is in one partition"
+    if not made:
+        return 0  # all rows are too new for us
+    with made[0].open("rb") as file:
+        os.fsync(file.fileno())
+    footer = read_footer(made[0])
+    assert footer is not None, "Spark has just written it"
+    target = folder / f"rollup-{inputs[:16]}.parquet"
+    made[0].replace(target)
+    sync_directory(folder)
+    record = {"format": FORMAT, "file": target.name, "inputs": inputs, "rows": footer.num_rows}
+    write_atomically(folder / RECORD, json.dumps(record, indent=1).encode())
+    for old in folder.glob("rollup-*.parquet"):
+        if old.name != target.name:
+            old.unlink(missing_ok=True)
+    return int(footer.num_rows)
+
+
+def hours(spark: "SparkSession", root: Path, kind: RollupKind, *, since: float, until: float) -> Hours:
+    """The rollup of [since, until), s since 1970: from disk where it is, from raw rows where it has to be made.
+
+    An hour that is cut by the limits is made of its raw rows, if they are still there. Nothing is written.
+    """
+    root = root.absolute()
+    raw = find(root, kind, since, until)
+    there = stored(root, kind, since, until)
+    fresh, compute = [], []
+    for hour in raw.hours:
+        is_whole = since <= hour.hour_s and hour.hour_s + HOUR_S <= until
+        path, inputs = there.pop(hour.hour_s, (None, ""))
+        if path is not None and is_whole and inputs == inputs_hash(root, hour):
+            fresh.append(path)
+        else:
+            compute.append(hour)
+    fresh += [path for path, _ in there.values()]  # whose raw rows are no longer kept
+    unknown = 0
+    frames = [load(spark, fresh, rollup_schema(spark, kind))] if fresh else []
+    if compute or not fresh:
+        reading = read(spark, root, kind, since=since, until=until, found=Found(tuple(compute), raw.torn))
+        unknown = reading.unknown_versions
+        frames.append(rollup(reading.frame, kind, rows_hint=reading.rows))
+    frame = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+    return Hours(frame, raw.torn, unknown, len(fresh) + len(compute), len(compute))
+
+
+_SCHEMAS: "dict[RollupKind, StructType]" = {}
+
+
+def rollup_schema(spark: "SparkSession", kind: RollupKind) -> "StructType":
+    """The columns of a rollup. Spark works them out once."""
+    if kind not in _SCHEMAS:
+        _SCHEMAS[kind] = rollup(spark.createDataFrame([], schema(kind)), kind).schema
+    return _SCHEMAS[kind]
+
+
+def _is_one_of(hours_s: Iterable[int]) -> Any:
+    """A row in another hour's folder than its own must not replace that hour's rollup."""
+    from pyspark.sql import functions as F
+
+    return F.col("hour").isin(*hours_s)
+
+
+def _batches(hours_: Iterable[HourFiles]) -> Iterator[list[HourFiles]]:
+    batch: list[HourFiles] = []
+    for hour in hours_:
+        if batch and sum(each.rows for each in batch) + hour.rows > BATCH_ROWS:
+            yield batch
+            batch = []
+        batch.append(hour)
+    if batch:
+        yield batch
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what jobs that died have left."""
+    for scratch in folder.glob(f"{_SCRATCH}*"):
+        if time.time() - scratch.stat().st_mtime > _SCRATCH_S:
+            shutil.rmtree(scratch, ignore_errors=True)

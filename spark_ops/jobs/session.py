@@ -1,0 +1,166 @@
+"""The one place that makes a SparkSession, and ends it.
+
+Embedded, everything is chosen here: a quiet JVM on loopback that leaves nothing behind. Under `spark-submit` master,
+memory, partitions and logs are the submitter's; only what our figures depend on (UTC, partition columns are text) is
+set. JVM flags cannot change once it runs, so `rows_hint` comes before: to compile well costs more than it brings
+below a million rows. Source: reference spark.md §4.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spark_ops.jobs.engine import EngineError, java, one_line, packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+C2_ROWS: Final = 1_000_000
+"""From so many rows on the JVM's second compiler is worth its start (spark.md §4)."""
+LARGE_ROWS: Final = 20_000_000
+"""From so many rows on the heap is 4 GB instead of 2."""
+ROWS_PER_PARTITION: Final = 2_000_000
+PARTITIONS_MIN: Final = 4
+PARTITIONS_MAX: Final = 200
+
+_ALWAYS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # The files of a read are named one by one; a list of them is not worth a job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+}
+
+_LOG4J: Final = """\
+status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+# What it logs comes as an exception too.
+logger.query.name = org.apache.spark.sql.catalyst.trees.SQLQueryContextLogger
+logger.query.level = off
+"""
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process: then the settings are its own."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def settings(rows_hint: int, directory: Path) -> dict[str, str]:
+    """Of an embedded session that is to read so many rows; what it leaves lying about goes to the directory."""
+    flags = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
+    if rows_hint < C2_ROWS:
+        flags += " -XX:TieredStopAtLevel=1"
+    partitions = min(max(-(-rows_hint // ROWS_PER_PARTITION), PARTITIONS_MIN), PARTITIONS_MAX)
+    return {
+        **_ALWAYS,
+        "spark.driver.memory": "4g" if rows_hint > LARGE_ROWS else "2g",
+        "spark.driver.extraJavaOptions": flags,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.files.maxPartitionBytes": "64m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+
+
+@contextmanager
+def session(
+    name: str, *, rows_hint: int = 0, master: str | None = None, extra: Mapping[str, str] | None = None
+) -> "Iterator[SparkSession]":
+    """A session for one job; one that is there already is used, and left as it is.
+
+    rows_hint: about how many rows will be read.   master: None: all cores of this machine.   extra: settings that go
+    before ours. Ctrl-C cancels what runs. Raises: EngineError for all that Spark raises, in one line.
+    """
+    packages("pyspark", "pyarrow")
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        if (active := SparkSession.getActiveSession()) is not None:
+            yield active
+        elif is_submitted():
+            with _submitted(name, extra or {}) as spark:
+                yield spark
+        else:
+            with _embedded(name, rows_hint, master or "local[*]", extra or {}) as spark:
+                yield spark
+    except (PySparkException, Py4JError) as error:
+        raise EngineError(f"Spark failed: {one_line(error)}") from error
+
+
+@contextmanager
+def _submitted(name: str, extra: Mapping[str, str]) -> "Iterator[SparkSession]":
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**_ALWAYS, **extra}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _embedded(name: str, rows_hint: int, master: str, extra: Mapping[str, str]) -> "Iterator[SparkSession]":
+    java()
+    directory = Path(tempfile.mkdtemp(prefix="spark-ops-"))
+    # pyspark's own handler cancels what runs; who is called back after us gets his own again.
+    is_main = threading.current_thread() is threading.main_thread()
+    interrupt = signal.getsignal(signal.SIGINT) if is_main else None
+    try:
+        (directory / "log4j2.properties").write_text(_LOG4J)
+        spark = _start(name, {"spark.master": master, **settings(rows_hint, directory), **extra}, directory)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        if interrupt is not None:
+            signal.signal(signal.SIGINT, interrupt)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _start(name: str, chosen: Mapping[str, str], directory: Path) -> "SparkSession":
+    """Start the JVM, its output to a file: it is shown only if it does not come up."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    # Workers would otherwise be the `python3` of PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if chosen["spark.master"].startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = SparkConf().setAppName(name).setAll(list(chosen.items()))
+    log = directory / "jvm.log"
+    with log.open("wb") as output:
+        try:
+            # A process has one JVM; a second session gets the first one's.
+            gateway = SparkContext._gateway or launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+            context = SparkContext(conf=conf, gateway=gateway)
+        except PySparkRuntimeError as error:
+            said = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+            raise EngineError(f"Java did not start Spark: {said[-1] if said else one_line(error)}") from error
+    return SparkSession(context)

@@ -1,0 +1,260 @@
+"""`health --follow`: files become facts batch by batch, and what is kept of them is judged as a batch job judges.
+
+The stream itself keeps no state: each micro-batch writes the facts of its rows below its own number, so one that is
+done again after a crash replaces itself, and rows that come late are merged like all others. A minute is judged when
+the newest row is `WATERMARK_S` past it. Findings have ids that stay, and each judgement is one file: what was raised
+and what was cleared since the one before. Raising takes 3 of 5 minutes and clearing 10 (`spark_ops.health.minutes`).
+
+    <root>/_health/<cluster>/<versions>/checkpoint/            Spark's: which files were read
+    …/facts/batch=<first>-<last>/<kind>/*.parquet, DONE        facts of these batches
+    …/judged/<end>.json                                        a judgement, `end` is the first minute after it
+
+A checkpoint is of one cluster, this query and one version of facts; a new version begins anew.
+Source: reference spark.md §3.5, properties 18 and 21.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_ops.health.document import health_document
+from spark_ops.health.settings import Settings
+from spark_ops.jobs.health import LIVE_S, MINUTE_S, Window, judge_facts
+from spark_ops.jobs.minute_facts import (
+    FACT_KINDS,
+    FACTS_VERSION,
+    RAW_KINDS,
+    MinuteFacts,
+    known,
+    merge,
+    reduce,
+)
+from spark_ops.jobs.reading import schema
+from spark_ops.telemetry.layout import RAW_GLOB, VERSION_DIRECTORY, escape
+from spark_ops.telemetry.manifest import write_atomically
+from spark_ops.telemetry.schema import VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+WATERMARK_S: Final = 120
+FILES_MAX: Final = 500
+"""Of one micro-batch."""
+PARTS_MAX: Final = 40
+"""Batches whose facts are kept apart; more are merged to one."""
+JUDGED_MAX: Final = 1000
+DIRECTORY: Final = "_health"
+_DONE: Final = "DONE"
+_PART: Final = re.compile(r"batch=(\d+)-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a judgement changed.   document: of health.   raised, cleared: ids of findings."""
+
+    document: dict[str, Any]
+    raised: tuple[str, ...]
+    cleared: tuple[str, ...]
+
+
+class Store:
+    """The facts and judgements that a stream of one cluster keeps."""
+
+    def __init__(self, root: Path, cluster: str) -> None:
+        self.directory = root / DIRECTORY / (escape(cluster) or "_none") / f"v{VERSION}-{FACTS_VERSION}"
+        self.facts = self.directory / "facts"
+        self.judged = self.directory / "judged"
+        for each in (self.facts, self.judged):
+            each.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's."""
+        return self.directory / "checkpoint"
+
+    def write(self, first: int, last: int, facts: MinuteFacts) -> None:
+        """Keep the facts of batches; what is there of them is replaced. Unfinished ones are not read."""
+        part = self.facts / f"batch={first}-{last}"
+        shutil.rmtree(part, ignore_errors=True)
+        for kind in FACT_KINDS:
+            getattr(facts, kind).coalesce(1).write.parquet(f"file://{part / kind}")
+        write_atomically(part / _DONE, b"")
+
+    def parts(self) -> list[tuple[int, int, Path]]:
+        """The finished parts, none of which is in another one."""
+        found = []
+        for path in self.facts.iterdir():
+            match = _PART.fullmatch(path.name)
+            if match and (path / _DONE).exists():
+                found.append((int(match[1]), int(match[2]), path))
+        whole: list[tuple[int, int, Path]] = []
+        for first, last, path in sorted(found, key=lambda part: (part[0], -part[1])):
+            if not whole or last > whole[-1][1]:
+                whole.append((first, last, path))
+        return whole
+
+    def read(self, spark: "SparkSession", parts: list[tuple[int, int, Path]]) -> MinuteFacts:
+        """The facts of parts, merged."""
+
+        def of(kind: str) -> "DataFrame":
+            paths = [f"file://{path / kind}" for _, _, path in parts]
+            return spark.read.option("__globPaths__", "false").parquet(*paths)
+
+        return merge(MinuteFacts(of("node"), of("queue"), of("link"), of("event"), of("rows")))
+
+    def tidy(self, spark: "SparkSession", oldest_minute: int) -> None:
+        """Merge parts if they are many, without facts older than `oldest_minute`, and forget old judgements."""
+        parts = self.parts()
+        if len(parts) > PARTS_MAX:
+            merged = self.read(spark, parts)
+            young = MinuteFacts(
+                *(getattr(merged, kind).where(f"minute >= {oldest_minute}") for kind in FACT_KINDS)
+            )
+            self.write(parts[0][0], parts[-1][1], young)
+        kept = {path for _, _, path in self.parts()}
+        finished = [path for path in self.facts.iterdir() if (path / _DONE).exists()]
+        for path in finished:
+            if path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+        for path in sorted(self.judged.glob("*.json"))[:-JUDGED_MAX]:
+            path.unlink()
+
+    def last(self) -> dict[str, Any] | None:
+        """The latest judgement."""
+        for path in sorted(self.judged.glob("*.json"), reverse=True):
+            try:
+                document: dict[str, Any] = json.loads(path.read_bytes())
+            except ValueError:
+                continue
+            return document
+        return None
+
+    def judge(self, document: dict[str, Any], end: int) -> Change:
+        """Keep a judgement. Returns: what it changes against the one before, once only: not if it is kept already."""
+        last = self.last()
+        before = set() if last is None else set(last["standing"])
+        now = [finding["id"] for finding in document["findings"]]
+        if last is not None and last["end"] >= end:
+            return Change(document, (), ())
+        raised = tuple(each for each in now if each not in before)
+        cleared = tuple(sorted(before - set(now)))
+        kept = {"end": end, "standing": now, "raised": raised, "cleared": cleared}
+        write_atomically(self.judged / f"{end:012d}.json", json.dumps(kept).encode())
+        return Change(document, raised, cleared)
+
+
+def raw_schema() -> "StructType":
+    """The columns of all kinds of rows, which agree where they have names in common."""
+    from pyspark.sql.types import StructType
+
+    columns = {field.name: field for kind in RAW_KINDS for field in schema(kind).fields}
+    return StructType(list(columns.values()))
+
+
+def start(
+    spark: "SparkSession",
+    root: Path,
+    store: Store,
+    cluster: str,
+    *,
+    is_once: bool,
+    every_s: float = 60.0,
+    files_max: int = FILES_MAX,
+) -> "StreamingQuery":
+    """Start the query that turns files into facts. is_once: take what is there, then end."""
+    from pyspark.sql import functions as F
+
+    # A glob may match nothing yet. Merged files have what raw ones had already.
+    paths = f"file://{root}/{VERSION_DIRECTORY}/kind={{{','.join(RAW_KINDS)}}}"
+    stream = (
+        spark.readStream.schema(raw_schema())
+        .option("recursiveFileLookup", "true")
+        .option("pathGlobFilter", RAW_GLOB)
+        .option("maxFilesPerTrigger", files_max)
+        .option("ignoreCorruptFiles", "true")
+        .option("ignoreMissingFiles", "true")
+        .parquet(paths)
+        .where(F.col("cluster") == F.lit(cluster))
+    )
+
+    def keep(batch: "DataFrame", number: int) -> None:
+        rows = known(batch).persist()
+        try:
+            by_kind = {
+                kind: rows.where(F.col("kind") == kind).select(*schema(kind).names, "minute")
+                for kind in RAW_KINDS
+            }
+            store.write(number, number, reduce(by_kind))
+        finally:
+            rows.unpersist()
+
+    writer = stream.writeStream.foreachBatch(keep).option("checkpointLocation", f"file://{store.checkpoint}")
+    timed = (
+        writer.trigger(availableNow=True) if is_once else writer.trigger(processingTime=f"{every_s} seconds")
+    )
+    return timed.start()
+
+
+def judge_store(
+    spark: "SparkSession",
+    root: Path,
+    store: Store,
+    cluster: str,
+    *,
+    window_s: float,
+    settings: Settings,
+    now_s: float | None = None,
+) -> Change | None:
+    """Judge what has come in; None if there is nothing. now_s: of the clock; None: time ends with the newest row."""
+    from pyspark.sql import functions as F
+
+    parts = store.parts()
+    if not parts:
+        return None
+    facts = store.read(spark, parts)
+    row = facts.node.where(F.col("cluster") == F.lit(cluster)).agg(F.max("minute")).first()
+    if row is None or row[0] is None:
+        return None
+    # The newest minute may have begun just now.
+    end = int(row[0]) + 1 - WATERMARK_S // MINUTE_S
+    if now_s is not None and now_s - (int(row[0]) + 1) * MINUTE_S > LIVE_S:
+        end = int(now_s // MINUTE_S)  # nobody tells anything any more
+    window = Window(cluster, end - max(1, round(window_s / MINUTE_S)), end, None)
+    judged = judge_facts(facts, root, window, settings)
+    created = now_s if now_s is not None else float(end * MINUTE_S)
+    change = store.judge(health_document(judged, created), end)
+    store.tidy(spark, window.start - 60)
+    return change
+
+
+def follow(
+    spark: "SparkSession",
+    root: Path,
+    cluster: str,
+    *,
+    window_s: float,
+    settings: Settings,
+    every_s: float,
+    now: Callable[[], float],
+) -> Iterator[Change]:
+    """Judge again and again, until the caller stops; every `every_s` seconds also if nothing comes in.
+
+    Raises: StreamingQueryException when the query fails.
+    """
+    store = Store(root, cluster)
+    query = start(spark, root, store, cluster, is_once=False, every_s=every_s)
+    try:
+        while not query.awaitTermination(round(every_s)):
+            change = judge_store(
+                spark, root, store, cluster, window_s=window_s, settings=settings, now_s=now()
+            )
+            if change is not None:
+                yield change
+    finally:
+        query.stop()

@@ -1,0 +1,148 @@
+"""Which queues and links a rule might have something to say about: only those leave Spark.
+
+Each condition lets through what the rule of the same name could find, and more; rules judge (`spark_ops.health`).
+Tests hold that against the rules. Source: reference spark.md §3.2.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from spark_ops.health.settings import Settings
+from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS, bucket_limit_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+RECENT_MINUTES: Final = 30
+"""What stands at the end was bad within this time: 10 minutes that clear, 10 to look back, and idle queues tell of
+themselves every 5 minutes only."""
+DILUTED: Final = 10
+"""Redeliveries of a few minutes are looked for in the sum of all recent ones, with so much less of a share."""
+
+
+def queue_totals(
+    facts: "DataFrame", settings: Settings, end: int, zones: Mapping[str, str | None], cores: float
+) -> "DataFrame":
+    """One row a queue, of flat facts: vhost, queue, cpu_us of all copies, ready_max, is_suspicious.
+
+    zones: of the nodes that are there.   cores: the least that a node can use.
+    """
+    from pyspark.sql import functions as F
+
+    per_process = facts.groupBy("vhost", "queue", "node", "boot_id").agg(
+        *_process_columns(settings, end, zones)
+    )
+    of = settings.of
+    span_s = (F.col("mono_last") - F.col("mono_first")) / 1000
+    hot = F.col("recent_cpu_us") / 1e6 > 0.9 * of("hot-single-queue", "share") * cores * F.greatest(
+        span_s, F.lit(60.0)
+    )
+    ratio = of("redelivery-loop", "ratio")
+    comes_back = (F.col("redelivered") >= ratio * of("redelivery-loop", "deliveries_min")) & (
+        F.col("redelivered") >= ratio / DILUTED * F.col("delivered")
+    )
+    by_copy = F.col("is_odd") | hot | comes_back
+    totals = per_process.groupBy("vhost", "queue").agg(
+        F.sum("cpu_us").alias("cpu_us"),
+        F.max("ready_max").alias("ready_max"),
+        F.max(F.coalesce(by_copy, F.lit(False))).alias("is_suspicious"),
+    )
+    growing = _growing(facts, settings, end)
+    joined = totals.join(growing, ["vhost", "queue"], "left")
+    suspicious = F.col("is_suspicious") | F.coalesce("is_growing", F.lit(False))
+    return joined.select("vhost", "queue", "cpu_us", "ready_max", suspicious.alias("is_suspicious"))
+
+
+def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | None]) -> "list[Column]":
+    """What is counted of a copy's process."""
+    from pyspark.sql import functions as F
+
+    minute = F.col("minute")
+    is_recent = minute >= end - RECENT_MINUTES
+    is_hour = minute >= end - round(settings.of("hot-single-queue", "minutes"))
+
+    def rise(column: str, where: "Column") -> "Column":
+        value = F.when(where, F.col(column))
+        return F.coalesce(F.max(value) - F.min(value), F.lit(0))
+
+    return [
+        rise("cpu_us_total", F.lit(True)).alias("cpu_us"),
+        rise("cpu_us_total", is_hour).alias("recent_cpu_us"),
+        rise("redeliver_total", is_recent).alias("redelivered"),
+        (rise("dlv_total", is_recent) + rise("get_total", is_recent)).alias("delivered"),
+        F.max(F.when(is_hour, F.col("mono_ms"))).alias("mono_last"),
+        F.min(F.when(is_hour, F.col("mono_ms"))).alias("mono_first"),
+        F.max("ready").alias("ready_max"),
+        F.max(is_recent & F.coalesce(_odd(settings, zones), F.lit(False))).alias("is_odd"),
+    ]
+
+
+def _odd(settings: Settings, zones: Mapping[str, str | None]) -> "Column":
+    """Whether a minute of a copy is one that a rule about states looks at."""
+    from pyspark.sql import functions as F
+
+    of = settings.of
+    lag_ms = min(of("mirror-lagging", "lag_ms"), of("mirror-lagging", "growing_lag_ms"))
+    starved = of("consumer-starvation", "util")
+    slo_ms = of("consumer-starvation", "head_age_slo_s") * 1000
+    conditions = [
+        F.size("ring") - 1 < F.col("want_mirrors"),
+        F.size(F.array_except("ring", "synced")) > 0,
+        F.col("lag_ms_max") >= lag_ms,
+        (F.col("consumers") == 0) & (F.col("ready") > 0),
+        (F.col("consumers") > 0) & (F.col("consumer_util") < starved),
+        (F.col("prefetch_sum") > 0)
+        & (F.col("unacked") >= of("unacked-stuck", "filled") * F.col("prefetch_sum")),
+    ]
+    if slo_ms:
+        conditions.append((F.col("consumers") > 0) & (F.col("head_age_ms") > slo_ms))
+    live = {node: zone for node, zone in zones.items() if zone is not None}
+    if len(set(live.values())) > 1:
+        by_node = F.map_from_arrays(
+            F.array(*(F.lit(node) for node in live)), F.array(*(F.lit(zone) for zone in live.values()))
+        )
+        of_ring = F.array_distinct(F.transform("ring", lambda node: F.try_element_at(by_node, node)))
+        conditions.append((F.size("ring") > 1) & (F.size(of_ring) == 1))
+    found = F.lit(False)
+    for condition in conditions:
+        found = found | F.coalesce(condition, F.lit(False))
+    return found
+
+
+def _growing(facts: "DataFrame", settings: Settings, end: int) -> "DataFrame":
+    """Queues whose bytes grow along a line, or whose master changed often."""
+    from pyspark.sql import functions as F
+
+    kind = "runaway-queue"
+    minutes = max(settings.of(kind, "fit_minutes"), settings.of(kind, "minutes"))
+    x = (F.col("minute") - end).cast("double")
+    y = F.when(F.col("minute") >= end - minutes, F.col("msg_bytes").cast("double"))
+    slope, r2 = F.regr_slope(y, x), F.regr_r2(y, x)
+    rise = slope * F.lit(float(minutes))
+    is_line = (rise > 0.9 * settings.of(kind, "rise_min_bytes")) & (r2 > settings.of(kind, "r2_min") - 1e-6)
+    changes = F.size(F.collect_set("epoch")) > settings.of("unstable-failover", "changes")
+    found = F.coalesce(is_line, F.lit(False)) | changes
+    return facts.where(F.col("role") == "master").groupBy("vhost", "queue").agg(found.alias("is_growing"))
+
+
+def suspicious_links(facts: "DataFrame", settings: Settings) -> "DataFrame":
+    """from_node, to_node of links, of flat facts, that were cut, or had slow hops."""
+    from pyspark.sql import functions as F
+
+    slow_us = settings.of("flapping-link", "hop_min_us")
+    first = next(at for at in range(HISTOGRAM_BUCKETS) if bucket_limit_us(at) > slow_us)
+    length = F.greatest(F.size("rtt_us") - first, F.lit(0))
+    slow = F.aggregate(F.slice("rtt_us", F.lit(first + 1), length), F.lit(0).cast("long"), lambda a, b: a + b)
+    counted = facts.withColumn("slow", slow)
+    by_process = counted.groupBy("from_node", "to_node", "boot_id").agg(
+        (F.max("reconnects_total") - F.min("reconnects_total")).alias("cuts"),
+        F.max("reconnects_total").alias("cuts_of_process"),
+        F.min("mono_ms").alias("mono_first"),
+        (F.max("slow") - F.min("slow")).alias("slow"),
+        F.max("slow").alias("slow_of_process"),
+    )
+    # What a process counted before its first minute is new if it started just then.
+    is_young = F.col("mono_first") < 600_000
+    found = (F.col("cuts") > 0) | (F.col("slow") > 0)
+    found = found | (is_young & ((F.col("cuts_of_process") > 0) | (F.col("slow_of_process") > 0)))
+    return by_process.where(F.coalesce(found, F.lit(False))).select("from_node", "to_node").distinct()

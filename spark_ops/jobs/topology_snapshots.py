@@ -1,0 +1,110 @@
+"""The newest placement that a root knows: a snapshot of the kind topology, put together of its parts. No Spark.
+
+A snapshot counts only whole: all parts, with the hash that they were written with. One that is not is passed over for
+the one before. Source: reference spark.md §2.6.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_ops.documents import content_hash
+from spark_ops.jobs.files import VERSIONS, find
+
+if TYPE_CHECKING:
+    from pyarrow import Table  # type: ignore[import-untyped]
+
+
+class TopologyMissing(Exception):
+    """There is no placement to plan with; its text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """ts: ms since 1970.   document: `fluffle-topology/1`, with all queues.   passed: newer ones that are not whole."""
+
+    cluster: str
+    ts: int
+    topology_hash: str
+    document: dict[str, Any]
+    passed: int
+
+
+def latest(root: Path, *, cluster: str | None = None, until: float | None = None) -> Snapshot:
+    """The newest whole snapshot from before `until`, s since 1970.
+
+    Raises: FileNotFoundError if the root is no directory; TopologyMissing without a whole snapshot, or with several
+    clusters of which none was named.
+    """
+    import pyarrow
+
+    passed = 0
+    for hour in reversed(find(root, "topology", None, until).hours):
+        try:
+            heads = pyarrow.concat_tables([_heads(path) for path in hour.paths])
+        except (pyarrow.ArrowException, OSError):
+            passed += 1
+            continue
+        for (name, ts, snapshot), topology_hash in _newest_first(heads, cluster, until):
+            document = _whole(hour.paths, name, snapshot)
+            if document is not None and content_hash(document) == topology_hash:
+                return Snapshot(name, ts, topology_hash, document, passed)
+            passed += 1
+    wanted = f" of cluster {cluster}" if cluster is not None else ""
+    torn = f"; {passed} that are not whole were passed over" if passed else ""
+    raise TopologyMissing(f"{root} has no topology{wanted}{torn}: is telemetry on, and was it collected?")
+
+
+def _heads(path: Path) -> "Table":
+    from pyarrow.parquet import read_table  # type: ignore[import-untyped]
+
+    return read_table(path, columns=["v", "cluster", "ts", "snapshot", "topology_hash"], partitioning=None)
+
+
+def _newest_first(
+    heads: "Table", cluster: str | None, until: float | None
+) -> Iterator[tuple[tuple[str, int, str], str]]:
+    """Cluster, time, name and hash of the snapshots of an hour."""
+    times: dict[tuple[str, str, str], int] = {}
+    for row in heads.to_pylist():
+        is_known = row["v"] is not None and VERSIONS[0] <= row["v"] <= VERSIONS[1]
+        if is_known and row["snapshot"] is not None and (until is None or row["ts"] < until * 1000):
+            key = (row["cluster"], row["snapshot"], row["topology_hash"])
+            times[key] = max(times.get(key, 0), row["ts"])
+    names = sorted({name for name, _, _ in times})
+    if cluster is None and len(names) > 1:
+        raise TopologyMissing(f"there are several clusters here, name one: {', '.join(names)}")
+    for (name, snapshot, topology_hash), ts in sorted(times.items(), key=lambda item: (-item[1], item[0])):
+        if cluster in (None, name):
+            yield (name, ts, snapshot), topology_hash
+
+
+def _whole(paths: tuple[Path, ...], cluster: str, snapshot: str) -> dict[str, Any] | None:
+    """The document of all parts of a snapshot; None if one is missing or makes no sense."""
+    from pyarrow.parquet import read_table
+
+    parts: dict[int, dict[str, Any]] = {}
+    counts = defaultdict[int, int](int)
+    for path in paths:
+        table = read_table(
+            path,
+            columns=["part", "parts", "document"],
+            filters=[("snapshot", "=", snapshot), ("cluster", "=", cluster)],
+            partitioning=None,
+        )
+        for row in table.to_pylist():
+            try:
+                part = json.loads(row["document"])
+            except (ValueError, TypeError):
+                return None
+            if not isinstance(part, dict) or not isinstance(part.get("queues"), list):
+                return None
+            parts[row["part"]] = part
+            counts[row["parts"]] += 1
+    if len(counts) != 1 or set(parts) != set(range(next(iter(counts)))):
+        return None
+    queues = [queue for number in sorted(parts) for queue in parts[number]["queues"]]
+    return {**parts[0], "queues": queues}

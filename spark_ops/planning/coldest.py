@@ -1,0 +1,36 @@
+"""Nodes in order of how little they have, while that changes: a heap that forgives entries that are old."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+
+
+class Coldest:
+    """Nodes by score, the lowest first, and by number among equals."""
+
+    def __init__(self, nodes: Iterable[int], score: Callable[[int], float]) -> None:
+        self._score = score
+        self._heap = [(score(node), node) for node in nodes]
+        self._known = {node for _, node in self._heap}
+        heapq.heapify(self._heap)
+
+    def changed(self, node: int) -> None:
+        """The score of a node may be another one."""
+        if node in self._known:
+            heapq.heappush(self._heap, (self._score(node), node))
+
+    def first(self, count: int) -> Iterator[int]:
+        """So many nodes at most, the coldest first. Scores must not change while they are asked for."""
+        taken: list[tuple[float, int]] = []
+        seen: set[int] = set()
+        try:
+            while self._heap and len(taken) < count:
+                entry = heapq.heappop(self._heap)
+                score, node = entry
+                if node in seen or score != self._score(node):
+                    continue  # an older entry; `changed` pushed the present one
+                seen.add(node)
+                taken.append(entry)
+                yield node
+        finally:
+            for entry in taken:
+                heapq.heappush(self._heap, entry)

@@ -1,0 +1,277 @@
+"""From a cluster to the document of a plan: runs the planner and writes down moves, figures and advice.
+
+Figures before and after are made of the same placements that the steps begin and end with, so they can be checked.
+Source: reference spark.md §3.4, §6.11, §7.6.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from spark_ops.planning import plan as plans
+from spark_ops.planning.balance import Bounds
+from spark_ops.planning.fleet import Fleet, fleet_of
+from spark_ops.planning.goals import COPIES, CPU, DISK, IN, LOCALITY, MASTERS, MEMORY, OUT, Settings, checked
+from spark_ops.planning.locality import remote_share
+from spark_ops.planning.milp import polished
+from spark_ops.planning.placement import Placement
+from spark_ops.planning.plan import Step
+from spark_ops.planning.planner import Outcome, objective, planned
+from spark_ops.planning.rows import ClusterRows, NodeRow
+from spark_ops.planning.state import Done, State
+from spark_ops.planning.steps import Move, NotPossible, check, steps_of, summary_of
+from spark_ops.planning.times import iso
+
+TOOL: Final = "1"
+Note: TypeAlias = tuple[str, str | None, str | None, str | None, str]
+"""Reason, vhost, queue, node, text."""
+
+NOTES_MAX: Final = 50
+"""Notes about single queues; how many there are more is told in one."""
+
+COVERAGE_MIN: Final = 0.95
+"""Of what should have been seen of the window, that a plan by loads may be made of."""
+
+
+def draft(cluster: ClusterRows, settings: Settings, *, now: float) -> dict[str, Any]:
+    """The document of the best plan that was found.
+
+    now: seconds since 1970.   Raises: SettingsError.
+    """
+    return draft_of(
+        fleet_of(cluster, checked(settings), now=now), settings, inputs_of(cluster, settings), now=now
+    )
+
+
+def inputs_of(cluster: ClusterRows, settings: Settings) -> dict[str, Any]:
+    """What a plan says of where it comes from."""
+    return {
+        "view_id": cluster.view_id,
+        "topology_hash": cluster.topology_hash,
+        "window": [iso(cluster.window[0]), iso(cluster.window[1])],
+        "coverage": round(cluster.coverage, 4),
+        "config_hash": settings.config_hash,
+        "seed": settings.seed,
+        "tool": TOOL,
+    }
+
+
+def draft_of(fleet: Fleet, settings: Settings, inputs: Mapping[str, Any], *, now: float) -> dict[str, Any]:
+    """The document of the best plan for a fleet."""
+    outcome = planned(fleet, settings)
+    if settings.optimize == "milp":
+        outcome = polished(fleet, settings, outcome)
+    nodes = {row.node: row for row in fleet.nodes}
+    by_move = _steps(fleet, outcome, nodes)
+    steps = [step for made in by_move for step in made]
+    before = State(fleet, settings)
+    notes = _notes(fleet, settings, outcome)
+    summary = summary_of(steps)
+    summary["score_before"] = score(before, outcome.bounds)
+    summary["score_after"] = score(outcome.state, outcome.bounds)
+    return plans.build(
+        cluster=fleet.cluster,
+        now=now,
+        mode=settings.mode,
+        inputs=inputs,
+        goals=_goals(before, outcome, settings),
+        summary=summary,
+        nodes=_node_rows(before, outcome.state),
+        waves=_waves(by_move, outcome.wave),
+        steps=[
+            *steps,
+            *(
+                Step(f"s{len(steps) + n}", "note", vhost, queue, node, None, reason, why)
+                for n, (reason, vhost, queue, node, why) in enumerate(notes, 1)
+            ),
+        ],
+        expires_s=settings.expires_s,
+    )
+
+
+def _steps(fleet: Fleet, outcome: Outcome, nodes: Mapping[str, NodeRow]) -> list[list[Step]]:
+    found: list[list[Step]] = []
+    placements: dict[int, Placement] = {}
+    last: dict[int, str] = {}
+    promoted: set[int] = set()
+    count = 0
+    for done in outcome.moves:
+        queue = done.queue
+        move = _move(fleet, done, placements.get(queue) or fleet.placement(queue))
+        try:
+            made = steps_of(move, count + 1, nodes, after=last.get(queue), has_epoch=queue not in promoted)
+        except NotPossible as error:  # the planner only makes moves that are
+            raise AssertionError(f"{done}: {error}") from error
+        found.append(made)
+        count += len(made)
+        last[queue] = made[-1].id
+        placements[queue] = check(move)
+        if move.master != move.before.master:
+            promoted.add(queue)
+    return found
+
+
+def _move(fleet: Fleet, done: Done, before: Placement) -> Move:
+    source = fleet.nodes[done.source].node if done.source >= 0 else ""
+    target = fleet.nodes[done.target].node if done.target >= 0 else ""
+    return Move(
+        fleet.row(done.queue),
+        before,
+        target if done.kind in ("promote", "move") else before.master,
+        (target,) if done.kind in ("copy", "move", "add") else (),
+        (source,) if done.kind in ("copy", "move", "drop") else (),
+        done.reason,
+        done.why,
+    )
+
+
+def _waves(by_move: list[list[Step]], wave: list[int]) -> list[list[str]]:
+    """The planner's own: a later one relies on what an earlier one has given back."""
+    found: dict[int, list[str]] = {}
+    for steps, number in zip(by_move, wave, strict=True):
+        found.setdefault(number, []).extend(step.id for step in steps)
+    return list(found.values())
+
+
+# --- figures ---
+
+
+def _ratio(state: State, bounds: Bounds) -> float:
+    """The most that a node has, by what it should have."""
+    load = state.load[bounds.goal.dimension]
+    return max(
+        (load[node] / mean for node, mean in enumerate(bounds.mean) if mean > 0 and not state.is_bad[node]),
+        default=0.0,
+    )
+
+
+def score(state: State, bounds: list[Bounds]) -> int:
+    """0 to 100: how near nodes are to what they should have; at most 40 where a hard goal is violated."""
+    parts = []
+    for each in bounds:
+        is_idle = all(
+            state.load[each.goal.dimension][node] <= each.limit[node] or bad
+            for node, bad in enumerate(state.is_bad)
+        )
+        parts.append(1.0 if is_idle else min(1.0, each.goal.stop_at / max(_ratio(state, each), 1e-9)))
+    found = 100 * sum(parts) / len(parts) if parts else 100.0
+    return round(min(found, 40.0) if any(objective(state, [])) else found)
+
+
+def _goals(before: State, outcome: Outcome, settings: Settings) -> list[dict[str, Any]]:
+    after = outcome.state
+    names = ("drain", "copies", "zones", "capacity", "failover")
+    found: list[dict[str, Any]] = [
+        {"id": name, "kind": "hard", "before": old, "after": new, "met": new == 0}
+        for name, old, new in zip(names, objective(before, []), objective(after, []), strict=True)
+    ]
+    for each in outcome.bounds:
+        is_met = all(
+            after.load[each.goal.dimension][node] <= each.act[node] * (1 + 1e-9) or bad
+            for node, bad in enumerate(after.is_bad)
+        )
+        found.append(
+            {
+                "id": each.goal.id,
+                "kind": "soft",
+                "before": round(_ratio(before, each), 4),
+                "after": round(_ratio(after, each), 4),
+                "met": is_met,
+            }
+        )
+    if settings.mode == "full" and LOCALITY in settings.goals and before.fleet.clients:
+        old, new = remote_share(before), remote_share(after)
+        found.append(
+            {
+                "id": LOCALITY,
+                "kind": "soft",
+                "before": round(old, 4),
+                "after": round(new, 4),
+                "met": new <= 0.5,
+            }
+        )
+    return found
+
+
+def _node_rows(before: State, after: State) -> list[dict[str, Any]]:
+    """What each node has. Shares of what there is of it, where that is known; else null."""
+    found = []
+    for node, row in enumerate(before.fleet.nodes):
+        figures: dict[str, Any] = {"node": row.node, "zone": row.zone}
+        for name, dimension, whole in (
+            ("cpu", CPU, row.cores),
+            ("memory", MEMORY, row.memory),
+            ("disk", DISK, row.disk),
+        ):
+            for when, state in (("before", before), ("after", after)):
+                figures[f"{name}_{when}"] = (
+                    round(state.load[dimension][node] / whole, 4) if whole > 0 else None
+                )
+        for name, dimension in (
+            ("in_bytes", IN),
+            ("out_bytes", OUT),
+            ("masters", MASTERS),
+            ("copies", COPIES),
+        ):
+            figures[f"{name}_before"] = round(before.load[dimension][node])
+            figures[f"{name}_after"] = round(after.load[dimension][node])
+        for when, state in (("before", before), ("after", after)):
+            lost = state.load[CPU][node] + state.worst[node]
+            figures[f"cpu_after_loss_{when}"] = round(lost / row.cores, 4) if row.cores > 0 else None
+        found.append(figures)
+    return found
+
+
+# --- advice ---
+
+
+def _notes(fleet: Fleet, settings: Settings, outcome: Outcome) -> list[Note]:
+    """What an operator should know that is no move."""
+    found: list[Note] = []
+    stuck = sorted(outcome.stuck.items())
+    for (queue, node), why in stuck[:NOTES_MAX]:
+        row, name = fleet.row(queue), fleet.nodes[node].node
+        found.append(("cannot-move", row.vhost, row.queue, name, f"its copy stays on {name}: {why}"))
+    if len(stuck) > NOTES_MAX:
+        text = f"{len(stuck) - NOTES_MAX} more copies cannot be moved"
+        found.append(("cannot-move", None, None, None, text))
+    found += _large_queues(fleet, settings, outcome.state)
+    found += _size(fleet, settings, outcome.state)
+    return found
+
+
+def _large_queues(fleet: Fleet, settings: Settings, state: State) -> list[Note]:
+    """Queues that are too much for any node: those on nodes that stay above their limit."""
+    found: list[Note] = []
+    for node, row in enumerate(fleet.nodes):
+        limit = state.hard[CPU][node]
+        if row.cores <= 0 or not len(fleet.want) or state.is_bad[node]:
+            continue
+        on_it = (state.master == node).nonzero()[0]
+        if not len(on_it):
+            continue
+        queue = int(on_it[fleet.promote_cpu[on_it].argmax()])
+        cpu = float(fleet.promote_cpu[queue] + fleet.mirror_cpu[queue])
+        if cpu > limit or cpu > 0.5 * row.cores:
+            shards = int(-(-cpu // (0.25 * row.cores)))
+            text = (
+                f"it uses {cpu:.2f} of the {row.cores:g} cores of {row.node}: moving it will not help; "
+                f"divide it into {shards} queues, for instance by a consistent hash exchange"
+            )
+            queue_row = fleet.row(queue)
+            found.append(("hot-single-queue", queue_row.vhost, queue_row.queue, row.node, text))
+    return found[:NOTES_MAX]
+
+
+def _size(fleet: Fleet, settings: Settings, state: State) -> list[Note]:
+    """Whether there are too few nodes for what there is to do."""
+    good = [node for node, bad in enumerate(state.is_bad) if not bad]
+    whole = sum(fleet.nodes[node].cores for node in good)
+    used = sum(state.load[CPU][node] for node in good)
+    if whole <= 0 or used <= settings.cpu_max * whole:
+        return []
+    more = int(-(-(used / settings.cpu_max - whole) // (whole / len(good))))
+    text = (
+        f"the nodes use {used:.1f} of {whole:g} cores, more than {settings.cpu_max:.0%}: no placement helps; "
+        f"add {more} nodes like these"
+    )
+    return [("add-nodes", None, None, None, text)]

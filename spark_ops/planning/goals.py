@@ -1,0 +1,163 @@
+"""What a plan is for: the chain of goals, in order, with their limits, and what an operator may say about a plan.
+
+    hard: drain · copies · zones · capacity · failover      never more violated than before, by any move
+    soft: cpu · in · out · memory · disk · masters · locality    each only as far as all before it accept
+
+A soft goal acts where a node's load is above `act_above` times the mean of its group, and stops at `stop_at` times:
+what lies between is left alone, so noise moves nothing. Loads are compared as shares of what a node has.
+Source: reference spark.md §3.3.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, TypeAlias
+
+from spark_ops.documents import content_hash
+
+CPU: Final = 0
+IN: Final = 1
+OUT: Final = 2
+MEMORY: Final = 3
+DISK: Final = 4
+MASTERS: Final = 5
+COPIES: Final = 6
+DIMENSIONS: Final = ("cpu", "in", "out", "memory", "disk", "masters", "copies")
+
+PlanMode: TypeAlias = Literal["full", "drain-node", "add-node", "repair"]
+
+
+class SettingsError(ValueError):
+    """What an operator said about a plan that makes no sense. The text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class SoftGoal:
+    """A load that should be even.
+
+    of_masters: it goes with the master; else with each copy.
+    act_above, stop_at: times the mean of a group.   floor: share of a node's capacity, or bytes a second, below which
+    nobody cares.
+    """
+
+    id: str
+    dimension: int
+    of_masters: bool
+    act_above: float
+    stop_at: float
+    floor: float
+
+
+SOFT_GOALS: Final = (
+    SoftGoal("cpu", CPU, True, 1.25, 1.10, 0.02),
+    SoftGoal("in", IN, True, 1.25, 1.10, 1e6),
+    SoftGoal("out", OUT, True, 1.25, 1.10, 1e6),
+    SoftGoal("memory", MEMORY, False, 1.30, 1.15, 0.02),
+    SoftGoal("disk", DISK, False, 1.30, 1.15, 0.02),
+    SoftGoal("masters", MASTERS, True, 1.35, 1.20, 2.0),
+)
+LOCALITY: Final = "locality"
+GOAL_IDS: Final = (*(goal.id for goal in SOFT_GOALS), LOCALITY)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator says about a plan.
+
+    node: of drain-node and add-node.   max_moves, max_bytes: None: as many as it takes.
+    only_vhost, exclude_queue: regular expressions that have to match somewhere in the name.
+    cool_down_s: a queue is left alone that long after a move.   seed: who is first among equals.
+    wave_moves, wave_bytes: of each wave.   cpu_max to fds_max: shares of what a node has, also after any other node
+    died (cpu).   copies_max: of a node; 0: no limit.   promote_share, copy_share: queues below are left alone
+    while others will do, as a share of their node's load.   group_label: nodes with the same value of that label are
+    compared with each other; None: all are.   goals: ids of the soft ones, in order.
+    """
+
+    mode: PlanMode = "full"
+    node: str | None = None
+    max_moves: int | None = 50
+    max_bytes: int | None = 10 << 30
+    with_copies: bool = True
+    only_vhost: str | None = None
+    exclude_queue: str | None = None
+    cool_down_s: float = 3600.0
+    seed: int = 0
+    wave_moves: int = 20
+    wave_bytes: int = 1 << 30
+    expires_s: float = 3600.0
+    cpu_max: float = 0.70
+    memory_max: float = 0.80
+    disk_max: float = 0.80
+    fds_max: float = 0.80
+    copies_max: int = 0
+    promote_share: float = 0.005
+    copy_share: float = 0.02
+    group_label: str | None = None
+    goals: tuple[str, ...] = GOAL_IDS
+    optimize: Literal["milp"] | None = None
+
+    @property
+    def config_hash(self) -> str:
+        """Names what was asked for."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return content_hash({**named, "goals": list(self.goals)})
+
+    def soft_goals(self) -> tuple[SoftGoal, ...]:
+        """Those that are asked for, in their order."""
+        known = {goal.id: goal for goal in SOFT_GOALS}
+        return tuple(known[id_] for id_ in self.goals if id_ in known)
+
+
+def checked(settings: Settings) -> Settings:
+    """The settings, if they make sense. Raises: SettingsError."""
+    if (settings.node is None) != (settings.mode in ("full", "repair")):
+        raise SettingsError(f"mode {settings.mode} {'has no' if settings.node else 'needs a'} node")
+    for name in ("cpu_max", "memory_max", "disk_max", "fds_max"):
+        if not 0 < getattr(settings, name) <= 1:
+            raise SettingsError(f"{name} is not between 0 and 1")
+    for name in (
+        "max_moves",
+        "max_bytes",
+        "copies_max",
+        "cool_down_s",
+        "seed",
+        "promote_share",
+        "copy_share",
+    ):
+        value = getattr(settings, name)
+        if value is not None and not (value >= 0 and math.isfinite(value)):
+            raise SettingsError(f"{name} is below 0")
+    if settings.wave_moves < 1 or settings.wave_bytes < 1 or not 0 < settings.expires_s <= 7 * 86400:
+        raise SettingsError("a wave needs a move, and a plan is good for at most a week")
+    unknown = [id_ for id_ in settings.goals if id_ not in GOAL_IDS]
+    if unknown or len(set(settings.goals)) != len(settings.goals):
+        raise SettingsError(f"goals are {', '.join(GOAL_IDS)}, each at most once")
+    for pattern in (settings.only_vhost, settings.exclude_queue):
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            raise SettingsError(f"{pattern!r} is no regular expression: {error}") from error
+    return settings
+
+
+def settings_from(document: Mapping[str, Any], base: Settings) -> Settings:
+    """Settings with those of a document (TOML) in place of `base`'s; names as of `Settings`. Raises: SettingsError."""
+    known = {field.name: field for field in fields(Settings)}
+    given: dict[str, Any] = {}
+    for name, value in document.items():
+        if name not in known:
+            raise SettingsError(f"there is no setting {name!r}")
+        default = getattr(base, name)
+        if name == "goals":
+            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+                raise SettingsError("goals is no list of names")
+            value = tuple(value)
+        elif isinstance(default, bool) != isinstance(value, bool):
+            raise SettingsError(f"{name} has a value of another kind")
+        elif isinstance(default, int | float) and not isinstance(value, int | float):
+            raise SettingsError(f"{name} is no number")
+        elif (default is None or isinstance(default, str)) and not isinstance(value, str | int):
+            raise SettingsError(f"{name} has a value of another kind")
+        given[name] = value
+    return checked(replace(base, **given))

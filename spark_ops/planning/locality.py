@@ -1,0 +1,50 @@
+"""The last goal: a master where most of its clients are, so that operations make fewer hops.
+
+Source: reference spark.md §3.3, goal 8.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from spark_ops.planning.balance import Bounds, tolerated
+from spark_ops.planning.goals import CPU
+from spark_ops.planning.state import Done, State
+
+CLIENTS_SHARE: Final = 0.6
+"""Of a queue's clients that have to be on the other node: with an even split nothing is won."""
+
+LOAD_SHARE: Final = 0.005
+"""Of a node's cpu that a queue has to use: for the others hops don't matter."""
+
+
+def localize(state: State, earlier: Sequence[Bounds], take: Callable[[Done], None]) -> None:
+    """Promote mirrors at which most clients of a queue are, where all goals before accept it."""
+    fleet = state.fleet
+    for queue, clients in sorted(fleet.clients.items()):
+        source = int(state.master[queue])
+        count = sum(clients.values())
+        target = max(clients, key=lambda node: (clients[node], -node))
+        if not fleet.movable[queue] or source < 0 or target == source:
+            continue
+        if clients[target] < CLIENTS_SHARE * count or clients.get(source, 0) >= clients[target]:
+            continue
+        if target not in state.synced_nodes(queue) or not state.may_promote(queue, target):
+            continue
+        vector = state.vector("promote", queue)
+        if (
+            vector[CPU] >= LOAD_SHARE * state.load[CPU][source]
+            and tolerated(state, earlier, source, target, vector)
+            and state.has_room(source, target, vector)
+            and state.survives("promote", queue, source, target)
+        ):
+            why = f"{clients[target]} of its {count} clients are at {fleet.nodes[target].node}"
+            take(Done("promote", queue, source, target, "locality", why))
+
+
+def remote_share(state: State) -> float:
+    """Of all clients that are known, those that are not where the master of their queue is."""
+    count = local = 0
+    for queue, clients in state.fleet.clients.items():
+        count += sum(clients.values())
+        local += clients.get(int(state.master[queue]), 0)
+    return (count - local) / count if count else 0.0

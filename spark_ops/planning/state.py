@@ -1,0 +1,369 @@
+"""A fleet while it is planned for: where copies and loads would be after the moves so far, and which moves are legal.
+
+A move brings something of a queue from one node to another: its mastership, its copy, or both; so it is one vector of
+loads that leaves a node and comes to another. What a copy takes is taken where it comes before it is given back where
+it leaves, and within a wave nothing that was given back is counted: steps of a wave may run in any order.
+
+A legal move takes no node over a hard limit, nor one that is over it further; it does not make worse what would
+happen if a node died; and it gives up no zone. Source: reference spark.md §3.3, §6.1-5.
+"""
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from spark_ops.planning.fleet import Fleet, Floats, Ints, Longs
+from spark_ops.planning.goals import (
+    COPIES,
+    CPU,
+    DIMENSIONS,
+    DISK,
+    IN,
+    MASTERS,
+    MEMORY,
+    OUT,
+    Settings,
+    SettingsError,
+)
+
+NODES_MAX: Final = 4096
+SLACK: Final = 1e-9
+"""Relative: what sums of floats may differ by."""
+
+Kind: TypeAlias = Literal["promote", "copy", "move", "add", "drop"]
+Vector: TypeAlias = tuple[float, float, float, float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A move: the master goes (promote), a mirror (copy), the master with its copy (move); a mirror comes (add) or goes
+    (drop).
+
+    source: -1 for add.   target: -1 for drop.
+    """
+
+    kind: Kind
+    queue: int
+    source: int
+    target: int
+    reason: str
+    why: str
+
+
+class State:
+    """Loads by [dimension][node], and placements."""
+
+    def __init__(self, fleet: Fleet, settings: Settings) -> None:
+        count = len(fleet.nodes)
+        if count > NODES_MAX:
+            raise SettingsError(f"{count} nodes are more than can be planned for at once")
+        self.fleet = fleet
+        self.members = fleet.members.copy()
+        self.synced = fleet.synced.copy()
+        self.master_at = fleet.master_at.copy()
+        self.master = _masters(fleet)
+        drained = settings.node if settings.mode == "drain-node" else None
+        self.is_bad = [not row.is_up or row.is_draining or row.node == drained for row in fleet.nodes]
+        self.may_lead = [not bad for bad in self.is_bad]
+        self.may_receive = [
+            not bad and (row.fds <= 0 or row.base_fds < settings.fds_max * row.fds)
+            for bad, row in zip(self.is_bad, fleet.nodes, strict=True)
+        ]
+        self.has_zones = len({int(zone) for zone in fleet.zones if zone >= 0}) > 1
+        self.zone = fleet.zones.tolist()
+        self.capacity = _capacities(fleet)
+        self.hard = _hard_limits(fleet, settings)
+        self.load = _loads(fleet, self.master)
+        self.peak = [column.copy() for column in self.load]
+        self.loss_limit = self.hard[CPU]
+        self.shift = _shifts(fleet, self.master, self.heirs())
+        self.worst: list[float] = self.shift.max(axis=1).tolist() if count else []
+        self.done: list[Done] = []
+        self.copied = 0
+
+    # --- reading ---
+
+    def ring(self, queue: int) -> list[int]:
+        """Nodes with a copy, in order of members."""
+        return [node for node in self.members[queue].tolist() if node >= 0]
+
+    def synced_nodes(self, queue: int) -> list[int]:
+        """Of them, who has all."""
+        row = self.members[queue].tolist()
+        return [node for node, has_all in zip(row, self.synced[queue].tolist(), strict=True) if has_all]
+
+    def heirs(self) -> Longs:
+        """By queue, who becomes master if the master dies; -1: nobody."""
+        able = self.synced.copy()
+        places = np.arange(len(able))
+        has_master = self.master_at >= 0
+        able[places[has_master], self.master_at[has_master]] = False
+        first = able.argmax(axis=1) if able.size else np.zeros(len(able), np.int64)
+        found: Longs = self.members[places, first].astype(np.int64)
+        found[~able.any(axis=1)] = -1
+        return found
+
+    def heir(self, queue: int, master: int) -> int:
+        """Who would be heir with the master there; -1: nobody."""
+        return next((node for node in self.synced_nodes(queue) if node != master), -1)
+
+    def share(self, dimension: int, node: int) -> float:
+        """Of what the node has."""
+        return self.load[dimension][node] / self.capacity[dimension][node]
+
+    def vector(self, kind: Kind, queue: int) -> Vector:
+        """What leaves and comes with a move of that kind."""
+        fleet = self.fleet
+        lead = float(fleet.promote_cpu[queue])
+        mirror = float(fleet.mirror_cpu[queue])
+        in_, out = float(fleet.in_bytes[queue]), float(fleet.out_bytes[queue])
+        if kind == "promote":
+            return (lead, in_, out, 0.0, 0.0, 1.0, 0.0)
+        memory, disk = float(fleet.memory[queue]), float(fleet.disk[queue])
+        if kind == "move":
+            return (lead + mirror, in_, out, memory, disk, 1.0, 1.0)
+        return (mirror, 0.0, 0.0, memory, disk, 0.0, 1.0)
+
+    # --- what is legal ---
+
+    def allowed(self, queue: int, node: int) -> bool:
+        """Whether the node may get a copy of the queue."""
+        fixed = self.fleet.fixed.get(queue)
+        return (
+            self.may_receive[node]
+            and (fixed is None or node in fixed)
+            and not (node in self.fleet.ram and self.fleet.is_quorum[queue])
+        )
+
+    def may_promote(self, queue: int, node: int) -> bool:
+        """Whether the master may go there, where there is a synchronised copy."""
+        fixed = self.fleet.fixed.get(queue)
+        return self.may_lead[node] and (fixed is None or node in fixed)
+
+    def keeps_zones(self, ring: Sequence[int], source: int, target: int) -> bool:
+        """Whether the copies are in as many zones as before when one goes from source to target."""
+        if not self.has_zones:
+            return True
+        after = {self.zone[node] for node in ring if node != source} | {self.zone[target]}
+        return len(after) >= len({self.zone[node] for node in ring})
+
+    def zones_for(self, ring: Sequence[int], source: int) -> list[int]:
+        """Zones in which a copy may take the place of the source's, and no zone is lost."""
+        others = {self.zone[node] for node in ring if node != source}
+        every = sorted(set(self.zone))
+        if not self.has_zones or self.zone[source] in others:
+            return every
+        return [zone for zone in every if zone not in others]
+
+    def may_drop(self, queue: int) -> bool:
+        """Whether there are enough synchronised copies, so that one may go when another has come."""
+        return int(self.synced[queue].sum()) > int(self.fleet.want[queue]) > 0
+
+    def has_room(self, source: int, target: int, vector: Vector) -> bool:
+        """Whether no hard limit is broken, or broken more, also while both have what is copied."""
+        for dimension, amount in enumerate(vector):
+            # Where a mirror costs more than its master the source gains.
+            gaining = target if amount > 0 else source
+            if amount and gaining >= 0:
+                limit = self.hard[dimension][gaining] * (1 + SLACK)
+                if self.peak[dimension][gaining] + abs(amount) > limit:
+                    return False
+        return True
+
+    def survives(self, kind: Kind, queue: int, source: int, target: int) -> bool:
+        """Whether what a dying node leaves to its heirs is not more than before above what these can bear.
+
+        Source: spark.md §3.3, goal 2 (N+1).
+        """
+        cpu = self.vector(kind, queue)[CPU]
+        lead = float(self.fleet.promote_cpu[queue])
+        load, limit, worst = self.load[CPU], self.loss_limit, self.worst
+        _, heir = self._led(kind, queue, source, target)
+        # Most nodes are far from their limits; then nobody has to look closer.
+        for node, gain in ((target, cpu), (source, -cpu), (heir, 0.0)):
+            extra = max(gain, 0.0) + (max(lead, 0.0) if node == heir else 0.0)
+            if node >= 0 and load[node] + worst[node] + extra > limit[node]:
+                return self.loss_change(kind, queue, source, target) <= SLACK * limit[node]
+        return True
+
+    def loss_change(self, kind: Kind, queue: int, source: int, target: int) -> float:
+        """By how many cores `loss_excess` would rise with a move."""
+        lead = float(self.fleet.promote_cpu[queue])
+        cpu = self.vector(kind, queue)[CPU]
+        old_master = int(self.master[queue])
+        old_heir = self.heir(queue, old_master)
+        master, heir = self._led(kind, queue, source, target)
+        load, limit = self.load[CPU], self.loss_limit
+        moved = {target: cpu, source: -cpu}
+        touched = [node for node in {target, heir, old_heir, source} if node >= 0 and not self.is_bad[node]]
+        before = sum(max(0.0, load[node] + self.worst[node] - limit[node]) for node in touched)
+        self._shifted(old_heir, old_master, -lead)
+        self._shifted(heir, master, lead)
+        most = {node: float(self.shift[node].max()) for node in touched}
+        self._shifted(heir, master, -lead)
+        self._shifted(old_heir, old_master, lead)
+        after = sum(
+            max(0.0, load[node] + moved.get(node, 0.0) + most[node] - limit[node]) for node in touched
+        )
+        return after - before
+
+    def loss_excess(self) -> float:
+        """Cores that nodes would lack, all together, each after the loss that is worst for it."""
+        return sum(
+            max(0.0, load + most - limit)
+            for load, most, limit, bad in zip(
+                self.load[CPU], self.worst, self.loss_limit, self.is_bad, strict=True
+            )
+            if not bad
+        )
+
+    def _led(self, kind: Kind, queue: int, source: int, target: int) -> tuple[int, int]:
+        """Master and heir after a move."""
+        master = int(self.master[queue])
+        order, _ = self._after(kind, queue, source, target)
+        if kind in ("promote", "move"):
+            master = target
+        synced = {*self.synced_nodes(queue), target}
+        return master, next((node for node in order if node != master and node in synced), -1)
+
+    def _after(self, kind: Kind, queue: int, source: int, target: int) -> tuple[list[int], int]:
+        """Members after a move, and the place of the master."""
+        order = self.ring(queue)
+        master = int(self.master[queue])
+        if kind in ("copy", "move", "add"):
+            order.insert(order.index(master) or len(order), target)
+        if kind in ("copy", "move", "drop"):
+            order.remove(source)
+        return order, order.index(target if kind in ("promote", "move") else master)
+
+    def _shifted(self, heir: int, master: int, amount: float) -> None:
+        if heir >= 0:
+            self.shift[heir, master] += amount
+
+    # --- moving ---
+
+    def make(self, done: Done) -> None:
+        """Take a move as made."""
+        kind, queue, source, target = done.kind, done.queue, done.source, done.target
+        lead = float(self.fleet.promote_cpu[queue])
+        old_master = int(self.master[queue])
+        old_heir = self.heir(queue, old_master)
+        synced = {*self.synced_nodes(queue), target}
+        for dimension, amount in enumerate(self.vector(kind, queue)):
+            if amount:
+                if target >= 0:
+                    self.load[dimension][target] += amount
+                if source >= 0:
+                    self.load[dimension][source] -= amount
+                gaining = target if amount > 0 else source
+                if gaining >= 0:
+                    self.peak[dimension][gaining] += abs(amount)
+        order, at = self._after(kind, queue, source, target)
+        width = self.members.shape[1]
+        self.members[queue] = order + [-1] * (width - len(order))
+        self.synced[queue] = [node in synced for node in order] + [False] * (width - len(order))
+        self.master_at[queue] = at
+        self.master[queue] = order[at]
+        heir = self.heir(queue, order[at])
+        if (old_master, old_heir) != (order[at], heir):
+            self._shifted(old_heir, old_master, -lead)
+            self._shifted(heir, order[at], lead)
+            for node in {old_heir, heir} - {-1}:
+                self.worst[node] = float(self.shift[node].max())
+        if kind in ("copy", "move", "add"):
+            self.copied += int(self.fleet.size[queue])
+        self.done.append(done)
+
+    def copy(self) -> "State":
+        """A state of its own, to try moves on."""
+        other = copy(self)
+        other.members, other.synced = self.members.copy(), self.synced.copy()
+        other.master_at, other.master = self.master_at.copy(), self.master.copy()
+        other.load = [column.copy() for column in self.load]
+        other.peak = [column.copy() for column in self.peak]
+        other.shift, other.worst = self.shift.copy(), self.worst.copy()
+        other.done = self.done.copy()
+        return other
+
+    def begin_wave(self) -> bool:
+        """What was given back may be used from now on. Returns: whether there was any."""
+        before = self.peak
+        self.peak = [column.copy() for column in self.load]
+        return before != self.peak
+
+
+def _masters(fleet: Fleet) -> Ints:
+    places = np.arange(fleet.count)
+    return np.where(fleet.master_at >= 0, fleet.members[places, fleet.master_at], -1).astype(np.int32)
+
+
+def _capacities(fleet: Fleet) -> list[list[float]]:
+    """What nodes have, by dimension; for what has no limit, or none that is known, 1: absolute values are compared."""
+    found = []
+    for dimension in range(len(DIMENSIONS)):
+        match dimension:
+            case 0:
+                column = [row.cores for row in fleet.nodes]
+            case 3:
+                column = [row.memory for row in fleet.nodes]
+            case 4:
+                column = [row.disk for row in fleet.nodes]
+            case _:
+                column = []
+        most = max(column, default=0.0)
+        found.append(
+            [value if value > 0 else most for value in column] if most > 0 else [1.0] * len(fleet.nodes)
+        )
+    return found
+
+
+def _hard_limits(fleet: Fleet, settings: Settings) -> list[list[float]]:
+    infinite = [math.inf] * len(fleet.nodes)
+    limits = [infinite] * len(DIMENSIONS)
+    limits[CPU] = [settings.cpu_max * row.cores if row.cores > 0 else math.inf for row in fleet.nodes]
+    limits[MEMORY] = [settings.memory_max * row.memory if row.memory > 0 else math.inf for row in fleet.nodes]
+    limits[DISK] = [settings.disk_max * row.disk if row.disk > 0 else math.inf for row in fleet.nodes]
+    if settings.copies_max:
+        limits[COPIES] = [float(settings.copies_max)] * len(fleet.nodes)
+    return limits
+
+
+def _loads(fleet: Fleet, master: Ints) -> list[list[float]]:
+    count = len(fleet.nodes)
+    loads = np.zeros((len(DIMENSIONS), count))
+    loads[CPU] = [row.base_cpu for row in fleet.nodes]
+    loads[MEMORY] = [row.base_memory for row in fleet.nodes]
+    loads[DISK] = [row.base_disk for row in fleet.nodes]
+    for place in range(fleet.members.shape[1]):
+        column = fleet.members[:, place]
+        there = column >= 0
+        nodes = column[there]
+        loads[CPU] += np.bincount(nodes, fleet.mirror_cpu[there], count)
+        loads[MEMORY] += np.bincount(nodes, fleet.memory[there], count)
+        loads[DISK] += np.bincount(nodes, fleet.disk[there], count)
+        loads[COPIES] += np.bincount(nodes, minlength=count)
+    there = master >= 0
+    nodes = master[there]
+    loads[CPU] += np.bincount(nodes, fleet.promote_cpu[there], count)
+    loads[IN] += np.bincount(nodes, fleet.in_bytes[there], count)
+    loads[OUT] += np.bincount(nodes, fleet.out_bytes[there], count)
+    loads[MASTERS] += np.bincount(nodes, minlength=count)
+    result: list[list[float]] = loads.tolist()
+    return result
+
+
+def _shifts(
+    fleet: Fleet,
+    master: Ints,
+    heirs: Longs,
+) -> Floats:
+    """By [heir, master]: cores that come to the heir if the master's node dies."""
+    count = len(fleet.nodes)
+    there = (heirs >= 0) & (master >= 0)
+    flat = heirs[there] * count + master[there]
+    shifts: Floats = np.bincount(flat, fleet.promote_cpu[there], count * count).astype(np.float64)
+    return shifts.reshape(count, count)

@@ -1,0 +1,155 @@
+"""The topology document: where the copies of all queues are at one moment, without their loads.
+
+A node makes it (`GET /api/mirroring/topology`, telemetry's rows of the kind topology), a planner reads it. It is read
+strictly: what makes no sense is refused, since moves would come of it. Source: reference spark.md §2.6, §3.1.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from spark_ops.documents import content_hash
+from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
+from spark_ops.planning.strict import Malformed, fields_of, flag, loaded, text, texts, whole
+
+FORMAT: Final = "fluffle-topology/1"
+
+
+class TopologyError(ValueError):
+    """What is wrong with a topology. The text is one line for the operator."""
+
+
+def parse(data: bytes | str, *, now: float = 0.0) -> ClusterRows:
+    """A cluster without loads, from a topology's JSON text. Raises: TopologyError."""
+    try:
+        return rows_of(loaded(data), now=now)
+    except Malformed as error:
+        raise TopologyError(f"this is no topology: {error}") from error
+
+
+def rows_of(document: Any, *, now: float = 0.0) -> ClusterRows:
+    """A cluster without loads, from a topology document.
+
+    now: seconds since 1970, end of the window.   Raises: TopologyError.
+    """
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise TopologyError(f"this is no topology: its format is not {FORMAT!r}")
+    try:
+        nodes = tuple(_node(node) for node in fields_of(document, "nodes"))
+        ram = tuple(text(node, "node") for node in fields_of(document, "nodes") if node.get("type") == "ram")
+        queues = tuple(_queue(queue) for queue in fields_of(document, "queues"))
+        if len({row.node for row in nodes}) != len(nodes):
+            raise Malformed("a node comes twice")
+        if len({(row.vhost, row.queue) for row in queues}) != len(queues):
+            raise Malformed("a queue comes twice")
+        return ClusterRows(
+            text(document, "cluster"),
+            whole(document, "view_id"),
+            content_hash(document),
+            (now, now),
+            0.0,
+            nodes,
+            queues,
+            {"ram": ram} if ram else {},
+        )
+    except (Malformed, ValueError, RecursionError) as error:
+        raise TopologyError(f"this is no topology: {error}") from error
+
+
+def _node(document: dict[str, Any]) -> NodeRow:
+    labels = document.get("labels") or {}
+    if not isinstance(labels, dict) or any(not isinstance(value, str) for value in labels.values()):
+        raise Malformed("labels are no texts")
+    return NodeRow(
+        text(document, "node"),
+        flag(document, "is_up"),
+        flag(document, "is_draining"),
+        text(document, "zone", optional=True),
+        {str(name): str(value) for name, value in labels.items()},
+    )
+
+
+def _queue(document: dict[str, Any]) -> QueueRow:
+    """A queue without loads. One without a master has no ring; nothing can be done about it."""
+    ring = texts(document, "ring")
+    master = text(document, "master", optional=True)
+    synced = texts(document, "synced")
+    name = text(document, "queue")
+    members = ring if document.get("members") is None else texts(document, "members")
+    if len(set(ring)) != len(ring) or not set(synced) <= set(ring):
+        raise Malformed(
+            f"queue {name[:80]!r} has two copies on a node, or a synchronised one that is not there"
+        )
+    if master is not None and ring[:1] != (master,):
+        raise Malformed(f"the ring of queue {name[:80]!r} does not begin with its master")
+    if set(members) != set(ring) or len(members) != len(ring):
+        raise Malformed(f"members and ring of queue {name[:80]!r} are not the same nodes")
+    return QueueRow(
+        text(document, "vhost"),
+        name,
+        text(document, "uid"),
+        text(document, "type"),
+        master or "",
+        ring,
+        synced,
+        whole(document, "epoch"),
+        text(document, "policy", optional=True),
+        whole(document, "want_mirrors"),
+        None if document.get("fixed_nodes") is None else texts(document, "fixed_nodes"),
+        flag(document, "exclusive"),
+        members=members,
+    )
+
+
+def members_of(queue: QueueRow) -> tuple[str, ...]:
+    """Nodes with a copy of a queue, in the order that decides who is heir."""
+    return queue.members or queue.ring
+
+
+def ram_nodes(rows: ClusterRows) -> tuple[str, ...]:
+    """Nodes that keep no quorum queues."""
+    ram: tuple[str, ...] = rows.facts.get("ram", ())
+    return ram
+
+
+def document_of(rows: ClusterRows) -> dict[str, Any]:
+    """The topology document of a cluster, as a node would write it."""
+    return {
+        "format": FORMAT,
+        "cluster": rows.cluster,
+        "view_id": rows.view_id,
+        "nodes": [
+            {
+                "node": row.node,
+                "is_up": row.is_up,
+                "is_draining": row.is_draining,
+                "type": "ram" if row.node in ram_nodes(rows) else "disc",
+                "zone": row.zone,
+                "labels": row.labels,
+            }
+            for row in rows.nodes
+        ],
+        "queues": [
+            {
+                "vhost": row.vhost,
+                "queue": row.queue,
+                "uid": row.uid,
+                "type": row.type,
+                "epoch": row.epoch,
+                "policy": row.policy,
+                "want_mirrors": row.want_mirrors,
+                "fixed_nodes": None if row.fixed_nodes is None else list(row.fixed_nodes),
+                "exclusive": row.is_exclusive,
+                "master": row.master or None,
+                "ring": list(row.ring),
+                "members": list(members_of(row)),
+                "synced": list(row.synced),
+                "placement": [],
+            }
+            for row in rows.queues
+        ],
+    }
+
+
+def hash_of(document: Mapping[str, Any]) -> str:
+    """Names a topology by what it says."""
+    return content_hash(document)

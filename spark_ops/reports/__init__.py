@@ -1,0 +1,1 @@
+"""Reports for people and for programs: one HTML page, JSON, CSV. Without Spark."""

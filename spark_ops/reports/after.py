@@ -1,0 +1,167 @@
+"""What a plan promised, and what came: per node and per queue, with the error of the prediction.
+
+A plan predicts from the load of its own window. If the whole cluster has more or less to do by now, no move is to
+blame for that: `cpu_expected` is the prediction scaled by the cluster's load now and then, and errors are against it.
+The document is kept next to the plan as `<plan>.after.json`.
+Source: reference spark.md §3.4 (Verify).
+"""
+
+import math
+from typing import Any, Final
+
+from spark_ops.planning.rows import ClusterRows, QueueRow
+from spark_ops.reports.figures import iso
+from spark_ops.reports.moves import moves_of
+
+FORMAT: Final = "spark-ops-after/1"
+
+NEAR_ENOUGH: Final = 0.1
+"""A node may be this share of its capacity away from what was predicted, and the prediction was good."""
+
+COVERAGE_MIN: Final = 0.95
+"""Below it nothing is said about loads: too little was seen."""
+
+
+def compare(plan: dict[str, Any], rows: ClusterRows, *, created: str) -> dict[str, Any]:
+    """Prediction and measurement.   rows: of a window after the plan was carried out.   created: ISO, UTC.
+
+    Raises: ValueError: the rows are of another cluster.
+    """
+    if rows.cluster != plan.get("cluster"):
+        raise ValueError(f"the plan is for the cluster {plan.get('cluster')}, not for {rows.cluster}")
+    is_known = rows.coverage >= COVERAGE_MIN
+    measured = node_loads(rows) if is_known else {}
+    nodes = _nodes(plan, rows, measured)
+    queues = _queues(plan, rows)
+    gone = sum(not queue["is_there"] for queue in queues)
+    arrived = sum(bool(queue["is_arrived"]) for queue in queues)
+    errors = [abs(node["cpu_error"]) for node in nodes if node["cpu_error"] is not None]
+    error = {
+        "cpu_mean": math.fsum(errors) / len(errors) if errors else None,
+        "cpu_max": max(errors, default=None),
+        "load_change": _load_change(plan, measured),
+    }
+    return {
+        "format": FORMAT,
+        "plan_id": plan.get("plan_id"),
+        "cluster": rows.cluster,
+        "created": created,
+        "window": [iso(at) for at in rows.window],
+        "coverage": rows.coverage,
+        "nodes": nodes,
+        "queues": queues,
+        "moves": {"planned": len(queues), "arrived": arrived, "gone": gone},
+        "balance": _balance(nodes),
+        "error": error,
+        "is_as_predicted": (
+            error["cpu_max"] is not None and error["cpu_max"] <= NEAR_ENOUGH and arrived + gone == len(queues)
+        ),
+    }
+
+
+def node_loads(rows: ClusterRows) -> dict[str, float]:
+    """CPU of each node that is up, as a share of its cores: what is not a queue, its masters and its mirrors."""
+    used = {node.node: node.base_cpu for node in rows.nodes if node.is_up}
+    for queue in rows.queues:
+        for member in queue.ring:
+            if member in used:
+                used[member] += queue.cpu if member == queue.master else queue.mirror_cpu
+    return {node.node: used[node.node] / node.cores for node in rows.nodes if node.is_up and node.cores > 0}
+
+
+def _load_change(plan: dict[str, Any], measured: dict[str, float]) -> float | None:
+    """The cluster's load now over that in the plan's window, on the nodes that both know; None: not known."""
+    both = [
+        (node["cpu_after"], measured[node["node"]])
+        for node in plan.get("nodes") or ()
+        if node["node"] in measured and node.get("cpu_after") is not None
+    ]
+    then = math.fsum(predicted for predicted, _ in both)
+    return math.fsum(now for _, now in both) / then if then > 0 else None
+
+
+def _nodes(plan: dict[str, Any], rows: ClusterRows, measured: dict[str, float]) -> list[dict[str, Any]]:
+    change = _load_change(plan, measured)
+    masters: dict[str, int] = {}
+    for queue in rows.queues:
+        masters[queue.master] = masters.get(queue.master, 0) + 1
+    compared = []
+    for node in sorted(plan.get("nodes") or (), key=lambda each: str(each["node"])):
+        name, predicted = node["node"], node.get("cpu_after")
+        now = measured.get(name)
+        expected = predicted * change if predicted is not None and change is not None else None
+        compared.append(
+            {
+                "node": name,
+                "cpu_before": node.get("cpu_before"),
+                "cpu_predicted": predicted,
+                "cpu_expected": expected,
+                "cpu_measured": now,
+                "cpu_error": now - expected if now is not None and expected is not None else None,
+                "masters_before": node.get("masters_before"),
+                "masters_predicted": node.get("masters_after"),
+                "masters_measured": masters.get(name, 0),
+            }
+        )
+    return compared
+
+
+def _queues(plan: dict[str, Any], rows: ClusterRows) -> list[dict[str, Any]]:
+    """Each queue that the plan moves: is it where it should be, and does it cost what it cost?"""
+    now = {(queue.vhost, queue.queue): queue for queue in rows.queues}
+    cores = {node.node: node.cores for node in rows.nodes}
+    moves, compared = moves_of(plan), []
+    last = {
+        (move["vhost"], move["queue"]): move for move in moves
+    }  # a queue may move twice: where it ends counts
+    for move in moves:
+        queue = now.get((move["vhost"], move["queue"]))
+        predicted = move["effect"].get(f"{move['to']}.cpu") if move["to"] else None
+        compared.append(
+            {
+                "n": move["n"],
+                "kind": move["kind"],
+                "vhost": move["vhost"],
+                "queue": move["queue"],
+                "from": move["from"],
+                "to": move["to"],
+                "is_there": queue is not None,
+                "is_arrived": _is_arrived(last[move["vhost"], move["queue"]], queue),
+                "master": queue.master if queue else None,
+                "synced": len(queue.synced) if queue else None,
+                "cpu_effect_predicted": predicted,
+                "cpu_measured": queue.cpu / cores[queue.master]
+                if queue and cores.get(queue.master)
+                else None,
+            }
+        )
+    return compared
+
+
+def _is_arrived(move: dict[str, Any], queue: QueueRow | None) -> bool | None:
+    """Is it as the move leaves it? None: the queue is gone."""
+    if queue is None:
+        return None
+    if move["kind"] in ("promote", "move master"):
+        return bool(queue.master == move["to"])
+    has_new = move["to"] is None or move["to"] in queue.synced
+    has_old = move["kind"] in ("move mirror", "drop mirror") and move["from"] in queue.ring
+    return has_new and not has_old
+
+
+def _balance(nodes: list[dict[str, Any]]) -> dict[str, float | None]:
+    """The busiest node over the mean: before, as predicted, as measured."""
+    return {
+        when: _spread([node[key] for node in nodes])
+        for when, key in (
+            ("before", "cpu_before"),
+            ("predicted", "cpu_predicted"),
+            ("measured", "cpu_measured"),
+        )
+    }
+
+
+def _spread(loads: list[float | None]) -> float | None:
+    known = [load for load in loads if load is not None]
+    mean = math.fsum(known) / len(known) if known else 0.0
+    return max(known) / mean if mean > 0 else None

@@ -1,0 +1,98 @@
+"""How far a collector is with one source: which segments it has taken, which rows it has seen, and the facts of them.
+
+One file for each directory of a node, `<root>/_collect/<name>-<hash of the path>.json`, replaced whole after the rows
+are in their files. If a collector dies in between it takes those segments again, and writes the same files again.
+"""
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from spark_ops.telemetry.layout import escape
+from spark_ops.telemetry.manifest import write_atomically
+from spark_ops.telemetry.quality import CHECKPOINTS, Ranges, Watch, facts_of_json
+
+FORMAT: Final = "spark-ops-collect/1"
+HOURS_MAX: Final = 14 * 24
+"""Of facts."""
+SEQUENCES_MAX: Final = 200
+"""Of processes and kinds: some forty starts of a node."""
+
+
+class CheckpointError(Exception):
+    """A checkpoint that makes no sense, or that somebody else holds; its text is one line."""
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """taken: size in bytes of the segments that were taken and are still there, by name."""
+
+    taken: dict[str, int] = field(default_factory=dict)
+    watch: Watch = field(default_factory=Watch)
+
+
+def path_of(root: Path, source: Path) -> Path:
+    """Where the checkpoint of a node's directory lies."""
+    where = hashlib.sha256(str(source.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    return root / CHECKPOINTS / f"{escape(source.name)[:100]}-{where}.json"
+
+
+def load(path: Path) -> Checkpoint:
+    """The checkpoint; an empty one if there is none. Raises: CheckpointError, OSError."""
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return Checkpoint()
+    except ValueError as error:
+        raise CheckpointError(_damaged(path)) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise CheckpointError(_damaged(path))
+    try:
+        watch = Watch(int(document["newest"]))
+        for boot_id, kind, ranges in document["seen"]:
+            watch.seen[str(boot_id), str(kind)] = Ranges([[int(a), int(b)] for a, b in ranges])
+        for item in document["hours"]:
+            facts = facts_of_json(item)
+            watch.hours[facts.cluster, facts.node, int(item["hour"])] = facts
+        return Checkpoint({str(name): int(size) for name, size in document["taken"].items()}, watch)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(_damaged(path)) from error
+
+
+def _damaged(path: Path) -> str:
+    return f"{path} is damaged: remove it to take all segments that are there again (readers drop what comes twice)"
+
+
+def save(path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the file. Raises: OSError."""
+    watch = checkpoint.watch
+    watch.forget(HOURS_MAX, SEQUENCES_MAX)
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "taken": checkpoint.taken,
+        "newest": watch.newest,
+        "seen": [[boot_id, kind, ranges.ranges] for (boot_id, kind), ranges in watch.seen.items()],
+        "hours": [
+            {"cluster": cluster, "node": node, "hour": hour, **facts.to_json()}
+            for (cluster, node, hour), facts in watch.hours.items()
+        ],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(document, separators=(",", ":")).encode())
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep other collectors away from a source meanwhile. Raises: CheckpointError if one has it, OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CheckpointError(f"another collector has {path.stem}") from error
+        yield

@@ -1,0 +1,156 @@
+"""Where telemetry lies: the one place that makes and reads paths below a root.
+
+    <root>/v1/kind=queue/dt=2026-11-22/hour=13/cluster=C/node=N/<boot>-<seq0>-<seq1>.parquet   rows of one process
+    …/hour=13/cluster=C/node=N/late=1/<boot>-<seq0>-<seq1>.parquet    the same, come when the hour was over long since
+    …/hour=13/cluster=C/node=_all/merged-<hash>.parquet               what `compact` made of an hour's files
+    …/hour=13/_manifest.json                                          which files that replaced, see `manifest`
+    <root>/_collect/…  <root>/_quarantine/…                           of the collector; Spark does not look into them
+
+The hour is the one of the event at its source, in UTC. The rows have the columns kind, cluster and node themselves:
+read the files without making columns of the directories (a list of files, or `recursiveFileLookup`). A stream that
+must not see merged files takes `RAW_GLOB`.
+Names that begin with a dot or `_` are hidden from readers: unfinished files are `.<name>.tmp`.
+Source: reference spark.md §2.7.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from spark_ops.telemetry.schema import Kind
+
+VERSION_DIRECTORY: Final = "v1"
+MERGED_NODE: Final = "_all"
+MERGED_PREFIX: Final = "merged-"
+RAW_GLOB: Final = "[0-9a-f]*-*-*.parquet"
+"""Files as collectors write them; no boot id begins with an `m`."""
+QUARANTINE: Final = "_quarantine"
+"""Below the root: lines that gave no row."""
+LATE_DIRECTORY: Final = "late=1"
+LATENESS_S: Final = 15 * 60
+"""A row is late if its node has already told of this long after the end of the row's hour."""
+TS_MAX_MS: Final = 253_402_300_799_000
+"""The end of the year 9999: what comes after it has no date."""
+
+PART_MAX: Final = 200
+"""Of a part of a path, in bytes; file systems take 255."""
+
+_PLAIN: Final = re.compile(r"[^A-Za-z0-9@.+-]")
+_FILE: Final = re.compile(r"(?P<boot>[^/]+)-(?P<first>\d+)-(?P<last>\d+)\.parquet")
+
+
+def escape(name: str) -> str:
+    """A name as one part of a path: all but letters, digits and `@.+-` as %XX of UTF-8, as Spark reads it back.
+
+    A dot at the beginning is quoted too: it would hide the file.
+    """
+
+    def quoted(match: re.Match[str]) -> str:
+        return "".join(f"%{byte:02X}" for byte in match.group().encode("utf-8", "surrogatepass"))
+
+    text = _PLAIN.sub(quoted, name)
+    return "%2E" + text[1:] if text.startswith(".") else text
+
+
+def unescape(part: str) -> str:
+    """The name that `escape` made a part of a path of."""
+    if "%" not in part:
+        return part
+    text = re.sub(rb"%([0-9A-F]{2})", lambda match: bytes([int(match.group(1), 16)]), part.encode())
+    return text.decode("utf-8", "replace")
+
+
+def hour_of(ts: int) -> datetime:
+    """The hour in which something happened.   ts: ms since 1970, see `TS_MAX_MS`."""
+    return datetime.fromtimestamp(ts // 3_600_000 * 3600, UTC)
+
+
+def hours(since: datetime, until: datetime) -> Iterator[datetime]:
+    """The hours that `since` ≤ t < `until` touches."""
+    hour = since.replace(minute=0, second=0, microsecond=0)
+    while hour < until:
+        yield hour
+        hour += timedelta(hours=1)
+
+
+def kind_directory(root: Path, kind: str) -> Path:
+    """Of all hours of a kind; `kind` may also be one of a rollup."""
+    return root / VERSION_DIRECTORY / f"kind={kind}"
+
+
+def hour_directory(root: Path, kind: str, hour: datetime) -> Path:
+    """Of an hour of a kind."""
+    return kind_directory(root, kind) / f"dt={hour:%Y-%m-%d}" / f"hour={hour:%H}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DataFile:
+    """A file of rows of one process: kind, hour, and which of its rows it has."""
+
+    kind: Kind
+    hour: datetime
+    cluster: str
+    node: str
+    boot_id: str
+    first: int
+    last: int
+    is_late: bool = False
+
+    def path(self, root: Path) -> Path:
+        """Where it lies."""
+        directory = (
+            hour_directory(root, self.kind, self.hour)
+            / f"cluster={escape(self.cluster)}"
+            / f"node={escape(self.node)}"
+        )
+        if self.is_late:
+            directory /= LATE_DIRECTORY
+        return directory / f"{escape(self.boot_id)}-{self.first}-{self.last}.parquet"
+
+
+def parse(path: Path, root: Path, kind: Kind) -> DataFile | None:
+    """What the path of a file of rows says; None: it is something else, for example a merged file."""
+    try:
+        parts = path.relative_to(kind_directory(root, kind)).parts
+    except ValueError:
+        return None
+    is_late = len(parts) == 6 and parts[4] == LATE_DIRECTORY
+    match = _FILE.fullmatch(parts[-1])
+    if match is None or not (len(parts) == 5 or is_late):
+        return None
+    try:
+        hour = datetime.strptime("/".join(parts[:2]), "dt=%Y-%m-%d/hour=%H").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    if not parts[2].startswith("cluster=") or not parts[3].startswith("node="):
+        return None
+    return DataFile(
+        kind,
+        hour,
+        unescape(parts[2].removeprefix("cluster=")),
+        unescape(parts[3].removeprefix("node=")),
+        unescape(match["boot"]),
+        int(match["first"]),
+        int(match["last"]),
+        is_late,
+    )
+
+
+def existing_hours(root: Path, kind: str) -> list[datetime]:
+    """The hours of a kind that have a directory, in order; what is not named like one is passed over."""
+    found = []
+    for directory in kind_directory(root, kind).glob("dt=*/hour=*"):
+        try:
+            text = f"{directory.parent.name}/{directory.name}"
+            found.append(datetime.strptime(text, "dt=%Y-%m-%d/hour=%H").replace(tzinfo=UTC))
+        except ValueError:
+            continue
+    return sorted(found)
+
+
+def existing_kinds(root: Path) -> list[str]:
+    """The kinds that have a directory, those of rollups too."""
+    return sorted(path.name.removeprefix("kind=") for path in (root / VERSION_DIRECTORY).glob("kind=*"))

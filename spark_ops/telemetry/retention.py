@@ -1,0 +1,88 @@
+"""How long telemetry is kept: hours older than their kind's time go, whole.
+
+Raw rows stay for 3 days, 7 if they are small; events and daily rollups 2 years, hourly rollups 90 days. The newest
+topology stays however old it is: a plan needs it. Kinds that are not known here stay. Source: reference spark.md §2.7.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from spark_ops.telemetry.layout import (
+    QUARANTINE,
+    existing_hours,
+    existing_kinds,
+    hour_directory,
+    kind_directory,
+)
+from spark_ops.telemetry.schema import KINDS
+
+RAW_DAYS: Final = 3
+RAW_DAYS_SMALL: Final = 7
+SMALL_BYTES: Final = 100_000_000_000
+EVENT_DAYS: Final = 730
+ROLLUP_DAYS: Final[Mapping[str, int]] = {"rollup1h": 90, "rollup1d": 730}
+"""By the beginning of the kind's name."""
+QUARANTINE_DAYS: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """hours: directories that are gone.   files: of lines that gave no row."""
+
+    hours: int
+    files: int
+
+
+def days_of(kind: str, raw_days: int) -> int | None:
+    """How long the hours of a kind stay; None: for ever."""
+    if kind == "event":
+        return EVENT_DAYS
+    if kind in KINDS:
+        return raw_days
+    return next((days for prefix, days in ROLLUP_DAYS.items() if kind.startswith(prefix)), None)
+
+
+def size_of(directory: Path) -> int:
+    """Bytes of all files below; of those that go away meanwhile none. Raises: OSError."""
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def remove_old(root: Path, now: datetime, *, raw_days: int | None = None) -> Removed:
+    """Remove what is too old.   raw_days: None: 3, or 7 if raw rows are few. Raises: OSError."""
+    if raw_days is None:
+        raw = sum(size_of(kind_directory(root, kind)) for kind in KINDS)
+        raw_days = RAW_DAYS_SMALL if raw < SMALL_BYTES else RAW_DAYS
+    hours = 0
+    for kind in existing_kinds(root):
+        days = days_of(kind, raw_days)
+        if days is None:
+            continue
+        there = existing_hours(root, kind)
+        old = [hour for hour in there if hour + timedelta(hours=1) <= now - timedelta(days=days)]
+        if kind == "topology" and old == there:
+            old = old[:-1]
+        for hour in old:
+            directory = hour_directory(root, kind, hour)
+            shutil.rmtree(directory)
+            hours += 1
+            if not any(directory.parent.iterdir()):
+                directory.parent.rmdir()
+    return Removed(hours, _remove_quarantine(root, now))
+
+
+def _remove_quarantine(root: Path, now: datetime) -> int:
+    limit = (now - timedelta(days=QUARANTINE_DAYS)).timestamp()
+    old = [path for path in (root / QUARANTINE).glob("*/*") if path.stat().st_mtime < limit]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)

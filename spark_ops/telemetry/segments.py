@@ -1,0 +1,195 @@
+"""Segments: the files of newline JSON that nodes append their rows to, and what becomes of each line.
+
+    <directory>/<node>/<boot_id>-<yyyymmddThhmmss>-<n>.ndjson         closed: the node never touches it again
+    <directory>/<node>/….ndjson.open                                  being written; left behind by a node that died
+
+Nothing of a line is believed before it was looked at. A line that does not end was torn by a crash. A row of a later
+version than the next one is not understood; one of the next version is, since fields are only ever added.
+Source: reference spark.md §2.7; issue 7, bad input.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeAlias
+
+from spark_ops.telemetry.layout import PART_MAX, TS_MAX_MS, escape
+from spark_ops.telemetry.schema import FIELDS, VERSION, FieldType
+
+SUFFIX: Final = ".ndjson"
+OPEN_SUFFIX: Final = ".ndjson.open"
+LINE_MAX_BYTES: Final = 16 * 1024 * 1024
+"""No node writes a longer line."""
+VERSION_MAX: Final = VERSION + 1
+"""Of the rows that are understood."""
+
+_BOOT_ID: Final = re.compile(r"[0-9a-f][0-9A-Za-z-]{0,99}")
+"""A uuid; files are named after it, see `layout.RAW_GLOB`."""
+_INT_BITS: Final = {"int32": 31, "int64": 63}
+_ITEMS: Final[dict[str, FieldType]] = {
+    "strings": "string",
+    "histogram": "int64",
+    "counts": "int64",
+    "texts": "string",
+}
+
+Row: TypeAlias = dict[str, Any]
+
+
+class Problem(Enum):
+    """What can be wrong with a line."""
+
+    TORN = "torn"
+    BAD = "bad"
+    UNKNOWN_VERSION = "unknown_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A line that gives no row.   why: for people."""
+
+    problem: Problem
+    why: str
+    line: bytes
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """A file of rows.   name: of the closed file, also while it is open."""
+
+    node_directory: Path
+    name: str
+    is_open: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Where it lies now."""
+        return self.node_directory / (self.name + ".open" if self.is_open else self.name)
+
+
+def node_directories(directory: Path) -> list[Path]:
+    """The directories of nodes: the subdirectories of a node's telemetry directory, or the directory itself if it
+    has segments. Raises: OSError."""
+    if _segments(directory):
+        return [directory]
+    return sorted(
+        path for path in directory.iterdir() if path.is_dir() and not path.name.startswith((".", "_"))
+    )
+
+
+def segments(node_directory: Path) -> list[Segment]:
+    """All of a node, as old as they are by their names' order of writing. Raises: OSError."""
+    return sorted(_segments(node_directory), key=lambda segment: (_order(segment.name), segment.name))
+
+
+def _segments(directory: Path) -> list[Segment]:
+    found = []
+    for path in directory.iterdir():
+        if path.name.startswith("."):
+            continue
+        if path.name.endswith(SUFFIX):
+            found.append(Segment(directory, path.name))
+        elif path.name.endswith(OPEN_SUFFIX):
+            found.append(Segment(directory, path.name.removesuffix(".open"), is_open=True))
+    return found
+
+
+def _order(name: str) -> tuple[str, int]:
+    """The time in a name, then its number; names of another form come first."""
+    parts = name.removesuffix(SUFFIX).rsplit("-", 2)
+    return (parts[1], int(parts[2])) if len(parts) == 3 and parts[2].isdecimal() else ("", 0)
+
+
+def read_file(path: Path) -> Iterator[Row | Rejected]:
+    """Each line of a segment. A line over `LINE_MAX_BYTES` comes in pieces, none of which is a row. Raises: OSError."""
+    with path.open("rb") as file:
+        yield from read(iter(lambda: file.readline(LINE_MAX_BYTES), b""))
+
+
+def read(lines: Iterable[bytes]) -> Iterator[Row | Rejected]:
+    """Each line of a file, in order; empty lines are passed over."""
+    for line in lines:
+        if line != b"\n":
+            yield parse(line)
+
+
+def parse(line: bytes) -> Row | Rejected:
+    """A row, if the line has a right envelope; its other fields are only cut down to those that are known."""
+    if not line.endswith(b"\n"):
+        return Rejected(Problem.TORN, "the last line does not end", line)
+    try:
+        row = json.loads(line, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return Rejected(Problem.TORN, "the line is not JSON", line)
+    if not isinstance(row, dict):
+        return Rejected(Problem.BAD, "the line is not an object", line)
+    version = row.get("v")
+    if type(version) is int and version > VERSION_MAX:
+        return Rejected(Problem.UNKNOWN_VERSION, f"schema version {version}", line)
+    why = _what_is_wrong(row)
+    if why is not None:
+        return Rejected(Problem.BAD, why, line)
+    fields = FIELDS[row["kind"]]
+    return row if row.keys() <= fields.keys() else {name: row[name] for name in fields if name in row}
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _what_is_wrong(row: Row) -> str | None:
+    """The envelope: what the path of a row and its key are made of."""
+    if type(row.get("v")) is not int or row["v"] < 1:
+        return "v is not a version"
+    kind = row.get("kind")
+    if not isinstance(kind, str) or kind not in FIELDS:
+        return "the kind is not known"
+    for name in ("cluster", "node"):
+        value = row.get(name)
+        if not isinstance(value, str) or not 0 < len(escape(value)) <= PART_MAX or not is_text(value):
+            return f"{name} is not a name"
+    boot_id = row.get("boot_id")
+    if not isinstance(boot_id, str) or _BOOT_ID.fullmatch(boot_id) is None:
+        return "boot_id is not one"
+    for name, limit in (("seq", 2**63 - 1), ("ts", TS_MAX_MS), ("mono_ms", 2**63 - 1)):
+        value = row.get(name)
+        if type(value) is not int or not 0 <= value <= limit:
+            return f"{name} is not in range"
+    return None
+
+
+def wrong_field(row: Row) -> str | None:
+    """The first field whose value is not of its type; None: all are right."""
+    for name, field_type in FIELDS[row["kind"]].items():
+        value = row.get(name)
+        if value is not None and not fits(value, field_type):
+            return name
+    return None
+
+
+def fits(value: Any, field_type: FieldType) -> bool:
+    """Whether a value, not null, is of a type."""
+    match field_type:
+        case "string":
+            return isinstance(value, str) and is_text(value)
+        case "bool":
+            return isinstance(value, bool)
+        case "int32" | "int64":
+            limit = 1 << _INT_BITS[field_type]
+            return type(value) is int and -limit <= value < limit
+        case "double":
+            return type(value) is float or (type(value) is int and abs(value) <= 2**53)
+        case "strings" | "histogram":
+            return isinstance(value, list) and all(fits(item, _ITEMS[field_type]) for item in value)
+        case "counts" | "texts":
+            return isinstance(value, dict) and all(
+                is_text(key) and fits(item, _ITEMS[field_type]) for key, item in value.items()
+            )
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8: JSON can carry halves of surrogate pairs."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

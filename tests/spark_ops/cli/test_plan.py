@@ -1,0 +1,194 @@
+"""`plan`, `show`, `diff`, `simulate` as an operator sees them: on files, without Spark."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_ops.cli.main import main
+from spark_ops.planning.plan import parse
+from spark_ops.planning.topology import document_of
+from spark_ops.telemetry.synthetic import Setup
+from spark_ops.telemetry.synthetic_faults import inject
+from spark_ops.telemetry.synthetic_files import write_parquet
+from tests.spark_ops.planning.clusters import cluster, node, queue
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command. Returns: exit code, stdout, stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        try:
+            code = main([str(each) for each in arguments])
+        except SystemExit as error:
+            code = int(error.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> Path:
+    """Three nodes, whose masters are all on one."""
+    queues = [queue(f"q{n}", "a", "b", size=1e6) for n in range(8)]
+    queues += [queue("evil\x1b[2J\n</script>", "a", "c", size=1e6)]
+    rows = cluster([node(name) for name in ("a", "b", "c")], queues)
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps(document_of(rows)))
+    return path
+
+
+@pytest.fixture
+def made(run: Run, topology: Path, tmp_path: Path) -> Path:
+    """A plan."""
+    path = tmp_path / "plan.json"
+    code, out, _ = run("plan", "--topology", topology, "-o", path)
+    assert code == 0
+    assert "masters" in out
+    return path
+
+
+def test_a_plan_by_numbers_alone(run: Run, made: Path) -> None:
+    found = parse(made.read_bytes())
+    assert found.waves
+    code, out, _ = run("show", made)
+    assert code == 0
+    assert found.plan_id in out
+    assert "\x1b" not in out
+    assert "apply" in out.splitlines()[-1]
+    code, out, _ = run("show", made, "--why", "s1")
+    assert code == 0
+    assert "s1: promote" in out
+    code, out, _ = run("show", made, "--json")
+    assert json.loads(out)["plan_id"] == found.plan_id
+    assert run("show", made, "--why", "s999")[0] == 2
+
+
+def test_plans_are_compared(run: Run, made: Path, topology: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    assert run("plan", "--topology", topology, "--mode", "drain-node", "b", "-o", other)[0] == 0
+    assert run("diff", made, made)[0] == 0
+    code, out, _ = run("diff", made, other)
+    assert code == 1
+    assert "copy to c" in out
+    assert run("show", made, "--diff", other)[1] == out
+    assert "only_second" in json.loads(run("diff", made, other, "--json")[1])
+
+
+def test_a_plan_is_played(run: Run, made: Path, topology: Path) -> None:
+    code, out, _ = run("simulate", made, "--topology", topology)
+    assert code == 0
+    assert "0 refused" in out
+    code, out, _ = run("simulate", made, "--topology", topology, "--kill", "b@s1", "--json")
+    assert code == 1  # what comes after goes to a node that is dead
+    assert json.loads(out)["lost"] == []
+    for wrong in ("b", "x@s1", "b@s99"):
+        code, _, err = run("simulate", made, "--topology", topology, "--kill", wrong)
+        assert code == 2
+        assert len(err.splitlines()) == 1
+
+
+def test_a_foreign_topology_is_refused(run: Run, made: Path, topology: Path, tmp_path: Path) -> None:
+    document = json.loads(topology.read_text())
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**document, "cluster": "other"}))
+    code, _, err = run("simulate", made, "--topology", other)
+    assert code == 2
+    assert "is for the cluster" in err
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\x00\xff", b"[]", b'{"format":"spark-ops-plan/1"}', b"PAR1", b"[" * 10**6]
+)
+def test_what_is_no_plan_gets_a_line(run: Run, tmp_path: Path, content: bytes, topology: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(content)
+    for command in (["show", path], ["diff", path, path], ["simulate", path, "--topology", topology]):
+        code, out, err = run(*command)
+        assert (code, out) == (2, "")
+        assert len(err.splitlines()) == 1
+    code, _, err = run("plan", "--topology", path)
+    assert code == 2
+    assert "topology" in err
+    assert len(err.splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--mode", "drain-node"],
+        ["--mode", "full", "b", "c"],
+        ["--mode", "sideways"],
+        ["--max-moves", "many"],
+        ["--max-bytes", "-5"],
+        ["--exclude-queue", "("],
+        ["--cool-down", "soon"],
+        ["--goals", "/nowhere"],
+        ["--mode", "drain-node", "x"],
+    ],
+)
+def test_command_lines_that_make_no_sense(run: Run, topology: Path, arguments: list[str]) -> None:
+    given: list[Any] = ["plan", *arguments] if not arguments else ["plan", "--topology", topology, *arguments]
+    code, _, err = run(*given)
+    assert code == 2
+    assert err
+
+
+def test_root_may_stand_after_the_mode(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("plan", "--mode", "full", tmp_path / "nowhere")
+    assert code == 2
+    assert "is no directory" in err
+
+
+def test_settings_from_a_file(run: Run, topology: Path, tmp_path: Path) -> None:
+    goals = tmp_path / "goals.toml"
+    goals.write_text('goals = ["cpu"]\n')
+    path = tmp_path / "plan.json"
+    assert run("plan", "--topology", topology, "--goals", goals, "-o", path)[0] == 0
+    assert parse(path.read_bytes()).waves == ()
+    for content in (b"goals = ", b"\xff", b"speed = 1\n"):
+        goals.write_bytes(content)
+        code, _, err = run("plan", "--topology", topology, "--goals", goals)
+        assert code == 2
+        assert str(err).count("\n") <= 2
+
+
+@pytest.mark.slow
+def test_show_imports_neither_numpy_nor_spark(made: Path) -> None:
+    """It starts at once (issue 7, "Speed")."""
+    script = (
+        "import sys; from spark_ops.cli.main import main; main(['show', sys.argv[1]]); "
+        "print([m for m in ('numpy', 'pyspark', 'pyarrow', 'scipy') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script, made], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_candidates(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Masters that crowd on one node: promotions to the nodes of their mirrors, the best first."""
+    hour_s = 3600
+    setup = Setup(
+        nodes=3, queues=6, hours=1, interval_s=60, start_s=int(time.time()) // hour_s * hour_s - hour_s
+    )
+    write_parquet(inject(setup, "master-imbalance"), tmp_path)
+    assert main(["plan", str(tmp_path), "--candidates", "2", "--window", "3h"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["kind", "vhost", "queue", "nodes", "gain", "to", "copy"]
+    assert len([line for line in lines if line.startswith("promote")]) == 2
+
+
+def test_candidates_need_telemetry(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--synthetic", "3x10", "--candidates", "2"]) == 2
+    assert "ROOT" in capsys.readouterr().err

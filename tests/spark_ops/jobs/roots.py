@@ -1,0 +1,42 @@
+"""Roots of telemetry for tests: rows as files, where a collector would put them."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from spark_ops.jobs.files import UNIQUE_MARK
+from spark_ops.telemetry import arrow
+from spark_ops.telemetry.layout import DataFile, hour_of
+from spark_ops.telemetry.synthetic import Row
+
+
+def write(root: Path, rows: Iterable[Row], *, is_unique: bool = False) -> list[Path]:
+    """One file for each kind, hour and process, named by the rows' seq. is_unique: mark them as such."""
+    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[(row["kind"], hour_of(row["ts"]), row["cluster"], row["node"], row["boot_id"])].append(row)
+    paths = []
+    for group, members in groups.items():
+        seqs = [row["seq"] for row in members]
+        path = DataFile(*group, min(seqs), max(seqs)).path(root)
+        write_file(path, group[0], members, is_unique=is_unique)
+        paths.append(path)
+    return paths
+
+
+def write_file(path: Path, kind: Any, rows: list[Row], *, is_unique: bool = False) -> None:
+    """A file of rows of a kind, in the order given; an existing one is replaced."""
+    columns = {name: [row.get(name) for row in rows] for name in arrow.SCHEMAS[kind].names}
+    for field in arrow.SCHEMAS[kind]:
+        if str(field.type).startswith("map"):
+            columns[field.name] = [
+                value if value is None else list(value.items()) for value in columns[field.name]
+            ]
+    schema = arrow.SCHEMAS[kind]
+    if is_unique:
+        schema = schema.with_metadata({**(schema.metadata or {}), UNIQUE_MARK: b"1"})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(arrow.pa.Table.from_pydict(columns, schema=schema), path)

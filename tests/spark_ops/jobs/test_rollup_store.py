@@ -1,0 +1,145 @@
+"""Rollups on disk: made once, made again when rows come, never half there (spark.md §2.7, §6.20)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_ops.cli.errors import EX_UNKNOWN
+from spark_ops.cli.main import main
+from spark_ops.jobs import rollup_store
+from spark_ops.jobs.files import find
+from spark_ops.telemetry.synthetic import Row, Setup, rows
+from spark_ops.telemetry.synthetic_model import START_S
+from tests.spark_ops.jobs import roots
+
+SETUP = Setup(nodes=2, queues=2, replicas=2, hours=2, interval_s=120)
+NODES: list[Row] = [row for row in rows(SETUP) if row["kind"] == "node"]
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    folder = root / "v1" / "kind=rollup1h-node"
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _write(spark: Any, root: Path, again: bool = False) -> list[int]:
+    found = find(root, "node", None, None)
+    todo = list(found.hours) if again else rollup_store.stale(root, "node", found)
+    return [(each.hour_s - START_S) // 3600 for each in rollup_store.write(spark, root, "node", todo)]
+
+
+def _seen(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted((row.node, row.hour, row.n, row.first_ts) for row in frame.collect())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_life(spark: Any, tmp_path: Path) -> None:
+    """Made, left alone, byte-equal when made again, made again for late rows, read with and without raw rows."""
+    late = [row for row in NODES if row["seq"] == 3]
+    roots.write(tmp_path, [row for row in NODES if row["seq"] != 3], is_unique=True)
+    assert _write(spark, tmp_path) == [0, 1]
+    first = _files(tmp_path)
+    assert {name.split("/")[-1].split("-")[0] for name in first} == {"rollup", "_rollup.json"}
+    assert _write(spark, tmp_path) == []
+    assert _write(spark, tmp_path, again=True) == [0, 1]
+    assert _files(tmp_path) == first
+    # Late rows: only their hour, and its old file goes.
+    roots.write(tmp_path, late, is_unique=True)
+    assert _write(spark, tmp_path) == [0]
+    assert len(_files(tmp_path)) == len(first)
+    since, until = START_S, START_S + 7200
+    whole = rollup_store.hours(spark, tmp_path, "node", since=since, until=until)
+    assert (whole.hours, whole.computed) == (2, 0)
+    rolled = _seen(whole.frame)
+    assert sum(row[2] for row in rolled) == len(NODES)
+    # A window that cuts an hour: of its raw rows.
+    cut = rollup_store.hours(spark, tmp_path, "node", since=since + 1800, until=until)
+    assert (cut.hours, cut.computed) == (2, 1)
+    wanted = sum(row["ts"] >= (since + 1800) * 1000 for row in NODES)
+    assert sum(row[2] for row in _seen(cut.frame)) == wanted
+    # A torn rollup is made of raw rows; without them there is none.
+    torn = next(
+        path for path in (tmp_path / "v1" / "kind=rollup1h-node").rglob("rollup-*") if "hour=01" in str(path)
+    )
+    torn.write_bytes(torn.read_bytes()[:-9])
+    again = rollup_store.hours(spark, tmp_path, "node", since=since, until=until)
+    assert (again.hours, again.computed) == (2, 1)
+    assert _seen(again.frame) == rolled
+    for path in (tmp_path / "v1" / "kind=node").rglob("*.parquet"):
+        path.unlink()
+    kept = rollup_store.hours(spark, tmp_path, "node", since=since, until=until)
+    assert (kept.hours, kept.computed) == (1, 0)
+    assert _seen(kept.frame) == [row for row in rolled if row[1] == START_S]
+
+
+def test_damaged_records_are_none(tmp_path: Path) -> None:
+    """A record that makes no sense: the hour has no rollup."""
+    folder = tmp_path / "v1" / "kind=rollup1h-node" / "dt=2026-11-01" / "hour=00"
+    folder.mkdir(parents=True)
+    for text in ("", "{", "[]", "{}", '{"format": "other"}', json.dumps({"format": rollup_store.FORMAT})):
+        (folder / rollup_store.RECORD).write_text(text)
+        assert rollup_store.stored(tmp_path, "node", None, None) == {}
+
+
+def test_an_empty_root_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No telemetry: unknown, before any JVM."""
+    assert main(["rollup", str(tmp_path)]) == EX_UNKNOWN
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["rollup", str(tmp_path / "none")]) == 2
+    assert "no such directory" in capsys.readouterr().err
+
+
+def test_times() -> None:
+    from spark_ops.cli.rollup import moment
+
+    assert moment("2026-11-01") == moment("2026-11-01T01:00+01:00") == START_S
+    with pytest.raises(Exception, match="is no time"):
+        moment("yesterday")
+
+
+def test_no_java_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Code 4, and what to install."""
+    from spark_ops.jobs.engine import EngineError
+
+    def none(*_: Any, **__: Any) -> Any:
+        raise EngineError("Spark needs Java, and there is none: install Java 17")
+
+    roots.write(tmp_path, NODES)
+    monkeypatch.setattr("spark_ops.jobs.session.session", none)
+    assert main(["rollup", str(tmp_path)]) == 4
+    assert (
+        capsys.readouterr().err == "spark-ops rollup: Spark needs Java, and there is none: install Java 17\n"
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_command(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A table of what was done; figures of rollups are near those of raw rows."""
+    mixed = [row for row in rows(SETUP) if row["ts"] < (START_S + 3600) * 1000]
+    roots.write(tmp_path, mixed, is_unique=True)
+    assert main(["rollup", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert sorted((each["kind"], each["hour"]) for each in told["rolled"]) == [
+        (kind, "2026-11-01T00:00Z") for kind in ("link", "node", "queue")
+    ]
+    assert main(["rollup", str(tmp_path)]) == 0
+    assert "queue   1 hours had theirs already" in capsys.readouterr().out
+    answers = []
+    for source in ("rollup", "raw"):
+        assert main(["rollup", str(tmp_path), "--figures", source, "--json"]) == 0
+        answers.append(
+            {(each["node"], each["queue"]): each for each in json.loads(capsys.readouterr().out)["replicas"]}
+        )
+    assert answers[0].keys() == answers[1].keys()
+    assert len(answers[0]) == SETUP.queues * SETUP.replicas
+    for key, exact in answers[1].items():
+        for name in ("slope_per_s", "mean"):
+            near = exact[name] if exact[name] is None else pytest.approx(exact[name], rel=1e-9)
+            assert answers[0][key][name] == near
+    assert main(["rollup", str(tmp_path), "--figures"]) == 0
+    assert "queue-00000" in capsys.readouterr().out

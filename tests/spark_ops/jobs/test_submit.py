@@ -1,0 +1,74 @@
+"""The files for spark-submit, and a job that runs by it, from nothing but them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from spark_ops.jobs import submit
+from spark_ops.telemetry.synthetic import Setup, rows
+from tests.spark_ops.jobs import roots
+
+
+def test_the_archive(tmp_path: Path) -> None:
+    """All modules, and the same bytes each time."""
+    made = submit.package(tmp_path / "a")
+    again = submit.package(tmp_path / "b")
+    assert made.archive.read_bytes() == again.archive.read_bytes()
+    names = zipfile.ZipFile(made.archive).namelist()
+    assert {"spark_ops/__init__.py", "spark_ops/cli/main.py", "spark_ops/jobs/session.py"} <= set(names)
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_the_command_says_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("spark-submit --master MASTER --py-files ")
+    (tmp_path / "file").write_text("")
+    assert submit.main([str(tmp_path / "file")]) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_real_submit(tmp_path: Path) -> None:
+    """In an empty directory, with the submitter's settings: the same rollup; then exit codes come through."""
+    if shutil.which("java") is None:
+        pytest.skip("no Java")
+    made = submit.package(tmp_path / "package")
+    root, work = tmp_path / "root", tmp_path / "work"
+    work.mkdir()
+    written = [
+        row
+        for row in rows(Setup(nodes=1, queues=1, replicas=1, hours=1, interval_s=600))
+        if row["kind"] == "node"
+    ]
+    roots.write(root, written)
+    settings = [
+        "--driver-memory",
+        "1g",
+        "--conf",
+        "spark.ui.enabled=false",
+        "--conf",
+        "spark.sql.shuffle.partitions=2",
+    ]
+    settings += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+    command = made.command("rollup", str(root), "--json", master="local[2]")
+    command = [str(Path(sys.executable).with_name("spark-submit")), *settings, *command[1:]]
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")
+    }
+    environment |= {
+        "PYSPARK_PYTHON": sys.executable,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=work, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    told = json.loads(ran.stdout[ran.stdout.index("{") :])
+    assert [(each["kind"], each["rows"], each["raw_rows"]) for each in told["rolled"]] == [
+        ("node", 1, len(written))
+    ]
+    assert list((root / "v1" / "kind=rollup1h-node").rglob("rollup-*.parquet"))
