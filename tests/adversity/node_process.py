@@ -5,6 +5,7 @@ so is the time that its event loop is busy.
 """
 
 import os
+import re
 import resource
 import select
 import signal
@@ -27,6 +28,7 @@ class NodeProcess:
     """`python -m node start` on a free port of 127.0.0.1, in a directory that goes away with it.
 
     settings: lines of its fluffle.conf.   file_limit: how many files it may have open.
+    management: where its HTTP API is, HOST:PORT.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class NodeProcess:
         *,
         listen: str = "127.0.0.1:0",
         file_limit: int | None = None,
+        management: str = "off",
     ) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="fluffle-adversity-")
         directory = Path(self._directory.name)
@@ -43,7 +46,7 @@ class NodeProcess:
         self._log = directory / "log"
         self._last_log = ""
         command = [sys.executable, "-m", "node", "start", "--name", "t1", "--data", str(directory / "data")]
-        command += ["--listen", listen, "--config", str(config)]
+        command += ["--listen", listen, "--management", management, "--config", str(config)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -59,7 +62,10 @@ class NodeProcess:
         except BaseException:
             self.kill()
             raise
-        self.host, _, port = self.ready_line.rpartition(" ")[2].rpartition(":")
+        # Of several listeners the first counts: the plain ones come before those with TLS.
+        places = dict(reversed(re.findall(r"(amqp|http) on (\S+:\d+)", self.ready_line)))
+        self.management_url = f"http://{places['http']}" if "http" in places else ""
+        self.host, _, port = places["amqp"].rpartition(":")
         self.port = int(port)
 
     def __enter__(self) -> Self:

@@ -22,8 +22,9 @@ Begin = Callable[..., Siege]
 RESET = struct.pack("ii", 1, 0)
 
 
-def dial(node: NodeProcess) -> socket.socket:
-    return socket.create_connection((node.host, node.port), 10.0)
+def dial(node: NodeProcess, source: str = "") -> socket.socket:
+    """source: the address that it comes from."""
+    return socket.create_connection((node.host, node.port), 10.0, (source, 0) if source else None)
 
 
 def ended(sockets: list[socket.socket], within: float) -> int:

@@ -115,7 +115,7 @@ def test_hostile_topic_patterns_cost_words_times_words(node: NodeProcess, siege:
     """
     words = random.Random(5)
     patterns = {".".join(words.choice("#*a") for _ in range(100)) for _ in range(100)}
-    with siege(peak_mib=32, median_s=1.0):
+    with siege(peak_mib=32, slowest_s=10.0, median_s=1.0):
         attacker = Connection(node)
         channel = attacker.channel(1)
         queue = channel.declare(exclusive=True)

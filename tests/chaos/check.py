@@ -8,6 +8,7 @@ from typing import Final
 
 from node.amqp import methods
 from node.io.control import ControlError
+from tests.chaos.broker import BrokerCluster
 from tests.chaos.churn import GONE, KEYS, THERE, Churn
 from tests.chaos.client import ClusterChannel, ClusterClient, code_of, patience
 from tests.chaos.cluster import ChaosCluster, ChaosNode
@@ -36,7 +37,7 @@ BASE_S: Final = 30.0
 """How long after the last client a node may have more descriptors than before the first."""
 
 
-async def settle(cluster: ChaosCluster) -> list[tuple[int, int]]:
+async def settle(cluster: BrokerCluster) -> list[tuple[int, int]]:
     """Memory and descriptors of each node with nobody there, once they don't fall any more."""
     await asyncio.sleep(QUIET_S)
     return [node.usage() for node in cluster.nodes]

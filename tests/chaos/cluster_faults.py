@@ -11,9 +11,7 @@ without a metadata change on the better one of them; `up s` how long after the f
 
 import argparse
 import asyncio
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,18 +22,18 @@ from random import Random
 from typing import Final
 
 from tests.adversity.node_process import ROOT
+from tests.chaos.broker import NodeFailed
 from tests.chaos.check import FinalCheck, settle
-from tests.chaos.cluster import ChaosCluster, NodeFailed
+from tests.chaos.cluster import ChaosCluster
 from tests.chaos.ledger import MUST_BE_0, NUMBERS, Count, Ledger
 from tests.chaos.nemesis import Fault, Nemesis
-from tests.chaos.network import NAMES, NamespaceNetwork, Network, ProxyNetwork, has_namespaces, in_namespace
+from tests.chaos.network import NAMES, NETWORKS, Network, run_inside
 from tests.chaos.workload import Workload
 from tests.durability.client import Lost
 
 FAULTS_OF_EPISODE: Final = 7
 SETTLE_S: Final = 6.0
 """How long after the end of a fault it may still be noticed: the lease."""
-_INSIDE: Final = "FLUFFLE_CHAOS_NAMESPACE"
 
 
 @dataclass(slots=True)
@@ -250,15 +248,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--load", type=float, default=1.0, help="of how much is published")
     parser.add_argument("--copy", action="store_true", help="run a copy of the packages as they are now")
     options = parser.parse_args(arguments)
-    if options.network == "namespaces" and not os.environ.get(_INSIDE):
-        if not has_namespaces():
-            print("cluster_faults: network namespaces cannot be made here: root is needed")
-            return 2
-        again = [sys.executable, "-m", "tests.chaos.cluster_faults", *(arguments or sys.argv[1:])]
-        return subprocess.run(
-            in_namespace(again), cwd=ROOT, env={**os.environ, _INSIDE: "1"}, check=False
-        ).returncode
-    network = NamespaceNetwork if options.network == "namespaces" else ProxyNetwork
+    if options.network == "namespaces" and not run_inside(
+        "tests.chaos.cluster_faults", arguments or sys.argv[1:]
+    ):
+        return 2
+    network = NETWORKS[options.network]
     kinds = options.kinds.split(",") if options.kinds else all_kinds()
     outcomes = run(options, network, kinds)
     return int(any(outcome.count.problems for outcome in outcomes))

@@ -5,12 +5,13 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 from node.io.control import ControlError
+from tests.chaos.broker import SERVES_S, START_S, BrokerCluster, BrokerNode, NodeFailed
 from tests.chaos.client import patience
-from tests.chaos.cluster import SERVES_S, START_S, ChaosCluster, ChaosNode, NodeFailed
-from tests.chaos.ledger import Count, clock
+from tests.chaos.cluster import ChaosCluster, ChaosNode
+from tests.chaos.ledger import clock
 from tests.durability.client import Lost
 
 STOP_CODES: Final = (0,)
@@ -32,10 +33,19 @@ class Fault:
     up_s: float = 0.0
 
 
-class Nemesis:
-    """Does things to a cluster: what its methods `_kind_…` are called for."""
+class Problems(Protocol):
+    """Where it is written down that something is wrong: the `Count` of a ledger."""
 
-    def __init__(self, cluster: ChaosCluster, random: Random, count: Count, *, scale: float = 1.0) -> None:
+    def problem(self, what: str, text: str, number: int = 1) -> None: ...
+
+
+class Nemesis:
+    """Does things to a cluster: what its methods `_kind_…` are called for.   fault: the present one."""
+
+    def __init__(
+        self, cluster: BrokerCluster, random: Random, count: Problems, *, scale: float = 1.0
+    ) -> None:
+        self.fault: Fault | None = None
         self._cluster = cluster
         self._random = random
         self._count = count
@@ -44,7 +54,7 @@ class Nemesis:
 
     async def run(self, kind: str) -> Fault:
         """Do it, undo it, wait until all is well. Raises: NodeFailed."""
-        fault = Fault(kind, began=time.monotonic())
+        fault = self.fault = Fault(kind, began=time.monotonic())
         try:
             await getattr(self, "_kind_" + kind.replace("-", "_"))(fault)
         finally:
@@ -62,23 +72,28 @@ class Nemesis:
         deadline = time.monotonic() + SERVES_S * patience()
         while True:
             try:
-                for client in await self._cluster.clients():
-                    await client.channel()
-                    await client.leave()
+                await self._visit()
                 return
             except Lost as lost:
                 if time.monotonic() > deadline:
                     raise NodeFailed(f"clients are not served: {lost}") from lost
             await asyncio.sleep(0.2)
 
-    def _victim(self, fault: Fault) -> ChaosNode:
+    async def _visit(self) -> None:
+        """A client of each node. Raises: Lost."""
+        assert isinstance(self._cluster, ChaosCluster)
+        for client in await self._cluster.clients():
+            await client.channel()
+            await client.leave()
+
+    def _victim(self, fault: Fault) -> BrokerNode:
         """The next in turn."""
         self._turn = (self._turn + 1) % 3
         fault.victims.add(self._turn)
         fault.text += f" n{self._turn + 1}"
         return self._cluster.nodes[self._turn]
 
-    async def _leader(self, fault: Fault) -> ChaosNode:
+    async def _leader(self, fault: Fault) -> BrokerNode:
         leader = await self._cluster.leader()
         if leader is None:
             return self._victim(fault)
@@ -93,17 +108,17 @@ class Nemesis:
 
     # --- processes ---
 
-    def _end(self, node: ChaosNode) -> None:
+    def _end(self, node: BrokerNode) -> None:
         node.kill()
         self.read_log(node)
 
-    def read_log(self, node: ChaosNode) -> None:
+    def read_log(self, node: BrokerNode) -> None:
         """See that nothing of ours has failed."""
         found = node.faults_in_log()
         if found:
             self._count.problem("other", found)
 
-    async def _relaunch(self, fault: Fault, *nodes: ChaosNode) -> None:
+    async def _relaunch(self, fault: Fault, *nodes: BrokerNode) -> None:
         """Start them again; the fault lasts until the processes could have been there."""
         for node in nodes:
             node.launch()
@@ -145,7 +160,7 @@ class Nemesis:
         self._random.shuffle(nodes)
         await self._relaunch(fault, *nodes)
 
-    async def _freeze(self, fault: Fault, node: ChaosNode) -> None:
+    async def _freeze(self, fault: Fault, node: BrokerNode) -> None:
         node.freeze()
         # Around the lease, 2 s, as well as far beyond it.
         most_s = self._random.choice((3, 10))
@@ -159,10 +174,10 @@ class Nemesis:
     async def _kind_pause_leader(self, fault: Fault) -> None:
         await self._freeze(fault, await self._leader(fault))
 
-    async def _terminate(self, node: ChaosNode) -> None:
+    async def _terminate(self, node: BrokerNode) -> None:
         code = await node.stop()
         if code not in STOP_CODES:
-            self._count.problem("other", f"{node.name} ended with {code} after SIGTERM: {node.log_path}")
+            self._count.problem("other", f"{node.name} ended with {code} after SIGTERM: {node.log_end()}")
         self.read_log(node)
 
     async def _kind_stop(self, fault: Fault) -> None:
@@ -200,6 +215,7 @@ class Nemesis:
 
     async def _kind_stop_app(self, fault: Fault) -> None:
         node = self._victim(fault)
+        assert isinstance(node, ChaosNode)
         try:
             await node.ask("stop_app", timeout_s=40 * patience())
             await self._last(fault, 0, 2)

@@ -2,7 +2,7 @@
 
 Each node tells the others the address of its proxy here. Who a link comes from is found out by the process that has
 the other end of it. A cut is silent (nothing passes, new links are accepted and stay dumb, as if packets were lost)
-or by resets (links break, new ones too).
+or by resets (links break, new ones too). A slow link passes all on, in order, but later.
 
     python -m tests.chaos.proxies      a JSON object a line on standard input, one a line back
 """
@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -29,6 +30,7 @@ class End(asyncio.Protocol):
         self.link = link
         self.other: End | None = None
         self.transport: asyncio.Transport | None = None
+        self._late: deque[bytes] = deque()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -36,8 +38,19 @@ class End(asyncio.Protocol):
             self.link.begin()
 
     def data_received(self, data: bytes) -> None:
-        if self.other is not None and self.other.transport is not None:
+        delay_s = self.link.delay_s
+        if delay_s or self._late:
+            self._late.append(data)
+            asyncio.get_running_loop().call_later(delay_s, self._pass_on)
+        elif self.other is not None and self.other.transport is not None:
             self.other.transport.write(data)
+
+    def _pass_on(self) -> None:
+        """The oldest of what is late: timers of the same moment come in any order."""
+        data = self._late.popleft()
+        other = None if self.other is None else self.other.transport
+        if other is not None and not other.is_closing():
+            other.write(data)
 
     def pause_writing(self) -> None:
         if self.other is not None and self.other.transport is not None:
@@ -101,10 +114,17 @@ class Link:
     def pair(self) -> frozenset[str]:
         """The names of the nodes at its ends; only one if the other is not known any more."""
         if self._pair is None:
-            assert self.near.transport is not None
+            if self.near.transport is None:
+                return frozenset((self.target,))  # it is just being made: it looks at the cuts when it is
             port = self.near.transport.get_extra_info("peername")[1]
             self._pair = frozenset((self.proxies.node_of(port), self.target))
         return self._pair
+
+    @property
+    def delay_s(self) -> float:
+        """How much later is what passes here."""
+        delays = self.proxies.delays
+        return delays.get(None) or delays.get(self.pair, 0.0) if delays else 0.0
 
     def go_on(self) -> None:
         """Pass on what comes."""
@@ -117,10 +137,16 @@ class Link:
             self.proxies.spawn(self._connect())
 
     async def _connect(self) -> None:
-        port = self.proxies.targets[self.target]
+        loop = asyncio.get_running_loop()
+        sock = socket.socket()
+        sock.setblocking(False)
         try:
-            await asyncio.get_running_loop().create_connection(lambda: self.far, HOST, port)
+            if self.proxies.mark:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, self.proxies.mark)
+            await loop.sock_connect(sock, self.proxies.targets[self.target])
+            await loop.create_connection(lambda: self.far, sock=sock)
         except OSError:
+            sock.close()
             self.reset()
             return
         self.near.other, self.far.other = self.far, self.near
@@ -152,14 +178,19 @@ class Link:
 
 
 class Proxies:
-    """All links.   ports: of the proxies.   targets: of the nodes.   cuts: how, by pair of names."""
+    """All links.   ports: of the proxies.   targets: the nodes.   cuts: how, by pair of names.   delays: in s.
+
+    mark: of what goes to the nodes, for rules of the kernel.
+    """
 
     def __init__(self) -> None:
         self.links: set[Link] = set()
         self.ports: dict[str, int] = {}
-        self.targets: dict[str, int] = {}
+        self.targets: dict[str, tuple[str, int]] = {}
         self.pids: dict[str, int] = {}
         self.cuts: dict[frozenset[str], str] = {}
+        self.delays: dict[frozenset[str] | None, float] = {}  # None: of all
+        self.mark = 0
         self._servers: dict[str, asyncio.Server] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._owners: dict[int, str] = {}  # the last look at who has which port
@@ -175,7 +206,9 @@ class Proxies:
         name = asked.get("name", "")
         match asked["do"]:
             case "target":
-                self.targets[name] = asked["port"]
+                self.targets[name] = asked["host"], asked["port"]
+            case "mark":
+                self.mark = asked["mark"]
             case "pid":
                 self.pids[name] = asked["pid"]
             case "open":
@@ -186,8 +219,13 @@ class Proxies:
                 self._owners = self._look_up()
                 for pair in asked["pairs"]:
                     self._cut(frozenset(pair), asked["how"])
+            case "slow":
+                pairs = asked["pairs"]
+                keys = [None] if pairs is None else [frozenset(pair) for pair in pairs]
+                self.delays.update(dict.fromkeys(keys, asked["delay_s"]))
             case "heal":
                 self.cuts.clear()
+                self.delays.clear()
                 for link in [link for link in self.links if link.is_silent]:
                     link.go_on()
         return None
@@ -209,11 +247,12 @@ class Proxies:
                     with contextlib.suppress(OSError):
                         names[os.readlink(fd.path)] = name
         owners = {}
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-            fields = line.split()
-            name = names.get(f"socket:[{fields[9]}]", "")
-            if name:
-                owners[int(fields[1].rpartition(":")[2], 16)] = name
+        for table in ("tcp", "tcp6"):  # gRPC's are of the second kind, whatever the address
+            for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+                fields = line.split()
+                name = names.get(f"socket:[{fields[9]}]", "")
+                if name:
+                    owners[int(fields[1].rpartition(":")[2], 16)] = name
         return owners
 
     async def _open(self, name: str) -> int:

@@ -2,8 +2,11 @@
 
 A thread looks at the main thread ten times a second; when that was in Python code each time for longer than
 `BUSY_S`, the stacks that were seen, and how much processor time there was, are printed.
+
+And it lets the time of day jump: by as many seconds as the file says that FLUFFLE_CHAOS_CLOCK names, if it is there.
 """
 
+import os
 import sys
 import threading
 import time
@@ -52,5 +55,20 @@ def _watch(main: int) -> None:
         busy_since, cpu_s = now, time.process_time()
 
 
+def _follow_clock(path: str) -> None:
+    real, ahead_s = time.time, 0
+    time.time = lambda: real() + ahead_s
+    time.time_ns = lambda: int((real() + ahead_s) * 1_000_000_000)
+    while True:
+        try:
+            with open(path) as file:
+                ahead_s = int(file.read() or 0)
+        except FileNotFoundError:
+            ahead_s = 0
+        time.sleep(LOOK_S)
+
+
+if "start" in sys.orig_argv and "FLUFFLE_CHAOS_CLOCK" in os.environ:
+    threading.Thread(target=_follow_clock, args=(os.environ["FLUFFLE_CHAOS_CLOCK"],), daemon=True).start()
 if "start" in sys.orig_argv:
     threading.Thread(target=_watch, args=(threading.main_thread().ident,), daemon=True).start()

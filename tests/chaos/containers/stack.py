@@ -1,0 +1,260 @@
+"""deploy/docker-compose.yml as its users start it, from a copy of the repository, on ports of our own.
+
+Beside it stands one file more for the test: a user for its clients, each node's HTTP API on loopback, and a small disk
+for the last node where this process may mount one.
+"""
+
+import asyncio
+import base64
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from tests.adversity.node_process import ROOT
+from tests.chaos.client import patience
+from tests.chaos.cluster import ChaosCluster
+from tests.chaos.containers.engine import compose_command
+from tests.chaos.network import HOST, NAMES, Place, free_ports
+
+LIMIT_S: Final = 60.0
+"""How long anything may take; only a failing test waits so long."""
+FILES: Final = ("pyproject.toml", "README.md", "LICENSE", ".dockerignore")
+FOLDERS: Final = ("node", "cluster", "spark_ops", "deploy")
+USER: Final = "guest"
+CONFIG: Final = f"""\
+default_user = {USER}
+default_pass = {USER}
+loopback_users.{USER} = false
+"""
+DISK_MIB: Final = 256
+LABEL: Final = "com.docker.compose"
+
+
+class StackFailed(AssertionError):
+    """The containers do not do what they must."""
+
+
+class Stack:
+    """The containers of one project.
+
+    directory: for a copy of the repository; made and removed by who calls.   client: of the engine.
+    environ: variables by which tools find the engine, and of docker-compose.yml.
+    front: where HAProxy accepts AMQP.   has_small_disk: whether the last node has one.
+    """
+
+    def __init__(self, directory: Path, client: Any, environ: Mapping[str, str]) -> None:
+        amqp, http, stats, *own = free_ports(6)
+        self.front = (HOST, amqp)
+        self.disk = directory / "disk"
+        self.has_small_disk = False
+        self._directory = directory
+        self._client = client
+        self._project = f"fluffle{os.getpid()}"
+        self._http, self._stats = http, stats
+        self._own = dict(zip(NAMES, own, strict=True))
+        self._environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+            "FLUFFLE_IMAGE": f"{self._project}:test",
+            "FLUFFLE_AMQP_PORT": str(amqp),
+            "FLUFFLE_HTTP_PORT": str(http),
+            "FLUFFLE_STATS_PORT": str(stats),
+            "FLUFFLE_NOFILE": "16384",
+            "FLUFFLE_MEMORY": "512m",
+            "FLUFFLE_CPUS": "1",
+            "DOCKER_BUILDKIT": "0",
+            "COMPOSE_DOCKER_CLI_BUILD": "0",
+            "COMPOSE_HTTP_TIMEOUT": "300",
+            **environ,
+        }
+        # What the load asks of a cluster: where it is, and what its clients may be told.
+        place = Place("somewhere", HOST, amqp, "", "", http)
+        self.cluster: Any = SimpleNamespace(
+            kind="fluffle", nodes=[SimpleNamespace(place=place)] * len(NAMES), expected=ChaosCluster.expected
+        )
+
+    # --- the life of it ---
+
+    def prepare(self) -> None:
+        """Copy what the image is made of, collect its packages, write what the test adds."""
+        for name in FILES:
+            shutil.copy(ROOT / name, self._directory)
+        ignored = shutil.ignore_patterns("__pycache__", "secrets", "*.whl")
+        for name in FOLDERS:
+            shutil.copytree(ROOT / name, self._directory / name, ignore=ignored)
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+        wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+        wheels = self._directory / "deploy" / "wheels"
+        _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels), *wanted])
+        _run(["sh", str(self._directory / "deploy" / "make-secrets.sh")])
+        (self._directory / "test.conf").write_text(CONFIG)
+        (self._directory / "test.conf").chmod(0o644)
+        self.disk.mkdir()
+        options = f"size={DISK_MIB}m,uid=999,gid=999,mode=0750"
+        mount = ["mount", "-t", "tmpfs", "-o", options, "fluffle-test", str(self.disk)]
+        self.has_small_disk = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        services: dict[str, dict[str, list[str]]] = {}
+        for name, port in self._own.items():
+            volumes = [f"{self._directory}/test.conf:/etc/fluffle/conf.d/95-test.conf:ro"]
+            if name == NAMES[-1] and self.has_small_disk:
+                volumes.append(f"{self.disk}:/var/lib/fluffle")
+            services[name] = {"ports": [f"{HOST}:{port}:15672"], "volumes": volumes}
+        (self._directory / "test.yml").write_text(json.dumps({"services": services}))
+
+    def build(self) -> None:
+        """Make the image of a node. Raises: StackFailed."""
+        self.compose("build", NAMES[0])
+
+    def up(self) -> None:
+        """Start all. Raises: StackFailed."""
+        self.compose("up", "-d", "--no-build")
+
+    def down(self) -> None:
+        """Remove the containers, their volumes and networks, and the image."""
+        try:
+            self.compose("down", "-v", "--timeout", "10", "--rmi", "local")
+            self._client.images.remove(self._environ["FLUFFLE_IMAGE"], force=True)
+        finally:
+            self.release_disk()
+
+    def release_disk(self) -> None:
+        """Let go of what is mounted in the directory."""
+        if self.has_small_disk:
+            _run(["umount", "-l", str(self.disk)])
+
+    def compose(self, *arguments: str) -> str:
+        """Run the tool. Returns: its output. Raises: StackFailed."""
+        command = [
+            *compose_command(),
+            "-p",
+            self._project,
+            "-f",
+            f"{self._directory}/deploy/docker-compose.yml",
+        ]
+        return _run([*command, "-f", f"{self._directory}/test.yml", *arguments], self._environ)
+
+    # --- its parts ---
+
+    def container(self, service: str) -> Any:
+        """The container of a service, as the engine has it now."""
+        labels = [f"{LABEL}.project={self._project}", f"{LABEL}.service={service}"]
+        (found,) = self._client.containers.list(all=True, filters={"label": labels})
+        return found
+
+    def network(self, name: str) -> Any:
+        """A network of the compose file."""
+        labels = [f"{LABEL}.project={self._project}", f"{LABEL}.network={name}"]
+        (found,) = self._client.networks.list(filters={"label": labels})
+        return found
+
+    def run(self, service: str, *command: str) -> str:
+        """Run a command in a container, as the node's user. Returns: its output. Raises: StackFailed."""
+        code, output = self.container(service).exec_run(list(command))
+        if code != 0:
+            raise StackFailed(f"{service}: {' '.join(command)} ends with {code}: {output.decode()[-2000:]}")
+        return str(output.decode())
+
+    def ask(self, path: str, *, node: str | None = None, method: str = "GET", body: object = None) -> Any:
+        """The HTTP API of a node, or of any behind HAProxy. Raises: OSError."""
+        port = self._http if node is None else self._own[node]
+        request = urllib.request.Request(f"http://{HOST}:{port}{path}", method=method)
+        word = base64.b64encode(f"{USER}:{USER}".encode()).decode()
+        request.add_header("authorization", f"Basic {word}")
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(request, data, timeout=10) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def is_ready(self, node: str) -> bool:
+        """Whether a node says that clients may come."""
+        try:
+            self.ask("/health/ready", node=node)
+        except OSError:
+            return False
+        return True
+
+    def states(self) -> dict[str, str]:
+        """What HAProxy thinks of the nodes; empty: it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self._stats}/stats;csv", timeout=10) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return {}
+        rows = csv.DictReader(text.removeprefix("# ").splitlines())
+        return {
+            row["svname"]: row["status"] for row in rows if (row["pxname"], row["type"]) == ("brokers", "2")
+        }
+
+    def up_nodes(self) -> set[str]:
+        """The nodes to which HAProxy sends clients."""
+        return {name for name, state in self.states().items() if state.startswith("UP")}
+
+    def log_ends(self) -> str:
+        """The last lines of each container."""
+        ends = []
+        for name in (*NAMES, "haproxy"):
+            lines = self.container(name).logs(tail=25).decode(errors="replace")
+            ends.append(f"--- {name}\n{lines}")
+        return "".join(ends)
+
+    # --- waiting ---
+
+    async def until(self, condition: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> float:
+        """Wait for something. Returns: for how long, in s. Raises: StackFailed."""
+        since = time.monotonic()
+        while not await asyncio.to_thread(condition):
+            if time.monotonic() > since + limit_s * patience():
+                ends = await asyncio.to_thread(self.log_ends)
+                raise StackFailed(f"not so after {limit_s:.0f} s: {what}; {self.states()}\n{ends}")
+            await asyncio.sleep(0.1)
+        return time.monotonic() - since
+
+    async def await_whole(self) -> float:
+        """Wait until HAProxy has all nodes, they see each other, and all copies are complete. Raises: StackFailed."""
+        return await self.until(self._is_whole, "all nodes and copies are there")
+
+    async def await_up(self, *names: str) -> float:
+        """Wait until HAProxy sends clients to just these nodes. Raises: StackFailed."""
+        return await self.until(lambda: self.up_nodes() == set(names), f"{names} are up")
+
+    def _is_whole(self) -> bool:
+        if self.up_nodes() != set(NAMES):
+            return False
+        try:
+            nodes = self.ask("/api/nodes")
+            rings = self.ask("/api/mirroring/rings")
+        except OSError:
+            return False
+        are_running = sum(node["running"] for node in nodes) == len(NAMES)
+        return are_running and all(ring["danger"] == 3 and ring["complete"] == len(NAMES) for ring in rings)
+
+    @property
+    def balancer(self) -> str:
+        """The address from which HAProxy comes to the nodes."""
+        networks = self.container("haproxy").attrs["NetworkSettings"]["Networks"]
+        (address,) = (each["IPAddress"] for each in networks.values())
+        return str(address)
+
+    def master(self, queue: str) -> str:
+        """The service whose node has the queue's master."""
+        name = self.ask(f"/api/mirroring/rings/%2F/{queue}")["master"]
+        return str(name).partition("@")[2].partition(".")[0]
+
+
+def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise StackFailed(
+            f"{' '.join(command)} ends with {done.returncode}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        )
+    return done.stdout

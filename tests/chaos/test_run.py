@@ -1,0 +1,47 @@
+"""A short form of `make chaos`: a written schedule is run against three nodes. Times don't decide anything here."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.adversity.node_process import ROOT
+from tests.chaos import haproxy
+from tests.chaos.network import has_namespaces
+from tests.chaos.run import main
+from tests.chaos.schedule import Planned, to_json
+
+MINUTES = 0.2
+
+
+@pytest.mark.slow
+def test_a_schedule_runs_and_nothing_is_lost(tmp_path: Path) -> None:
+    """A master is killed and cut off, in namespaces if that can be, and through HAProxy if there is one."""
+    is_cut = os.geteuid() == 0 and has_namespaces()
+    kinds = ["kill-master", "one-way" if is_cut else "pause-master", "memory-alarm"]
+    planned = [Planned(0.2 + 4 * at, kind, {"seed": at, "under": ""}) for at, kind in enumerate(kinds, 0)]
+    path = tmp_path / "given.json"
+    path.write_text(to_json(planned))
+    command = [sys.executable, "-m", "tests.chaos.run", "--minutes", str(MINUTES), "--schedule", str(path)]
+    command += ["--network", "namespaces" if is_cut else "loopback", "--report", str(tmp_path / "report")]
+    command += ["--load", "0.3", "--scale", "0.2", *["--direct"] * (haproxy.PROGRAM is None)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert found["is_clean"]
+    assert found["counts"]["acknowledged"] > 100
+    assert found["counts"]["lost"] == 0
+    assert found["compared"] == found["episodes"] == 1
+    # The rest had no time if the machine had none.
+    assert found["faults"][0]["kind"] == "kill-master"
+    assert found["promotions"] >= 1
+    assert len(found["faults"]) + found["skipped"] == len(kinds)
+    assert json.loads((tmp_path / "report" / "schedule.json").read_text()) == json.loads(path.read_text())
+
+
+def test_what_cannot_be_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--kinds", "kill,earthquake", "--direct"]) == 2
+    assert "there is no earthquake" in capsys.readouterr().out
