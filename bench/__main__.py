@@ -19,7 +19,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -30,11 +29,34 @@ from bench.client import BenchError
 from bench.cluster_servers import Cluster, FluffleCluster, RabbitCluster
 from bench.cluster_workloads import CLUSTER_WORKLOADS
 from bench.durability import DURABLE_WORKLOADS
+from bench.management import MANAGEMENT_WORKLOADS
+from bench.mirror_workloads import MIRROR_WORKLOADS
 from bench.report import FAILED, SHORT, Row, Summary, table, table_cells
-from bench.servers import REPOSITORY, Broker, Fluffle, RabbitMQ, Server, commit
+from bench.servers import (
+    REPOSITORY,
+    Broker,
+    Fluffle,
+    ManagedFluffle,
+    ManagedRabbitMQ,
+    RabbitMQ,
+    Server,
+    commit,
+)
+from bench.spark import SPARK_WORKLOADS
+from bench.spark_plan import PLAN_WORKLOADS
+from bench.telemetry import TELEMETRY_WORKLOADS
 from bench.workloads import FULL, QUICK, WORKLOADS, Outcome, Scale, Workload
 
-CATALOGUE = (*WORKLOADS, *DURABLE_WORKLOADS, *CLUSTER_WORKLOADS)
+CATALOGUE = (
+    *WORKLOADS,
+    *DURABLE_WORKLOADS,
+    *CLUSTER_WORKLOADS,
+    *MIRROR_WORKLOADS,
+    *MANAGEMENT_WORKLOADS,
+    *TELEMETRY_WORKLOADS,
+    *SPARK_WORKLOADS,
+    *PLAN_WORKLOADS,
+)
 NAME_WIDTH = max(len(workload.name) for workload in CATALOGUE)
 OPEN_FILES_WANTED = 10_000
 AGAINST_TOLERANCE = 0.05
@@ -55,12 +77,13 @@ def main() -> int:
     scale = QUICK if options.quick else FULL
     if options.profile:
         return profile(options.profile, scale)
-    servers, clusters = _brokers(options)
-    reference = next((server.name for server in servers if server.name != Fluffle.name), RabbitMQ.name)
-    bench = Bench(servers, clusters, reference, scale, options.rounds)
+    brokers = _brokers(options)
+    names = [server.name for server in brokers.servers]
+    reference = next((name for name in names if name != Fluffle.name), RabbitMQ.name)
+    bench = Bench(brokers, reference, scale, options.rounds)
     interrupted = False
     with contextlib.ExitStack() as stack:
-        for server in (*servers, *clusters):
+        for server in brokers.all:
             stack.enter_context(server)
         try:
             # Beside another version of Fluffle, one that may not keep anything, the disk is for those who ask.
@@ -100,7 +123,7 @@ def parse_options() -> argparse.Namespace:
         type=group,
         default=[],
         metavar="NAME",
-        help="these workloads, in this order; `cluster` is all whose names begin with `cluster-`",
+        help="these workloads, in this order; `mirrors` is all whose names begin with `mirrors-`",
     )
     parser.add_argument("--rounds", type=int, default=3, help="per workload and broker; medians are shown")
     parser.add_argument("--quick", action="store_true", help="1 s a round, smaller counts: for a first look")
@@ -118,22 +141,44 @@ def parse_options() -> argparse.Namespace:
     return options
 
 
-def _brokers(options: argparse.Namespace) -> tuple[list[Server], list[Cluster]]:
-    """The single nodes and the clusters of the brokers that are to be measured; nothing is started."""
+@dataclass
+class Brokers:
+    """Those that are to be measured: single nodes, such with their HTTP API on, and clusters."""
+
+    servers: list[Broker] = field(default_factory=list)
+    managed: list[Broker] = field(default_factory=list)
+    clusters: list[Broker] = field(default_factory=list)
+
+    def add(self, server: Server, managed: Server, cluster: Cluster) -> None:
+        """One version of one broker."""
+        self.servers.append(server)
+        self.managed.append(managed)
+        self.clusters.append(cluster)
+
+    @property
+    def all(self) -> list[Broker]:
+        return [*self.servers, *self.managed, *self.clusters]
+
+    def asked_by(self, workload: Workload) -> list[Broker]:
+        """Those that it can be run on."""
+        return self.clusters if workload.clustered else self.managed if workload.managed else self.servers
+
+
+def _brokers(options: argparse.Namespace) -> Brokers:
+    """The brokers of this run; nothing is started."""
+    brokers = Brokers()
     if options.against:
         there = options.against
-        return [Fluffle(), Fluffle(checkout=there)], [FluffleCluster(), FluffleCluster(checkout=there)]
-    servers: list[Server] = []
-    clusters: list[Cluster] = []
+        brokers.add(Fluffle(), ManagedFluffle(), FluffleCluster())
+        brokers.add(Fluffle(checkout=there), ManagedFluffle(checkout=there), FluffleCluster(checkout=there))
+        return brokers
     if not options.rabbitmq_only:
-        servers.append(Fluffle())
-        clusters.append(FluffleCluster())
+        brokers.add(Fluffle(), ManagedFluffle(), FluffleCluster())
     if RabbitMQ.installed() and not options.fluffle_only:
-        servers.append(RabbitMQ())
-        clusters.append(RabbitCluster())
+        brokers.add(RabbitMQ(), ManagedRabbitMQ(), RabbitCluster())
     elif not options.fluffle_only:
         _log("rabbitmq-server is not installed: no ratios")
-    return servers, clusters
+    return brokers
 
 
 @dataclass
@@ -143,8 +188,7 @@ class Bench:
     reference: the name of the one that Fluffle is beside.
     """
 
-    servers: Sequence[Server]
-    clusters: Sequence[Cluster]
+    brokers: Brokers
     reference: str
     scale: Scale
     rounds: int
@@ -154,13 +198,14 @@ class Bench:
 
     def measure(self, workload: Workload) -> None:
         """All rounds of one workload. A broker that fails one is stopped, and starts anew for the next."""
-        brokers, resting = self._brokers_for(workload)
-        for each in resting:
-            each.stop()
+        brokers = self.brokers.asked_by(workload)
+        for each in self.brokers.all:
+            if each not in brokers:
+                each.stop()
         servers = [server for server in brokers if not workload.alone or server.name == Fluffle.name]
         outcomes = self.outcomes[workload.name] = {server.name: [] for server in servers}
         errors = self.errors[workload.name] = {}
-        for _ in range(1 if workload.alone else self.rounds):
+        for _ in range(self._round_count(workload)):
             for server in servers:
                 if server.name in errors:
                     continue
@@ -173,9 +218,10 @@ class Bench:
                     )
                     server.stop()
 
-    def _brokers_for(self, workload: Workload) -> tuple[Sequence[Broker], Sequence[Broker]]:
-        """Those that it can be run on, and the others."""
-        return (self.clusters, self.servers) if workload.clustered else (self.servers, self.clusters)
+    def _round_count(self, workload: Workload) -> int:
+        if workload.rounds is None:
+            return self.rounds
+        return min(workload.rounds, self.rounds) if self.scale == QUICK else workload.rounds
 
     def _round(self, workload: Workload, server: Broker) -> Outcome:
         if not server.running or server.settings or (workload.fresh and server.used):
@@ -185,7 +231,7 @@ class Bench:
         server.used = True
         if workload.keeps:
             os.sync()  # what the round before left to the kernel isn't written during this one
-        for each in self._brokers_for(workload)[0]:
+        for each in self.brokers.asked_by(workload):
             each.wait_until_quiet()
         outcome = workload.run(server, self.scale)
         numbers = (f"{row.metric} {outcome.metrics[row.metric]:,.2f} {row.unit}" for row in workload.rows)
@@ -218,7 +264,8 @@ class Bench:
         text = [table(lines, self.reference), "", *machine()]
         text += [f"{name} says it is {version}" for name, version in self.versions.items()]
         text.append(
-            f"{self.rounds} rounds, medians; CPU of all nodes; the generator's CPU is in parts of one core."
+            f"{self.rounds} rounds unless a workload has its own number, medians; CPU of all nodes;"
+            " the generator's CPU is in parts of one core."
         )
         if quick:
             text.append("Quick: short rounds and small counts. These verdicts do not count.")
@@ -247,7 +294,8 @@ def profile(workload: Workload, scale: Scale) -> int:
     """One round on Fluffle under cProfile, then the functions that took most of each node's time."""
     with tempfile.TemporaryDirectory(prefix="fluffle-bench-profile-") as directory:
         data = Path(directory)
-        server = FluffleCluster(profile=data) if workload.clustered else Fluffle(profile=data / "node")
+        kind = ManagedFluffle if workload.managed else Fluffle
+        server = FluffleCluster(profile=data) if workload.clustered else kind(profile=data / "node")
         with server:
             server.start()
             outcome = workload.run(server, scale)

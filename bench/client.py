@@ -66,9 +66,24 @@ class Connection:
         return data
 
     def close(self) -> None:
-        """Close in the protocol's way: afterwards the broker has taken back what was not acknowledged."""
+        """Close in the protocol's way: afterwards the broker has taken back what was not acknowledged.
+
+        Nothing else may come any more; see `abandon`.
+        """
         self.socket.sendall(f.method(0, f.CONNECTION_CLOSE, struct.pack(">HBHH", 200, 0, 0, 0)))
         self._read(0, f.CONNECTION_CLOSE_OK)
+        self.socket.close()
+
+    def abandon(self) -> None:
+        """Close the consumer's connection in the midst of deliveries, which may be cut off where reading ended."""
+        self.socket.sendall(f.method(0, f.CONNECTION_CLOSE, struct.pack(">HBHH", 200, 0, 0, 0)))
+        end = f.method(0, f.CONNECTION_CLOSE_OK)
+        tail = b""
+        while not tail.endswith(end):
+            data = self.socket.recv(1 << 18)
+            if not data:
+                raise BenchError("the broker closed the connection")
+            tail = (tail + data)[-len(end) :]
         self.socket.close()
 
     def _read(self, channel: int, ids: tuple[int, int]) -> bytes:

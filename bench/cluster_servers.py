@@ -3,11 +3,15 @@
 Every node is a `Server` with its own ports and its own temporary directory.
 """
 
+import json
+import re
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.client import BenchError, Connection
 from bench.servers import REPOSITORY, Broker, Erlang, Fluffle, RabbitMQ, Server, free_port
@@ -16,6 +20,32 @@ NODE_NAMES = ("n1@localhost", "n2@localhost", "n3@localhost")
 FORMED_TIMEOUT_S = 30.0
 """How long after the last node's ready line all nodes may take to know what the first one knows."""
 FORMED_QUEUE = "bench.formed"
+MIRRORED_TIMEOUT_S = 30.0
+SYNCHRONISED_TIMEOUT_S = 300.0
+"""With a million messages RabbitMQ takes a minute."""
+
+
+class Span(NamedTuple):
+    """Of time, by `time.time`."""
+
+    start_s: float
+    end_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end_s - self.start_s
+
+
+class Policy(NamedTuple):
+    """A policy for queues, of the virtual host `/`.   pattern: of their names."""
+
+    name: str
+    pattern: str
+    definition: Mapping[str, str | int]
+
+    @property
+    def definition_json(self) -> str:
+        return json.dumps(self.definition)
 
 
 class Cluster(Broker):
@@ -24,6 +54,7 @@ class Cluster(Broker):
     def __init__(self) -> None:
         super().__init__()
         self.nodes: Sequence[Server] = ()
+        self._policies: dict[str, Policy] = {}
         self._single: Server | None = None
 
     @property
@@ -41,6 +72,7 @@ class Cluster(Broker):
     def start(self) -> None:
         assert not self.running, "already started"
         self.nodes = self._make_nodes()
+        self._policies = {}
         try:
             self._begin_helpers()
             for node in self.nodes:
@@ -67,6 +99,56 @@ class Cluster(Broker):
             with ThreadPoolExecutor(len(servers)) as pool:
                 list(pool.map(lambda server: server.stop(), servers))
         self._end_helpers()
+
+    def connect(self, node: int) -> Connection:
+        """A client of one node."""
+        return Connection(self.ports[node])
+
+    def set_policy(self, policy: Policy) -> None:
+        """Returns at once if there is just this one."""
+        if self._policies.get(policy.name) != policy:
+            words = ("--apply-to", "queues", policy.name, policy.pattern, policy.definition_json)
+            self.nodes[0].ctl("set_policy", *words)
+            self._policies[policy.name] = policy
+
+    def clear_policy(self, name: str) -> None:
+        """The queues that it was for don't have mirrors any more."""
+        if self._policies.pop(name, None):
+            self.nodes[0].ctl("clear_policy", name)
+
+    def await_mirrors(self, queues: Sequence[str], count: int) -> None:
+        """Wait until each queue has so many synchronised mirrors. Errors: BenchError."""
+        deadline = time.perf_counter() + MIRRORED_TIMEOUT_S
+        while True:
+            columns = ("name", "synchronised_slave_pids")
+            lines = self.nodes[0].ctl("list_queues", *columns).splitlines()
+            found = {name: rest.count("<") for name, _, rest in (line.partition("\t") for line in lines)}
+            if all(found.get(queue) == count for queue in queues):
+                return
+            if time.perf_counter() > deadline:
+                raise BenchError(f"{count} mirrors of each queue expected: {lines}")
+            time.sleep(0.1)
+
+    def synchronise(self, policy: Policy, queue: str, new_count: int, count: int) -> Span:
+        """Set a policy that gives a queue of node 0 new mirrors; wait until `count`, with them, are synchronised.
+
+        Returns from when the mirrors were to be made until the last was synchronised.
+        """
+        self._policies[policy.name] = policy
+        return self._synchronise(policy, queue, new_count, count)
+
+    def _synchronise(self, policy: Policy, queue: str, new_count: int, count: int) -> Span:
+        """See `synchronise`."""
+        raise NotImplementedError
+
+    def metadata_leader(self) -> int | None:
+        """The node that leads the changes of the metadata. None: this broker has no such node."""
+        return None
+
+    def relaunch(self, node: int) -> None:
+        """Start a node that was killed, and wait until the cluster is whole again."""
+        self.nodes[node].relaunch()
+        self._await_formed()
 
     def cpu_s(self) -> float:
         return sum(node.cpu_s() for node in self.nodes)
@@ -144,6 +226,41 @@ class FluffleCluster(Cluster):
     def _make_single(self) -> Server:
         return Fluffle(checkout=self.checkout)
 
+    def metadata_leader(self) -> int | None:
+        deadline = time.perf_counter() + FORMED_TIMEOUT_S
+        status = ""
+        while time.perf_counter() < deadline:
+            status = self.nodes[0].ctl("cluster_status")
+            found = re.search(r"^Leader: (\S+)$", status, re.MULTILINE)
+            if found and found[1] in NODE_NAMES:
+                return NODE_NAMES.index(found[1])
+            time.sleep(0.1)
+        raise BenchError(f"nobody leads: {status}")
+
+    def _synchronise(self, policy: Policy, queue: str, new_count: int, count: int) -> Span:
+        # From the log of the master's node: asking it again and again would take its time.
+        log = self.nodes[0].directory / "stderr"
+        known_bytes = log.stat().st_size
+        words = ("--apply-to", "queues", policy.name, policy.pattern, policy.definition_json)
+        self.nodes[0].ctl("set_policy", *words)
+        deadline = time.perf_counter() + SYNCHRONISED_TIMEOUT_S
+        while time.perf_counter() < deadline:
+            with log.open("rb") as lines:
+                lines.seek(known_bytes)
+                news = lines.read().decode(errors="replace")
+            begun = _times(news, rf"Mirrored queue '{queue}' .*Adding mirror on node")
+            ended = _times(news, rf"Mirrored queue '{queue}' .*Mirror <\S+> is synchronised")
+            if len(ended) == new_count:
+                return Span(begun[0], ended[-1])
+            time.sleep(0.05)
+        raise BenchError(f"{queue} does not get {count} synchronised mirrors:\n{news}")
+
+
+def _times(log: str, pattern: str) -> list[float]:
+    """When the lines were written that a pattern is found in."""
+    lines = [line for line in log.splitlines() if re.search(pattern, line)]
+    return [datetime.fromisoformat(" ".join(line.split()[:2])).timestamp() for line in lines]
+
 
 class FluffleNode(Fluffle):
     """`formation`: the lines of configuration that name all nodes and their peer ports."""
@@ -180,11 +297,34 @@ class RabbitCluster(Cluster):
     def _make_single(self) -> Server:
         return RabbitMQ()
 
+    def _synchronise(self, policy: Policy, queue: str, new_count: int, count: int) -> Span:
+        name, pattern, definition = (
+            _binary(text) for text in (policy.name, policy.pattern, policy.definition_json)
+        )
+        said = self.nodes[0].ctl(
+            "eval",
+            f'Q = rabbit_misc:r(<<"/">>, queue, {_binary(queue)}), T = os:system_time(microsecond),'
+            f' ok = rabbit_policy:parse_set(<<"/">>, {name}, {pattern}, {definition}, 0, <<"queues">>, <<"b">>),'
+            " Wait = fun Loop() -> {ok, Found} = rabbit_amqqueue:lookup(Q),"
+            " case length(amqqueue:get_sync_slave_pids(Found)) of"
+            f" {count} -> os:system_time(microsecond); _ -> timer:sleep(10), Loop() end end, {{T, Wait()}}.",
+        )
+        found = re.search(r"{(\d+),(\d+)}", said)
+        if found is None:
+            raise BenchError(f"the synchronisation failed: {said}")
+        return Span(int(found[1]) / 1e6, int(found[2]) / 1e6)
+
     def _begin_helpers(self) -> None:
         self._erlang.start()
 
     def _end_helpers(self) -> None:
         self._erlang.stop()
+
+
+def _binary(text: str) -> str:
+    """As a term of Erlang."""
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'<<"{quoted}">>'
 
 
 class RabbitNode(RabbitMQ):

@@ -146,5 +146,6 @@ DURABLE_WORKLOADS: Sequence[Workload] = (
         fresh=True,
         keeps=True,
         alone=True,
+        rounds=1,
     ),
 )

@@ -264,7 +264,7 @@ class FlowOutcome(NamedTuple):
 class Bed:
     """The queues, exchanges and connections of one workload on one broker.
 
-    In a cluster, queues are declared on its first node, and live there.
+    In a cluster, queues are declared on its first node, and live there, unless a client of another declares them.
 
     Leaving it without an error cancels the consumers (a delivery too many fails), closes the connections, and
     deletes the queues, which must be empty (a message that is left, or came back unacknowledged, fails).
@@ -275,6 +275,7 @@ class Bed:
         self.publishers: list[Publisher] = []
         self.sinks: list[Sink] = []
         self._admin = Connection(server.ports[0])
+        self._admins = {0: self._admin}
         self._connections: list[Connection] = []
         self._queues: list[str] = []
         self._exchanges: list[str] = []
@@ -287,7 +288,7 @@ class Bed:
             if kind is None:
                 self._check_and_clean()
         finally:
-            for connection in (*self._connections, self._admin):
+            for connection in (*self._connections, *self._admins.values()):
                 connection.socket.close()
 
     def _check_and_clean(self) -> None:
@@ -312,6 +313,12 @@ class Bed:
         self._connections.append(connection)
         return connection
 
+    def admin(self, node: int) -> Connection:
+        """A connection to a node of a cluster that does nothing while messages flow."""
+        if node not in self._admins:
+            self._admins[node] = Connection(self.server.ports[node])
+        return self._admins[node]
+
     def queue(self, name: str, *, durable: bool = False, client: Connection | None = None) -> None:
         """`client`: who declares it."""
         (client or self._admin).declare_queue(name, durable=durable)
@@ -324,6 +331,10 @@ class Bed:
 
     def bind(self, queue: str, exchange: str, routing_key: str = "") -> None:
         self._admin.bind_queue(queue, exchange, routing_key)
+
+    def forget(self, connection: Connection) -> None:
+        """Don't close this one at the end: it is closed."""
+        self._connections.remove(connection)
 
     def leave(self, queue: str) -> None:
         """Don't look at this queue any more at the end: its messages are to stay."""

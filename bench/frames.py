@@ -28,6 +28,7 @@ QUEUE_DECLARE, QUEUE_DECLARE_OK, QUEUE_BIND, QUEUE_BIND_OK = (50, 10), (50, 11),
 QUEUE_DELETE, QUEUE_DELETE_OK = (50, 40), (50, 41)
 QOS, QOS_OK, CONSUME, CONSUME_OK = (60, 10), (60, 11), (60, 20), (60, 21)
 CANCEL, CANCEL_OK, PUBLISH, DELIVER, ACK = (60, 30), (60, 31), (60, 40), (60, 60), (60, 80)
+NACK = (60, 120)
 CONFIRM_SELECT, CONFIRM_SELECT_OK = (85, 10), (85, 11)
 
 
@@ -230,6 +231,30 @@ class AckFrames:
             first_tag += taken
             count -= taken
         return b"".join(parts)
+
+
+class FrameReader:
+    """Cuts what comes from a broker into frames. For few messages: it takes time for each."""
+
+    _HEAD = struct.Struct(">BHI")
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Type and payload of each frame that is complete now, of any channel."""
+        data = self._rest + data
+        found = []
+        at = 0
+        while at + FRAME_OVERHEAD_BYTES <= len(data):
+            frame_type, _, size = self._HEAD.unpack_from(data, at)
+            end = at + FRAME_OVERHEAD_BYTES + size
+            if end > len(data):
+                break
+            found.append((frame_type, data[at + self._HEAD.size : end - 1]))
+            at = end
+        self._rest = data[at:]
+        return found
 
 
 class ConfirmTracker:

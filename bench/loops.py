@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from bench.client import BenchError, Connection
 from bench.flow import STALL_S, FlowOutcome, Progress, Publisher, Sink
-from bench.frames import DeliveryShape, Message, ack
+from bench.frames import NO_PROPERTIES, DeliveryShape, Message, Properties, ack
 from bench.servers import Meter, Server
 
 
@@ -94,8 +94,8 @@ class TimedMessage:
 
     STAMP = struct.Struct("=qq")
 
-    def __init__(self, queue: str, size_bytes: int) -> None:
-        self.message = Message("", queue, bytes(size_bytes))
+    def __init__(self, queue: str, size_bytes: int, properties: Properties = NO_PROPERTIES) -> None:
+        self.message = Message("", queue, bytes(size_bytes), properties)
         self._data = bytearray(self.message.publish())
         self._at = len(self._data) - 1 - size_bytes
 

@@ -80,9 +80,9 @@ class Row:
     def not_worse(self, tolerance: float) -> "Row":
         """The same metric beside another version of Fluffle: worse by at most `tolerance`, a part of 1.
 
-        A row without a requirement is a rate: more is better.
+        Of a row without a requirement less is better if it is a time; else it is a rate.
         """
-        less_is_better = isinstance(self.required, NotAbove | Below)
+        less_is_better = isinstance(self.required, NotAbove | Below) or self.unit in ("ms", "s")
         required = NotAbove(1 + tolerance) if less_is_better else AtLeast(1 - tolerance)
         return replace(self, required=required)
 

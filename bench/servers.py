@@ -32,6 +32,10 @@ from bench.client import BenchError, Connection
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+RABBITMQ_CTL = RABBITMQ_SCRIPT.with_name("rabbitmqctl")
+"""Not Debian's wrapper, which wants to be root or rabbitmq."""
+CTL_TIMEOUT_S = 400.0
+"""One command waits for a synchronisation."""
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 QUIET_TIMEOUT_S = 5.0
@@ -123,6 +127,8 @@ class Server(Broker):
     def __init__(self) -> None:
         super().__init__()
         self.port = 0
+        self.http_port = 0
+        """Of its HTTP API; 0: it has none."""
         self.ready_s = 0.0
         self._data: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[str] | None = None
@@ -144,6 +150,28 @@ class Server(Broker):
 
     def environment(self) -> Mapping[str, str]:
         return {}
+
+    def ctl_command(self) -> Sequence[str]:
+        """The operator's command for this node, without what to do."""
+        raise NotImplementedError
+
+    def ctl(self, *words: str) -> str:
+        """Run the operator's command; what it prints. Errors: BenchError when it fails."""
+        try:
+            done = subprocess.run(
+                [*self.ctl_command(), "--quiet", *words],
+                cwd=self.checkout,
+                env={**os.environ, **self.environment()},
+                capture_output=True,
+                text=True,
+                timeout=CTL_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(f"{words[0]} of {self.name} takes more than {CTL_TIMEOUT_S:.0f} s") from error
+        if done.returncode:
+            raise BenchError(f"{words[0]} of {self.name} failed: {done.stdout}{done.stderr}")
+        return done.stdout
 
     def configuration(self) -> Sequence[str]:
         """The lines of the file `config_name` in `directory`, which the command reads."""
@@ -172,18 +200,38 @@ class Server(Broker):
         `settings` take the place of those it had. Errors leave it to the caller to `stop` it.
         """
         assert self._process is not None, "not started"
-        self.running = False
         if kill:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            self.kill()
         else:
+            self.running = False
             # To the leader alone: RabbitMQ's script passes it on. If its runtime's helper ends first, it crashes.
             self._process.terminate()
+            self._await_end(self._process)
+        self._launch(settings, RESTART_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """End it and its children at once (SIGKILL). Its data stay, and `relaunch` starts it on them."""
+        assert self._process is not None, "not started"
+        self.running = False
+        with contextlib.suppress(ProcessLookupError):  # it has ended before
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._await_end(self._process)
+
+    def relaunch(self) -> None:
+        """Start it again as it was; see `start`."""
+        self._launch(self.settings, RESTART_TIMEOUT_S)
+
+    def freeze(self) -> None:
+        """Stop it and its children where they are (SIGSTOP). Only `kill` comes after this."""
+        assert self._process is not None, "not started"
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def _await_end(self, process: subprocess.Popen[str]) -> None:
         try:
-            self._process.wait(RESTART_TIMEOUT_S)
+            process.wait(RESTART_TIMEOUT_S)
             self._await_end_of_tree()
         except subprocess.TimeoutExpired as error:
             raise BenchError(f"{self.name} did not stop within {RESTART_TIMEOUT_S:.0f} s") from error
-        self._launch(settings, RESTART_TIMEOUT_S)
 
     def _await_end_of_tree(self) -> None:
         """Wait for the children of a leader that has ended: they hold the port and the data until then."""
@@ -319,12 +367,25 @@ class Fluffle(Server):
         data = ["--data", str(self.directory / "data")]
         listen = ["--listen", f"127.0.0.1:{self.port}"]
         config = ["--config", str(self.directory / self.config_name)]
-        name = ["--name", self.node_name]
+        name = ["--name", self.node_name, "--management", "off"]
         return [sys.executable, *profiler, "-m", "node", "start", *name, *data, *listen, *config]
+
+    def ctl_command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "node", "ctl", "--data", str(self.directory / "data")]
 
     def environment(self) -> Mapping[str, str]:
         # Else Python might take the checkout that is installed in this environment.
         return {"PYTHONPATH": str(self.checkout)}
+
+
+class ManagedFluffle(Fluffle):
+    """With its HTTP API."""
+
+    def command(self) -> Sequence[str]:
+        return [*super().command(), "--management", f"127.0.0.1:{self.http_port}"]
+
+    def _prepare(self) -> None:
+        self.http_port = free_port()
 
 
 class Erlang:
@@ -357,6 +418,7 @@ class RabbitMQ(Server):
     name = "RabbitMQ"
     ready_words = "completed with"
     config_name = "rabbitmq.conf"
+    plugins = "[]."
 
     def __init__(self) -> None:
         super().__init__()
@@ -369,6 +431,9 @@ class RabbitMQ(Server):
 
     def command(self) -> Sequence[str]:
         return [str(RABBITMQ_SCRIPT)]
+
+    def ctl_command(self) -> Sequence[str]:
+        return [str(RABBITMQ_CTL), "-n", self.node_name]
 
     def environment(self) -> Mapping[str, str]:
         here = self.directory
@@ -398,10 +463,27 @@ class RabbitMQ(Server):
         cookie = self.directory / ".erlang.cookie"
         cookie.write_text(self.erlang.cookie)
         cookie.chmod(0o400)
-        (self.directory / "enabled_plugins").write_text("[].\n")
+        (self.directory / "enabled_plugins").write_text(f"{self.plugins}\n")
 
     def _end_helpers(self) -> None:
         self.erlang.stop()
+
+
+class ManagedRabbitMQ(RabbitMQ):
+    """With its management plug-in."""
+
+    plugins = "[rabbitmq_management]."
+
+    def configuration(self) -> Sequence[str]:
+        return [
+            *super().configuration(),
+            "management.tcp.ip = 127.0.0.1",
+            f"management.tcp.port = {self.http_port}",
+        ]
+
+    def _prepare(self) -> None:
+        self.http_port = free_port()
+        super()._prepare()
 
 
 class Meter:

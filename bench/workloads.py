@@ -70,8 +70,9 @@ class Outcome(NamedTuple):
 class Workload:
     """`run` measures one round on a running server. `fresh`: on one that was started for it alone.
 
-    `keeps`: the messages go to disk. `alone`: it asks no other broker, and needs but one round.
-    `clustered`: `run` takes a Cluster, not a Server.
+    `keeps`: the messages go to disk. `alone`: it asks no other broker. `clustered`: `run` takes a Cluster, not a
+    Server; `managed`: a Server whose HTTP API is on. `rounds`: whatever the command says, except that a quick look
+    takes no more than it says.
     """
 
     name: str
@@ -81,6 +82,8 @@ class Workload:
     keeps: bool = False
     alone: bool = False
     clustered: bool = False
+    managed: bool = False
+    rounds: int | None = None
 
 
 def outcome(flow: FlowOutcome, **metrics: float) -> Outcome:
@@ -121,9 +124,10 @@ class OneQueue:
     prefetch: int = 0
     gather_count: int | None = None
     ahead_count_max: int = AHEAD_COUNT_MAX
+    home_node: int = 0
     publisher_node: int = 0
     consumer_node: int = 0
-    """The nodes of a cluster that the clients connect to; the queue is on node 0."""
+    """The nodes of a cluster where the queue is declared, and that the clients connect to."""
 
     def messages(self, queue: str) -> list[Message]:
         exchange = f"{queue}.x" if self.routing_keys else ""
@@ -143,7 +147,7 @@ class OneQueue:
 
     def set_up(self, bed: Bed, queue: str) -> None:
         messages = self.messages(queue)
-        bed.queue(queue, durable=self.durable)
+        bed.queue(queue, durable=self.durable, client=bed.admin(self.home_node))
         if self.routing_keys:
             bed.exchange(messages[0].exchange, "direct")
             for key in self.routing_keys:
@@ -172,12 +176,16 @@ class OneQueue:
     def __call__(self, server: Broker, scale: Scale) -> Outcome:
         with Bed(server) as bed:
             self.set_up(bed, "bench.q")
-            flow = bed.run(scale.seconds)
-            waits_s = [wait for p in bed.publishers if isinstance(p, ConfirmPublisher) for wait in p.waits_s]
-        metrics = {"rate": flow.message_count / flow.elapsed_s}
-        if waits_s:
-            metrics["p99"] = percentile(waits_s, 99) * 1e3
-        return outcome(flow, **metrics)
+            return flow_outcome(bed, bed.run(scale.seconds))
+
+
+def flow_outcome(bed: Bed, flow: FlowOutcome) -> Outcome:
+    """The rate, and how long the confirms took, if there were any."""
+    waits_s = [wait for p in bed.publishers if isinstance(p, ConfirmPublisher) for wait in p.waits_s]
+    metrics = {"rate": flow.message_count / flow.elapsed_s}
+    for percent in (50, 99) if waits_s else ():
+        metrics[f"p{percent}"] = percentile(waits_s, percent) * 1e3
+    return outcome(flow, **metrics)
 
 
 def four_pairs(server: Server, scale: Scale) -> Outcome:
@@ -276,10 +284,10 @@ def fill(
     connection = bed.connect()
     prepared = chunks(messages, [1] * len(messages), chunk_bytes=CHUNK_BYTES)
     bed.publishers = [PlainPublisher(connection, prepared, ahead_count_max=count, cycles=cycles)]
-    return messages, bed.run(float("inf"), settle=lambda: _await_count(connection, queue, count))
+    return messages, bed.run(float("inf"), settle=lambda: await_count(connection, queue, count))
 
 
-def _await_count(connection: Connection, queue: str, count: int) -> None:
+def await_count(connection: Connection, queue: str, count: int) -> None:
     """Ask until all that was published is in the queue. RabbitMQ answers this ahead of waiting publishes.
 
     Errors: BenchError when there are too many, or no more come for STALL_S.

@@ -8,7 +8,7 @@ import pytest
 
 from bench import cluster_servers
 from bench.client import BenchError
-from bench.cluster_servers import NODE_NAMES, Cluster, FluffleCluster, RabbitCluster
+from bench.cluster_servers import NODE_NAMES, Cluster, FluffleCluster, Policy, RabbitCluster, Span
 from bench.servers import Fluffle, RabbitMQ, Server
 
 
@@ -18,6 +18,7 @@ class QuietServer(Server):
     def __init__(self, port: int = 0, cpu_s: float = 0.0) -> None:
         super().__init__()
         self.port, self._cpu_s, self.told = port, cpu_s, ""
+        self.answers: list[str] = []
 
     def start(self) -> None:
         self.told += "start "
@@ -32,6 +33,10 @@ class QuietServer(Server):
 
     def last_words(self) -> str:
         return f"what node {self.port} said"
+
+    def ctl(self, *words: str) -> str:
+        self.told += " ".join(words[:1]) + " "
+        return self.answers.pop(0) if self.answers else ""
 
 
 class QuietCluster(Cluster):
@@ -190,3 +195,89 @@ def test_another_checkout_has_its_own_name_and_sources(tmp_path: Path) -> None:
     assert FluffleCluster().name == "Fluffle"
     for node in (*other._make_nodes(), other._make_single()):
         assert node.environment()["PYTHONPATH"] == str(checkout)
+
+
+MIRRORS = Policy("m", r"^m\.", {"ha-mode": "all"})
+
+
+def first_of(cluster: Cluster) -> QuietServer:
+    """Node 1 of a cluster that has started."""
+    cluster.nodes = cluster._make_nodes() if not cluster.nodes else cluster.nodes
+    (first, *_) = cluster.nodes
+    assert isinstance(first, QuietServer)
+    return first
+
+
+def test_a_policy_is_set_once(formed: list[list[int]]) -> None:
+    """Again after another one of its name, after it was cleared, and in the next cluster."""
+    cluster = QuietCluster()
+    cluster.start()
+    first = first_of(cluster)
+    first.told = ""
+    for policy in (MIRRORS, MIRRORS, MIRRORS._replace(definition={"ha-mode": "exactly"}), MIRRORS):
+        cluster.set_policy(policy)
+    cluster.clear_policy("m")
+    cluster.clear_policy("m")
+    assert first.told == "set_policy set_policy set_policy clear_policy "
+    cluster.stop()
+    cluster.start()
+    cluster.set_policy(MIRRORS)
+    assert first_of(cluster).told == "start set_policy "
+
+
+def test_mirrors_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All queues must have all of them. RabbitMQ and Fluffle show processes alike."""
+    cluster = QuietCluster()
+    first = first_of(cluster)
+    both = "[<n2@localhost.3.2.0>, <n3@localhost.2.3.0>]"
+    some = "name\tsynchronised_slave_pids\nm.0\t[<n2@localhost.3.2.0>]\nm.1\t"
+    first.answers = ["name\tsynchronised_slave_pids\n", f"{some}{both}\n", f"m.0\t{both}\nm.1\t{both}\nx\t\n"]
+    cluster.await_mirrors(["m.0", "m.1"], 2)
+    assert not first.answers
+    monkeypatch.setattr(cluster_servers, "MIRRORED_TIMEOUT_S", 0.0)
+    first.answers = [some]
+    with pytest.raises(BenchError, match="2 mirrors of each queue expected"):
+        cluster.await_mirrors(["m.0"], 2)
+
+
+def test_who_leads_fluffles_metadata() -> None:
+    cluster = FluffleCluster()
+    first = QuietServer()
+    first.answers = ["Metadata\n\nLeader: (none)\n", f"Metadata\n\nLeader: {NODE_NAMES[2]}\nMajority\n"]
+    cluster.nodes = [first]
+    assert cluster.metadata_leader() == 2
+    assert RabbitCluster().metadata_leader() is None
+
+
+def test_when_fluffle_synchronised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its master's log: what came after the policy was set, of that queue."""
+    log = tmp_path / "stderr"
+    queue = "[info] <0.0.0> Mirrored queue 'q' in vhost '/':"
+    log.write_text(f"2026-11-21 21:00:00.000000+00:00 {queue} Mirror <n2@localhost.9.8> is synchronised\n")
+    monkeypatch.setattr(Server, "directory", tmp_path)
+
+    class Logging(QuietServer):
+        def ctl(self, *words: str) -> str:
+            news = [
+                f"21:00:01.000000+00:00 {queue} Adding mirror on node n2@localhost: <n2@localhost.3.2>",
+                f"21:00:03.000000+00:00 {queue.replace('q', 'r')} Mirror <n2@localhost.3.3> is synchronised",
+                f"21:00:03.500000+00:00 {queue} Mirror <n2@localhost.3.2> is synchronised",
+            ]
+            with log.open("a") as lines:
+                lines.writelines(f"2026-11-21 {line}\n" for line in news)
+            return ""
+
+    cluster = FluffleCluster()
+    cluster.nodes = [Logging()]
+    assert cluster.synchronise(MIRRORS, "q", 1, 1).seconds == pytest.approx(2.5)
+
+
+def test_when_rabbitmq_synchronised() -> None:
+    """Its node says so, in microseconds."""
+    cluster = RabbitCluster()
+    first = QuietServer()
+    first.answers = ["{1700000000000000,1700000002500000}\n"]
+    cluster.nodes = [first]
+    assert cluster.synchronise(MIRRORS, "q", 1, 1) == Span(1_700_000_000.0, 1_700_000_002.5)
+    assert cluster_servers._binary(MIRRORS.pattern) == r'<<"^m\\.">>'
+    assert cluster_servers._binary(MIRRORS.definition_json) == r'<<"{\"ha-mode\": \"all\"}">>'

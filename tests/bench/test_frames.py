@@ -11,6 +11,7 @@ from bench.frames import (
     ConfirmTracker,
     ConfirmWaits,
     DeliveryShape,
+    FrameReader,
     Message,
     Properties,
     ack,
@@ -28,6 +29,16 @@ def test_publish_is_method_header_and_body_frames() -> None:
     method = b"\x01\0\x01\0\0\0\x0a\0\x3c\0\x28\0\0\0\x01q\0\xce"
     header = b"\x02\0\x01\0\0\0\x0e\0\x3c\0\0\0\0\0\0\0\0\0\x02\0\0\xce"
     assert Message("", "q", b"ab").publish() == method + header + b"\x03\0\x01\0\0\0\x02ab\xce"
+
+
+def test_frames_are_read_from_any_pieces() -> None:
+    """A frame counts when its last byte is there."""
+    data = Message("", "q", b"ab").publish()
+    reader = FrameReader()
+    found = [frame for at in range(len(data)) for frame in reader.feed(data[at : at + 1])]
+    assert [frame_type for frame_type, _ in found] == [1, 2, 3]
+    assert found[2][1] == b"ab"
+    assert FrameReader().feed(data) == found
 
 
 def test_content_is_cut_at_frame_max() -> None:

@@ -2,13 +2,15 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench.__main__ import CATALOGUE, Bench, parse_options
+from bench.__main__ import CATALOGUE, Bench, Brokers, parse_options
 from bench.cluster_workloads import CLUSTER_WORKLOADS
+from bench.mirror_workloads import MIRROR_WORKLOADS
 from bench.servers import REPOSITORY, Broker, Server
-from bench.workloads import QUICK, Outcome, Scale, Workload
+from bench.workloads import FULL, QUICK, Outcome, Scale, Workload
 
 
 def options(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> argparse.Namespace:
@@ -27,6 +29,7 @@ def test_names_are_unique() -> None:
     ("asked", "expected"),
     [
         (["cluster"], [workload.name for workload in CLUSTER_WORKLOADS]),
+        (["mirrors"], [workload.name for workload in MIRROR_WORKLOADS]),
         (["persistent"], ["persistent"]),
         (["pair", "start"], ["pair-16B", "pair-100B", "pair-1KiB", "pair-64KiB", "start"]),
         ([], []),
@@ -71,7 +74,7 @@ def test_against_and_rabbitmq_exclude_each_other(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(("reference", "required"), [("RabbitMQ", "≥ 4×"), ("57925ec", "≥ 0.95×")])
 def test_report_beside(reference: str, required: str) -> None:
     """Another version stands in RabbitMQ's column, and the row only requires not to be worse."""
-    bench = Bench([], [], reference, QUICK, 1)
+    bench = Bench(Brokers(), reference, QUICK, 1)
     bench.outcomes["pair-100B"] = {
         name: [Outcome({"rate": rate}, 100, 1.0, 0.5, 0.1)]
         for name, rate in (("Fluffle", 480.0), (reference, 100.0))
@@ -107,9 +110,23 @@ def test_clusters_and_single_nodes_do_not_run_together() -> None:
         order.append(broker)
         return Outcome({}, 0, 1.0, 0.0, 0.0)
 
-    bench = Bench(servers, clusters, "RabbitMQ", QUICK, 2)  # type: ignore[arg-type]
+    managed: list[Any] = [Idle("Fluffle")]
+    bench = Bench(Brokers(servers, managed, clusters), "RabbitMQ", QUICK, 2)  # type: ignore[arg-type]
     bench.measure(Workload("on-one", run, []))
     assert all(each.running for each in servers)
     bench.measure(Workload("on-three", run, [], clustered=True))
-    assert order == [*servers, *servers, *clusters, *clusters]
-    assert not any(each.running for each in servers)
+    bench.measure(Workload("with-http", run, [], managed=True))
+    assert order == [*servers, *servers, *clusters, *clusters, *managed, *managed]
+    assert not any(each.running for each in (*servers, *clusters))
+
+
+@pytest.mark.parametrize(
+    ("scale", "own", "asked", "count"),
+    [(FULL, None, 3, 3), (FULL, 9, 3, 9), (FULL, 1, 3, 1), (QUICK, 9, 2, 2)],
+)
+def test_rounds_of_a_workload_of_its_own(scale: Scale, own: int | None, asked: int, count: int) -> None:
+    """Whatever the command says; a quick look takes no more than that."""
+    bench = Bench(Brokers([Idle("Fluffle")]), "RabbitMQ", scale, asked)  # type: ignore[list-item]
+    workload = Workload("w", lambda broker, scale: Outcome({}, 0, 1.0, 0.0, 0.0), [], rounds=own)
+    bench.measure(workload)
+    assert len(bench.outcomes["w"]["Fluffle"]) == count

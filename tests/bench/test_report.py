@@ -70,6 +70,11 @@ def test_not_worse_keeps_the_direction(required: Requirement | None, expected: R
     assert Row("m", "u", required).not_worse(0.05) == Row("m", "u", expected)
 
 
+def test_not_worse_of_a_time_without_a_requirement() -> None:
+    """It must not grow."""
+    assert Row("p99", "ms").not_worse(0.05) == Row("p99", "ms", NotAbove(1.05))
+
+
 def test_requirements_as_text() -> None:
     """As they stand in the table."""
     texts = [str(each) for each in (AtLeast(4), NotAbove(), NotAbove(1.05), Below(600), NotBelow(0.3))]
