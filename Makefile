@@ -12,8 +12,11 @@ BASE_PORT ?= 5672
 FUZZ_S ?= 60
 ROUNDS ?= 100
 SEED ?= 1
+MINUTES ?= 10
 CRASHES ?= 5000
 SEEDS ?= 200
+RING_SEEDS ?= 20000
+MIRROR_SEEDS ?= 200
 ARGS ?=
 
 ROOT := $(dir $(abspath $(lastword $(MAKEFILE_LIST))))
@@ -26,7 +29,7 @@ RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 # Whatever goes wrong with .venv, nothing is ever installed into the machine's own Python.
 export PIP_REQUIRE_VIRTUALENV := 1
 
-.PHONY: setup up run test check bench conformance fuzz crashes faults cluster-faults sim proto clean
+.PHONY: setup up run test check bench conformance fuzz crashes faults cluster-faults mirror-faults chaos audit sim rebalance-demo screenshots proto clean
 
 setup: $(INSTALLED)
 
@@ -68,8 +71,27 @@ faults: $(INSTALLED)
 cluster-faults: $(INSTALLED)
 	$(BIN)/python -m tests.chaos.cluster_faults --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
 
+mirror-faults: $(INSTALLED)
+	$(BIN)/python -m tests.chaos.mirror_faults --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
+
+# Also under RabbitMQ: ARGS="--against rabbitmq". Best as root, in network namespaces, with haproxy.
+chaos: $(INSTALLED)
+	$(BIN)/python -m tests.chaos.run --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+audit: $(INSTALLED)
+	$(BIN)/python -m tests.security.audit $(ARGS)
+
 sim: $(INSTALLED)
-	SEEDS=$(SEEDS) $(BIN)/python -m pytest -s tests/sim $(ARGS)
+	SEEDS=$(SEEDS) RING_SEEDS=$(RING_SEEDS) MIRROR_SEEDS=$(MIRROR_SEEDS) $(BIN)/python -m pytest -s tests/sim $(ARGS)
+
+# Three nodes with an uneven load, a plan for them, the plan applied, and a report. Needs Java.
+rebalance-demo: $(INSTALLED)
+	@mkdir -p var
+	$(BIN)/python -m examples.rebalance_demo --folder var/rebalance-demo $(ARGS)
+
+# The pictures of the README. Needs Chromium.
+screenshots: $(INSTALLED)
+	$(BIN)/python -m tests.ui.screenshots docs/screenshots $(ARGS)
 
 # A new NAME.proto: make an empty NAME_pb2.py beside its user first.
 proto: $(INSTALLED)

@@ -11,6 +11,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
+ROOTS: Final = ("node", "cluster", "spark_ops")
+
 LAYERS: Final = {
     "node.amqp": (),
     "node.broker": ("node.amqp",),
@@ -20,18 +22,59 @@ LAYERS: Final = {
     "cluster.membership": ("node.amqp", "node.broker"),
     "cluster.metadata": ("node.amqp", "node.broker", "node.store"),
     "cluster.remote": ("node.amqp", "node.broker"),
+    "cluster.gm_ring": ("node.broker", "cluster.remote"),
+    "cluster.mirror": ("node.amqp", "node.broker", "cluster.remote", "cluster.gm_ring"),
     "cluster.transport": ("node.log",),
     "node.io": ("node.amqp", "node.broker", "node.store", "node.config", "node.log"),
-    "node.app": ("node.amqp", "node.broker", "node.store", "node.config", "node.io", "node.log"),
+    "node.statistics": ("node.amqp", "node.broker"),
+    "node.definitions": ("node.amqp", "node.broker"),
+    "node.admin": ("node.amqp", "node.broker", "node.definitions", "node.config", "node.log", "node.io"),
+    "node.app": (
+        "node.amqp",
+        "node.broker",
+        "node.store",
+        "node.definitions",
+        "node.config",
+        "node.io",
+        "node.log",
+        "node.admin",
+    ),
+    "node.management": (
+        "node.amqp",
+        "node.broker",
+        "node.statistics",
+        "node.definitions",
+        "node.config",
+        "node.log",
+        "node.io",
+        "node.app",
+        "node.admin",
+    ),
+    "node.telemetry": (
+        "node.amqp",
+        "node.broker",
+        "node.store",
+        "node.statistics",
+        "node.config",
+        "node.log",
+        "node.io",
+        "node.app",
+    ),
     "node.agent": (
         "node.amqp",
         "node.broker",
         "node.store",
+        "node.statistics",
+        "node.telemetry",
+        "node.definitions",
         "node.config",
         "node.log",
+        "node.admin",
+        "node.management",
         "cluster.membership",
         "cluster.metadata",
         "cluster.remote",
+        "cluster.mirror",
         "cluster.transport",
         "node.io",
         "node.app",
@@ -47,8 +90,31 @@ LAYERS: Final = {
         "node.app",
         "node.agent",
     ),
+    "spark_ops.documents": (),
+    "spark_ops.telemetry": ("spark_ops.documents",),
+    "spark_ops.health": (),
+    "spark_ops.planning": ("spark_ops.documents",),
+    "spark_ops.applying": ("spark_ops.documents", "spark_ops.planning"),
+    "spark_ops.reports": ("spark_ops.documents", "spark_ops.health", "spark_ops.planning"),
+    "spark_ops.jobs": (
+        "spark_ops.documents",
+        "spark_ops.telemetry",
+        "spark_ops.health",
+        "spark_ops.planning",
+    ),
+    "spark_ops.cli": (
+        "spark_ops.documents",
+        "spark_ops.telemetry",
+        "spark_ops.health",
+        "spark_ops.planning",
+        "spark_ops.applying",
+        "spark_ops.reports",
+        "spark_ops.jobs",
+    ),
 }
-"""What each part of node/ and cluster/ may import besides itself and `node.version`.
+"""What each part of node/, cluster/ and spark_ops/ may import besides itself and `node.version`.
+
+A broker and spark_ops share files and HTTP, no code.
 
 `node.config` are the files config*.py, `node.log` log.py and log_phrases.py; `node.__main__` belongs to the CLI.
 """
@@ -57,18 +123,29 @@ PURE: Final = (
     "node.amqp",
     "node.broker",
     "node.store",
+    "node.statistics",
+    "node.definitions",
     "node.config",
     "cluster.membership",
     "cluster.metadata",
     "cluster.remote",
+    "cluster.gm_ring",
+    "cluster.mirror",
+    "spark_ops.documents",
+    "spark_ops.health",
+    "spark_ops.planning",
 )
 
 LIBRARIES: Final = {
     "cluster.membership": ("google",),
     "cluster.metadata": ("google", "pysyncobj", "io", "pickle"),
     "cluster.remote": ("google",),
+    "cluster.gm_ring": ("google",),
+    "cluster.mirror": ("google",),
+    "spark_ops.planning": ("numpy", "scipy"),
 }
-"""What a pure part may use beside that: protobuf; the core of Raft, whose pickles are read by a reader of our own."""
+"""What a pure part may use beside that: protobuf; the core of Raft, whose pickles are read by a reader of our own;
+arrays of a million queues."""
 
 GENERATED: Final = "_pb2.py"
 """How the names of files end that `protoc` made: nobody's rules hold for them."""
@@ -81,7 +158,9 @@ PURE_MODULES: Final = frozenset(
         "bisect",
         "collections",
         "contextlib",
+        "copy",
         "dataclasses",
+        "datetime",
         "decimal",
         "difflib",
         "enum",
@@ -107,6 +186,10 @@ FORBIDDEN_CALLS: Final = frozenset({"open", "print", "input", "exec", "eval", "c
 """Built-ins with which I/O needs no import."""
 
 
+FORBIDDEN_METHODS: Final = frozenset({"datetime.now", "datetime.utcnow", "datetime.today", "date.today"})
+"""What of the module `datetime` tells the time. Its other names are fine."""
+
+
 def _module(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -114,13 +197,13 @@ def _module(path: Path) -> str:
 
 def _part(module: str) -> str | None:
     """The layer that a module belongs to; None for `node` and `cluster` themselves and `node.version`."""
-    if module == "node.__main__":
-        return "node.cli"
+    if module in ("node.__main__", "spark_ops.__main__"):
+        return module.replace("__main__", "cli")
     name = ".".join(module.split(".")[:2])
     for flat in ("node.config", "node.log"):
         if name == flat or name.startswith(f"{flat}_"):
             return flat
-    return None if name in ("node", "node.version", "cluster") else name
+    return None if name in ("node", "node.version", "cluster", "spark_ops") else name
 
 
 def _tree(path: Path) -> ast.Module:
@@ -141,10 +224,7 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
 
 
 FILES: Final = sorted(
-    path
-    for folder in ("node", "cluster")
-    for path in (ROOT / folder).rglob("*.py")
-    if not path.name.endswith(GENERATED)
+    path for folder in ROOTS for path in (ROOT / folder).rglob("*.py") if not path.name.endswith(GENERATED)
 )
 
 
@@ -165,7 +245,7 @@ def test_imports_go_down() -> None:
         allowed = (None, part, *LAYERS[part]) if part else (None,)
         for line, name in _imports(path):
             top = name.split(".")[0]
-            if top in ("tests", "bench") or (top in ("node", "cluster") and _part(name) not in allowed):
+            if top in ("tests", "bench") or (top in ROOTS and _part(name) not in allowed):
                 problems.append(f"{path}:{line}: {part or 'this'} may not import {name}")
     assert problems == []
 
@@ -176,12 +256,14 @@ def test_pure_parts_do_no_io() -> None:
     for path in [path for path in FILES if _part(_module(path)) in PURE]:
         for line, name in _imports(path):
             top = name.split(".")[0]
-            if top not in ("node", "cluster", *PURE_MODULES, *LIBRARIES.get(_part(_module(path)) or "", ())):
+            if top not in (*ROOTS, *PURE_MODULES, *LIBRARIES.get(_part(_module(path)) or "", ())):
                 problems.append(f"{path}:{line}: import of {name}")
         for call in ast.walk(_tree(path)):
             called = call.func if isinstance(call, ast.Call) else None
             if isinstance(called, ast.Name) and called.id in FORBIDDEN_CALLS:
                 problems.append(f"{path}:{called.lineno}: {called.id}()")
+            if isinstance(called, ast.Attribute) and ast.unparse(called) in FORBIDDEN_METHODS:
+                problems.append(f"{path}:{called.lineno}: {ast.unparse(called)}()")
     assert problems == []
 
 
@@ -190,7 +272,7 @@ def test_the_benchmark_knows_nothing_of_the_broker() -> None:
     files = sorted((ROOT / "bench").glob("*.py"))
     assert files
     imports = {name.split(".")[0] for path in files for _, name in _imports(path)}
-    assert imports.isdisjoint({"node", "cluster", "tests"})
+    assert imports.isdisjoint({"node", "cluster", "spark_ops", "tests"})
 
 
 def test_only_the_transport_knows_grpc() -> None:
@@ -199,3 +281,20 @@ def test_only_the_transport_knows_grpc() -> None:
         _part(_module(path)) for path in FILES for _, name in _imports(path) if name.split(".")[0] == "grpc"
     }
     assert using <= {"cluster.transport"}
+
+
+def test_only_jobs_know_spark() -> None:
+    """`show` and `apply` start without a JVM; a broker starts without any of these."""
+    for library, parts in {
+        "pyspark": {"spark_ops.jobs"},
+        "pyarrow": {"spark_ops.jobs", "spark_ops.telemetry", "spark_ops.reports"},
+        "numpy": {"spark_ops.planning"},
+        "scipy": {"spark_ops.planning"},
+    }.items():
+        using = {
+            _part(_module(path))
+            for path in FILES
+            for _, name in _imports(path)
+            if name.split(".")[0] == library
+        }
+        assert using <= parts, library

@@ -12,19 +12,19 @@ from node.version import VERSION
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-SOURCE_ROOTS: Final = ("node", "cluster", "bench", "tests")
+SOURCE_ROOTS: Final = ("node", "cluster", "spark_ops", "bench", "tests")
 
 LINES_MAX: Final = 600
 LONG_FILES: Final = {
     "node/broker/connection.py": "one state machine, from the protocol header to the last word",
 }
-"""Files under node/ and cluster/ that may be longer, with the reason."""
+"""Files under node/, cluster/ and spark_ops/ that may be longer, with the reason."""
 
 FUNCTION_LINES_MAX: Final = 70
 LONG_FUNCTIONS: Final = {
     "node/amqp/reader.py: _publishes": "the hottest loop: a call for a part would cost as much as the part",
 }
-"""Functions under node/ and cluster/ that may be longer, with the reason."""
+"""Functions under node/, cluster/ and spark_ops/ that may be longer, with the reason."""
 
 GENERATED: Final = "_pb2.py"
 """How the names of files end that `protoc` made; tests/test_proto_fresh.py holds them against proto/."""
@@ -54,7 +54,7 @@ def _name(path: Path) -> str:
 
 DOCUMENTS: Final = list(_files(".md"))
 PYTHON: Final = list(_files(".py"))
-NODE: Final = [path for path in PYTHON if _name(path).startswith(("node/", "cluster/"))]
+NODE: Final = [path for path in PYTHON if _name(path).startswith(("node/", "cluster/", "spark_ops/"))]
 
 
 def _anchors(document: Path) -> set[str]:
@@ -91,9 +91,9 @@ def test_paths_that_are_named_exist() -> None:
 
 
 def test_every_file_has_a_row() -> None:
-    """ARCHITECTURE.md's table of files has each file of node/ and cluster/ once, and no other."""
+    """ARCHITECTURE.md's table of files has each file of node/, cluster/ and spark_ops/ once, and no other."""
     rows = re.findall(
-        r"^\| `((?:node|cluster)/[^`]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE
+        r"^\| `((?:node|cluster|spark_ops)/[^`]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE
     )
     assert sorted(rows) == sorted(_name(path) for path in NODE if path.read_text())
 

@@ -68,7 +68,7 @@ class DurableNode:
         config.write_text("".join(f"{key} = {value}\n" for key, value in (settings or {}).items()))
         self._starts += 1
         command = [sys.executable, "-m", "node", "start", "--name", self._name, "--data", str(self.data)]
-        command += ["--listen", f"{HOST}:0", "--config", str(config)]
+        command += ["--listen", f"{HOST}:0", "--management", "off", "--config", str(config)]
         self._launched_at = time.monotonic()
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
