@@ -21,6 +21,7 @@ from typing import Final, Self
 ROOT: Final = Path(__file__).parents[2]
 START_S: Final = 30.0
 STOP_S: Final = 20.0
+LOG_S: Final = 10.0
 MIB: Final = 1024 * 1024
 
 
@@ -108,6 +109,13 @@ class NodeProcess:
     def log_text(self) -> str:
         """What it has logged so far, also after its end."""
         return self._log.read_text(errors="replace") if self._log.exists() else self._last_log
+
+    def has_logged(self, text: str, times: int = 1) -> bool:
+        """Whether it has said this so often; a thread writes the log, so for LOG_S it may still come."""
+        deadline = time.monotonic() + LOG_S
+        while self.log_text().count(text) < times and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.log_text().count(text) == times
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""

@@ -13,7 +13,7 @@ their turn, a read of 256 KB of the costliest input for some 100 ms; the rest is
 much to do, the attacker's and the bystander's own threads among it. A node that one client keeps to itself shows
 seconds here."""
 
-MEDIAN_S: Final = 0.3
+MEDIAN_S: Final = 0.5
 """And half of them must be faster than this, while one core is busy with the attack."""
 
 KEPT_MIB: Final = 24
