@@ -5,7 +5,6 @@ import json
 import os
 import re
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -16,10 +15,10 @@ from typing import Any, Final
 from node.io.control import ControlError, request
 from tests.adversity.node_process import ROOT
 from tests.chaos.broker import FLUFFLE, SERVES_S, START_S, NodeFailed
+from tests.chaos.broker_process import BrokerProcess, Launch
 from tests.chaos.client import ClusterClient, patience
 from tests.chaos.network import NAMES, Network
 
-STOP_S: Final = 40.0
 EXPECTED: Final[Mapping[int, Sequence[str]]] = {
     320: ("",),  # a node stops
     404: ("brief", "has no master", "is down or inaccessible", "not available", "process is stopped by"),
@@ -38,118 +37,44 @@ ASKED_FOR: Final = re.compile(
 BORING: Final = re.compile(f"{ASKED_FOR.pattern}|accepting AMQP|user 'guest' authenticated")
 
 
-class ChaosNode:
-    """One node: its process comes and goes, name, addresses and data stay.
+class ChaosNode(BrokerProcess):
+    """One node.   code: where the packages are that it runs.   is_managed: it has the HTTP API."""
 
-    index: among the nodes.   code: where the packages are that it runs.   is_managed: it has the HTTP API.
-    """
+    stop_s = 40.0
 
     def __init__(
         self, index: int, directory: Path, network: Network, code: Path, *, is_managed: bool = False
     ) -> None:
-        self.index = index
-        self.short_name = NAMES[index]
-        self.place = network.place(self.short_name)
-        self.name = self.place.node
-        self.data = directory / self.short_name
-        self.starts = 0
-        self._directory = directory
-        self._network = network
+        super().__init__(index, directory, network)
         self._code = code
         self._management = f"{self.place.host}:{self.place.http_port}" if is_managed else "off"
-        self._process: subprocess.Popen[bytes] | None = None
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Write its fluffle.conf."""
-        path = self._directory / f"{self.short_name}.conf"
-        path.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
+        self._config_path.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
 
     @property
-    def pid(self) -> int:
-        """The process id."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process is there."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def log_path(self) -> Path:
-        """The log of the last start."""
-        return self._directory / f"{self.short_name}.{self.starts}.log"
+    def _config_path(self) -> Path:
+        return self._directory / f"{self.short_name}.conf"
 
     @property
     def clock_path(self) -> Path:
         """If this file is there, the node's time of day differs by as many seconds as it says (`watchdog`)."""
         return self._directory / f"{self.short_name}.clock"
 
-    def log_text(self) -> str:
-        """What the last start has logged so far."""
-        return self.log_path.read_text(errors="replace") if self.starts else ""
-
     def log_end(self) -> str:
         """The last lines of it that say something."""
         lines = [line for line in self.log_text().splitlines() if not BORING.search(line)]
         return "\n".join(lines[-30:])
 
-    def launch(self) -> None:
-        """Start the process, and don't wait."""
-        assert not self.is_running, "one at a time"
-        self.starts += 1
+    def _how_to_launch(self) -> Launch:
         command = [sys.executable, "-m", "node", "start", "--name", self.name, "--data", str(self.data)]
         command += ["--listen", f"{self.place.host}:{self.place.port}", "--peer", self.place.peer]
-        command += ["--management", self._management]
-        command += ["--config", str(self._directory / f"{self.short_name}.conf")]
+        command += ["--management", self._management, "--config", str(self._config_path)]
         environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self._directory)}
         environ["PYTHONPATH"] = str(Path(__file__).parent / "watchdog")
         environ["FLUFFLE_CHAOS_CLOCK"] = str(self.clock_path)
-        self._network.starts(self.short_name)
-        with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._network.command(self.short_name, command),
-                cwd=self._code,
-                env=environ,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._network.started(self.short_name, self._process.pid)
-
-    def kill(self) -> None:
-        """kill -9."""
-        if self._process is not None:
-            if self.is_running:
-                self._network.ends(self.short_name)
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def freeze(self) -> None:
-        """SIGSTOP."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        if self.is_running:
-            os.kill(self.pid, signal.SIGCONT)
-
-    async def stop(self) -> int:
-        """SIGTERM, and wait. Returns: the exit code. Raises: NodeFailed if it has to be killed."""
-        process = self._process
-        assert process is not None
-        process.terminate()
-        deadline = time.monotonic() + STOP_S * patience()
-        while process.poll() is None:
-            if time.monotonic() > deadline:
-                os.kill(process.pid, signal.SIGABRT)  # faulthandler says where it is, if it is on
-                await asyncio.sleep(1)
-                self.kill()
-                raise NodeFailed(f"{self.name} does not end after SIGTERM: {self.log_end()}")
-            await asyncio.sleep(0.02)
-        self._process = None
-        return process.returncode
+        return Launch(command, self._code, environ)
 
     async def ask(self, operation: str, timeout_s: float = 60.0, **arguments: object) -> Any:
         """What `fluffle ctl` asks, over the same socket. Raises: ControlError."""
@@ -173,12 +98,6 @@ class ChaosNode:
         except (ControlError, OSError):
             return False
         return len(status["running_nodes"]) == len(NAMES) and self.name == status["running_nodes"][0]
-
-    def usage(self) -> tuple[int, int]:
-        """Resident memory in bytes, and open file descriptors."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        rss = int(status.partition("VmRSS:")[2].split()[0]) * 1024
-        return rss, len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def faults_in_log(self, allowed: re.Pattern[str] = BORING) -> str:
         """What the log of the last start has that must not be in it, with what stands around; empty: nothing."""

@@ -7,13 +7,11 @@ be between them, since they tell each other their ports. Operators' questions ar
 
 import asyncio
 import base64
-import contextlib
 import json
 import os
 import re
 import secrets
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -23,14 +21,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from tests.chaos.broker import RABBITMQ, SERVES_S, START_S, NodeFailed
+from tests.chaos.broker_process import BrokerProcess, Launch
 from tests.chaos.client import patience
-from tests.chaos.network import NAMES, Network, Place, free_ports
+from tests.chaos.network import NAMES, Network, free_ports
 from tests.conformance.rabbit_server import RABBITMQ_SERVER, prepare
 
 EPMD_PORT: Final = 4369
 CALL_S: Final = 10.0
 """How long a question may take: a frozen node never answers."""
-STOP_S: Final = 60.0
 PARTED_S: Final = 20.0
 """How long nodes may say that they are partitioned before somebody acts."""
 PARTITION_HANDLINGS: Final = ("pause_minority", "ignore", "autoheal")
@@ -148,20 +146,14 @@ class _Erlang:
     cookie: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
-class RabbitNode:
+class RabbitNode(BrokerProcess):
     """One node. Implements `BrokerNode`."""
 
+    stop_s = 60.0
+
     def __init__(self, index: int, directory: Path, network: Network, erlang: _Erlang) -> None:
-        self.index = index
-        self.short_name = NAMES[index]
-        self.place: Place = network.place(self.short_name)
-        self.name = self.place.node
-        self.data = directory / self.short_name
-        self.starts = 0
-        self._directory = directory
-        self._network = network
+        super().__init__(index, directory, network)
         self._erlang = erlang
-        self._process: subprocess.Popen[bytes] | None = None
         self._environment: dict[str, str] = {}
 
     def configure(self, first: str) -> None:
@@ -191,91 +183,12 @@ class RabbitNode:
             f" -kernel inet_dist_use_interface {{{interface}}} -kernel net_ticktime {self._erlang.options.tick_s}",
         }
 
-    # --- the process ---
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process is there."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def log_path(self) -> Path:
-        """The log of the last start."""
-        return self._directory / f"{self.short_name}.{self.starts}.log"
-
-    def log_text(self) -> str:
-        """What the last start has logged so far."""
-        return self.log_path.read_text(errors="replace") if self.starts else ""
-
-    def log_end(self) -> str:
-        """The last lines of it."""
-        return "\n".join(self.log_text().splitlines()[-30:])
+    def _how_to_launch(self) -> Launch:
+        return Launch([RABBITMQ_SERVER], self.data, self._environment)
 
     def faults_in_log(self, allowed: re.Pattern[str] = re.compile("")) -> str:
         """Nobody looks: RabbitMQ reports each process that a fault ends as a crash. What counts is what clients see."""
         return ""
-
-    def launch(self) -> None:
-        """Start the process, and don't wait."""
-        assert not self.is_running, "one at a time"
-        self.starts += 1
-        self._network.starts(self.short_name)
-        with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._network.command(self.short_name, [RABBITMQ_SERVER]),
-                cwd=self.data,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._network.started(self.short_name, self._process.pid)
-
-    def kill(self) -> None:
-        """kill -9, of Erlang's helpers too."""
-        if self._process is not None:
-            if self.is_running:
-                self._network.ends(self.short_name)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
-
-    def freeze(self) -> None:
-        """SIGSTOP."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        if self.is_running:
-            os.kill(self.pid, signal.SIGCONT)
-
-    async def stop(self) -> int:
-        """SIGTERM, and wait. Returns: the exit code. Raises: NodeFailed if it has to be killed."""
-        process = self._process
-        assert process is not None
-        process.terminate()
-        deadline = time.monotonic() + STOP_S * patience()
-        while process.poll() is None:
-            if time.monotonic() > deadline:
-                self.kill()
-                raise NodeFailed(f"{self.name} does not end after SIGTERM: {self.log_end()}")
-            await asyncio.sleep(0.05)
-        self.kill()  # what Erlang has left
-        return process.returncode
-
-    def usage(self) -> tuple[int, int]:
-        """Resident memory in bytes, and open file descriptors."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        rss = int(status.partition("VmRSS:")[2].split()[0]) * 1024
-        return rss, len(os.listdir(f"/proc/{self.pid}/fd"))
 
     # --- questions ---
 
@@ -344,11 +257,6 @@ class RabbitCluster:
         self.nodes = [RabbitNode(index, directory, network, erlang) for index in range(len(NAMES))]
         self._epmd_port = epmd_port
         self._epmds: list[Epmd] = []
-
-    @staticmethod
-    def missing() -> str:
-        """Why RabbitMQ cannot be run here; empty: it can."""
-        return missing()
 
     async def start(self) -> None:
         """Start all, one after the other, and wait until each sees each. Raises: NodeFailed."""

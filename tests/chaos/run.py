@@ -357,11 +357,6 @@ def _settled(options: argparse.Namespace) -> str:
         options.network = "namespaces" if os.geteuid() == 0 and has_namespaces() else "proxies"
         if options.network == "proxies" and options.against == RABBITMQ:
             options.network = "loopback"
-    if options.against == RABBITMQ:
-        from tests.chaos.rabbit_cluster import RabbitCluster
-
-        if missing := RabbitCluster.missing():
-            return missing
     if not options.direct and haproxy.PROGRAM is None:
         return "there is no haproxy: install it, or say --direct"
     if options.against == RABBITMQ:
