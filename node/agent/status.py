@@ -154,6 +154,7 @@ def cluster_status(agent: "Agent") -> dict[str, Any]:
         "feature_flags": [{"name": each["name"], "state": each["state"]} for each in feature_flags()],
         "internal_cluster_id": "",
         "leader": None,
+        "voters": [],
         "paused": agent.is_paused,
         "has_majority": True,
         "is_clusterable": agent.cluster is not None,
@@ -242,6 +243,7 @@ def _clustered(cluster: "Cluster") -> dict[str, Any]:
         "witness_nodes": by_type["witness"],
         "partitions": {cluster.name: partitions} if partitions else {},
         "leader": None if metadata is None else metadata.replica.leader,
+        "voters": [] if metadata is None else sorted(metadata.replica.voters),
         "has_majority": metadata is not None and metadata.replica.has_majority,
     }
 

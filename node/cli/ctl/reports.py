@@ -67,6 +67,7 @@ def _metadata(status: Mapping[str, Any]) -> list[str]:
     """Who leads the changes of what exists, and whether there can be any."""
     lines = [
         f"Leader: {status.get('leader') or '(none)'}",
+        f"Voters: {', '.join(status.get('voters', ())) or '(none)'}",
         f"Majority of disk nodes: {'reached' if status['has_majority'] else 'NOT reached'}",
     ]
     return lines + (["This node is paused: it waits for a majority"] if status.get("paused") else [])

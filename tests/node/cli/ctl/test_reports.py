@@ -216,6 +216,7 @@ def test_what_a_cluster_in_trouble_looks_like() -> None:
             "alarms": [{"node": "n1@h", "resource": "memory"}, {"node": "n2@h", "resource": "disk"}],
             "partitions": {"n1@h": ["n2@h", "n3@h"]},
             "leader": None,
+            "voters": ["n1@h", "w@h"],
             "has_majority": False,
             "paused": True,
         }
@@ -225,7 +226,8 @@ def test_what_a_cluster_in_trouble_looks_like() -> None:
     assert "\nMemory alarm on node n1@h\nFree disk space alarm on node n2@h\n" in text
     assert "\nNode n1@h cannot communicate with n2@h, n3@h\n" in text
     assert text.endswith(
-        "Leader: (none)\nMajority of disk nodes: NOT reached\nThis node is paused: it waits for a majority"
+        "Leader: (none)\nVoters: n1@h, w@h\nMajority of disk nodes: NOT reached\n"
+        "This node is paused: it waits for a majority"
     )
 
 
