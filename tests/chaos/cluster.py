@@ -33,6 +33,7 @@ ASKED_FOR: Final = re.compile(
     # What the faults are seen as.
     r"|there is no way to it from here: a partition|the file ends inside a record"
     r"|the cluster was not told within|\{handshake_timeout,"
+    r"|the broker cannot start: the cluster did not agree on a change of metadata in time"
 )
 BORING: Final = re.compile(f"{ASKED_FOR.pattern}|accepting AMQP|user 'guest' authenticated")
 

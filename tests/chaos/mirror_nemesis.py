@@ -61,19 +61,22 @@ class MirrorNemesis(Nemesis):
         finally:
             victims = set() if self.fault is None else self.fault.victims
             self.deaths += [(node, began, time.monotonic()) for node in victims]
-            if len(victims) == len(self._cluster.nodes):
+            if self._are_all_victims():
                 self._ledger.spare(TRANSIENT_QUEUE)
+                self._was_all_down = True
             self.fault = None
         return fault
 
     def read_log(self, node: BrokerNode) -> None:
-        """As before; without any node there is no master either."""
-        if self.fault is not None and len(self.fault.victims) == len(self._cluster.nodes):
-            self._was_all_down = True
+        """As before; without any node, or any link, there is no master either."""
+        self._was_all_down |= self._are_all_victims()
         allowed = [BORING, *[NO_MASTER] * self._was_all_down, *[NO_SPACE] * self._was_full]
         found = node.faults_in_log(re.compile("|".join(each.pattern for each in allowed)))
         if found:
             self._count.problem("other", found)
+
+    def _are_all_victims(self) -> bool:
+        return self.fault is not None and len(self.fault.victims) == len(self._cluster.nodes)
 
     async def _visit(self) -> None:
         """As before, with clients that any broker understands. Raises: Lost."""
