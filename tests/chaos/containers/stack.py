@@ -51,6 +51,7 @@ class Stack:
     directory: for a copy of the repository; made and removed by who calls.   client: of the engine.
     environ: variables by which tools find the engine, and of docker-compose.yml.
     front: where HAProxy accepts AMQP.   has_small_disk: whether the last node has one.
+    has_memory_limits: whether the engine keeps containers to `mem_limit`.
     """
 
     def __init__(self, directory: Path, client: Any, environ: Mapping[str, str]) -> None:
@@ -66,6 +67,7 @@ class Stack:
         self._environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
             "FLUFFLE_IMAGE": f"{self._project}:test",
+            "FLUFFLE_SPARK_OPS_IMAGE": f"{self._project}-spark-ops:test",
             "FLUFFLE_AMQP_PORT": str(amqp),
             "FLUFFLE_HTTP_PORT": str(http),
             "FLUFFLE_STATS_PORT": str(stats),
@@ -77,6 +79,7 @@ class Stack:
             "COMPOSE_HTTP_TIMEOUT": "300",
             **environ,
         }
+        self.has_memory_limits = bool(client.info()["MemoryLimit"])
         # What the load asks of a cluster: where it is, and what its clients may be told.
         place = Place("somewhere", HOST, amqp, "", "", http)
         self.cluster: Any = SimpleNamespace(
@@ -94,46 +97,76 @@ class Stack:
             shutil.copytree(ROOT / name, self._directory / name, ignore=ignored)
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())
         wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-        wheels = self._directory / "deploy" / "wheels"
-        _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels), *wanted])
+        self._collect_packages(wanted)
         _run(["sh", str(self._directory / "deploy" / "make-secrets.sh")])
+        balancer = self._directory / "deploy" / "haproxy.cfg"
+        # As its own comment says, for the profile `ram`. Whoever is not there is down, for HAProxy.
+        balancer.write_text(balancer.read_text().replace("# server ram1 ", "server ram1 "))
         (self._directory / "test.conf").write_text(CONFIG)
         (self._directory / "test.conf").chmod(0o644)
         self.disk.mkdir()
         options = f"size={DISK_MIB}m,uid=999,gid=999,mode=0750"
         mount = ["mount", "-t", "tmpfs", "-o", options, "fluffle-test", str(self.disk)]
         self.has_small_disk = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-        services: dict[str, dict[str, list[str]]] = {}
+        # What the image of spark-ops has beside Python's packages comes from Debian.
+        services: dict[str, dict[str, Any]] = {"collect": {"build": {"network": "host"}}}
+        config = f"{self._directory}/test.conf:/etc/fluffle/conf.d/95-test.conf:ro"
+        services["ram1"] = {"volumes": [config]}
         for name, port in self._own.items():
-            volumes = [f"{self._directory}/test.conf:/etc/fluffle/conf.d/95-test.conf:ro"]
+            volumes = [config]
             if name == NAMES[-1] and self.has_small_disk:
                 volumes.append(f"{self.disk}:/var/lib/fluffle")
             services[name] = {"ports": [f"{HOST}:{port}:15672"], "volumes": volumes}
         (self._directory / "test.yml").write_text(json.dumps({"services": services}))
 
+    def _collect_packages(self, wanted: Sequence[str]) -> None:
+        wheels = self._directory / "deploy" / "wheels"
+        _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels), *wanted])
+
     def build(self) -> None:
         """Make the image of a node. Raises: StackFailed."""
         self.compose("build", NAMES[0])
+
+    def build_spark_ops(self) -> None:
+        """Make the image of spark-ops. Raises: StackFailed."""
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        self._collect_packages(project["optional-dependencies"]["spark"])
+        self.compose("--profile", "spark-ops", "build", "collect")
 
     def up(self) -> None:
         """Start all. Raises: StackFailed."""
         self.compose("up", "-d", "--no-build")
 
     def down(self) -> None:
-        """Remove the containers, their volumes and networks, and the image."""
+        """Remove the containers, their volumes and networks, and the images."""
         try:
             self.compose("down", "-v", "--timeout", "10", "--rmi", "local")
-            self._client.images.remove(self._environ["FLUFFLE_IMAGE"], force=True)
+            for image in self._client.images.list(filters={"reference": f"{self._project}*"}):
+                self._client.images.remove(image.id, force=True)
         finally:
             self.release_disk()
+
+    def remove(self, service: str, profile: str = "") -> None:
+        """Stop a container and remove it with its data, as if its machine will not come back. Raises: StackFailed."""
+        self.compose(*_profile(profile), "stop", service)
+        self.compose(*_profile(profile), "rm", "-f", service)
+        if service == NAMES[-1] and self.has_small_disk:
+            for path in self.disk.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        else:
+            self._client.volumes.get(f"{self._project}_{service}-data").remove()
+
+    def add(self, service: str, profile: str = "") -> None:
+        """Start one more. Raises: StackFailed."""
+        self.compose(*_profile(profile), "up", "-d", "--no-build", "--no-deps", service)
 
     def release_disk(self) -> None:
         """Let go of what is mounted in the directory."""
         if self.has_small_disk:
             _run(["umount", "-l", str(self.disk)])
 
-    def compose(self, *arguments: str) -> str:
-        """Run the tool. Returns: its output. Raises: StackFailed."""
+    def compose(self, *arguments: str, codes: Sequence[int] = (0,)) -> str:
+        """Run the tool.   codes: with which it may end. Returns: its output. Raises: StackFailed."""
         command = [
             *compose_command(),
             "-p",
@@ -141,7 +174,7 @@ class Stack:
             "-f",
             f"{self._directory}/deploy/docker-compose.yml",
         ]
-        return _run([*command, "-f", f"{self._directory}/test.yml", *arguments], self._environ)
+        return _run([*command, "-f", f"{self._directory}/test.yml", *arguments], self._environ, codes)
 
     # --- its parts ---
 
@@ -201,11 +234,11 @@ class Stack:
 
     def log_ends(self) -> str:
         """The last lines of each container."""
-        ends = []
-        for name in (*NAMES, "haproxy"):
-            lines = self.container(name).logs(tail=25).decode(errors="replace")
-            ends.append(f"--- {name}\n{lines}")
-        return "".join(ends)
+        labels = [f"{LABEL}.project={self._project}"]
+        containers = self._client.containers.list(all=True, filters={"label": labels})
+        return "".join(
+            f"--- {each.name}\n{each.logs(tail=25).decode(errors='replace')}" for each in containers
+        )
 
     # --- waiting ---
 
@@ -219,24 +252,27 @@ class Stack:
             await asyncio.sleep(0.1)
         return time.monotonic() - since
 
-    async def await_whole(self) -> float:
-        """Wait until HAProxy has all nodes, they see each other, and all copies are complete. Raises: StackFailed."""
-        return await self.until(self._is_whole, "all nodes and copies are there")
+    async def await_whole(self, names: Sequence[str] = NAMES) -> float:
+        """Wait until HAProxy has these nodes and no others, and each has a complete copy of all queues.
+
+        Raises: StackFailed.
+        """
+        return await self.until(lambda: self._is_whole(names), "all nodes and copies are there")
 
     async def await_up(self, *names: str) -> float:
         """Wait until HAProxy sends clients to just these nodes. Raises: StackFailed."""
         return await self.until(lambda: self.up_nodes() == set(names), f"{names} are up")
 
-    def _is_whole(self) -> bool:
-        if self.up_nodes() != set(NAMES):
+    def _is_whole(self, names: Sequence[str]) -> bool:
+        if self.up_nodes() != set(names):
             return False
         try:
             nodes = self.ask("/api/nodes")
             rings = self.ask("/api/mirroring/rings")
         except OSError:
             return False
-        are_running = sum(node["running"] for node in nodes) == len(NAMES)
-        return are_running and all(ring["danger"] == 3 and ring["complete"] == len(NAMES) for ring in rings)
+        are_running = sum(node["running"] for node in nodes) == len(names)
+        return are_running and all(ring["danger"] == 3 and ring["complete"] == len(names) for ring in rings)
 
     @property
     def balancer(self) -> str:
@@ -251,9 +287,15 @@ class Stack:
         return str(name).partition("@")[2].partition(".")[0]
 
 
-def _run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
+def _profile(name: str) -> list[str]:
+    return ["--profile", name] if name else []
+
+
+def _run(
+    command: Sequence[str], environ: Mapping[str, str] | None = None, codes: Sequence[int] = (0,)
+) -> str:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    if done.returncode not in codes:
         raise StackFailed(
             f"{' '.join(command)} ends with {done.returncode}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         )

@@ -6,6 +6,7 @@ CHAOS_REQUIRED=1. All share one set of containers, which each test finds and lea
 
 import asyncio
 import contextlib
+import json
 import os
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -317,5 +318,111 @@ def test_a_rolling_restart(stack: Stack, tmp_path: Path) -> None:
                 await asyncio.to_thread(stack.container(name).restart, timeout=60)
                 await stack.await_whole()
                 await clients.goes_on()
+
+    run(scenario())
+
+
+def test_a_node_takes_all_its_memory(stack: Stack, tmp_path: Path) -> None:
+    """The kernel kills it at its limit, and the engine starts it again: one more kill -9."""
+    if not stack.has_memory_limits:
+        pytest.skip("the engine cannot limit memory here")
+    # The kernel takes the node and not what grows beside it, which takes memory until it is killed with the container.
+    first = "for each in $(cat /proc/1/task/1/children); do echo 1000 >/proc/$each/oom_score_adj; done"
+    grow = "import time; taken = [bytes([1]) * (1 << 20) for _ in range(4096)]; time.sleep(60)"
+
+    async def scenario() -> None:
+        async with traffic(stack, tmp_path) as clients:
+            victim = stack.master("hot")
+            container = stack.container(victim)
+            starts = container.attrs["RestartCount"]
+            await asyncio.to_thread(stack.run, victim, "sh", "-c", first)
+            await asyncio.to_thread(container.exec_run, ["python3", "-c", grow], detach=True)
+            await stack.until(
+                lambda: stack.container(victim).attrs["RestartCount"] > starts, f"{victim} is killed"
+            )
+            await clients.goes_on()
+            await stack.await_whole()
+
+    run(scenario())
+
+
+def test_a_ram_node_comes_and_goes(stack: Stack, tmp_path: Path) -> None:
+    """The profile `ram`: it gets a copy of each queue, and clients; when it is forgotten all is as before."""
+
+    async def scenario() -> None:
+        async with traffic(stack, tmp_path) as clients:
+            await asyncio.to_thread(stack.add, "ram1", "ram")
+            try:
+                await stack.await_whole([*NAMES, "ram1"])
+                (about,) = [each for each in stack.ask("/api/nodes") if each["name"] == "rabbit@ram1.cluster"]
+                assert about["type"] == "ram"
+                # The balancer sends whoever comes next to the node that has the fewest.
+                client = await PikaClient.connect(*stack.front, SOMEWHERE)
+                await stack.until(
+                    lambda: "rabbit@ram1.cluster" in {each["node"] for each in stack.ask("/api/connections")},
+                    "ram1 has clients",
+                )
+                await client.leave()
+                await clients.goes_on()
+            finally:
+                await asyncio.to_thread(stack.remove, "ram1", "ram")
+                stack.run("n1", "fluffle", "ctl", "forget_cluster_node", "rabbit@ram1.cluster")
+            await stack.await_whole()
+
+    run(scenario())
+
+
+def test_a_witness_in_the_place_of_a_node(stack: Stack, tmp_path: Path) -> None:
+    """The profile `witness`: with its vote one of the other two is enough, and it has no copy and no clients."""
+    pair = NAMES[:2]
+
+    def votes() -> bool:
+        status = json.loads(stack.run("n1", "fluffle", "ctl", "cluster_status", "--formatter", "json"))
+        return "rabbit@witness.cluster" in status["voters"]
+
+    async def scenario() -> None:
+        async with traffic(stack, tmp_path) as clients:
+            await asyncio.to_thread(stack.remove, "n3")
+            stack.run("n1", "fluffle", "ctl", "forget_cluster_node", "rabbit@n3.cluster")
+            try:
+                await asyncio.to_thread(stack.add, "witness", "witness")
+                await stack.until(votes, "the witness is there")
+                await stack.await_whole(pair)
+                victim = stack.master("hot")
+                container = stack.container(victim)
+                await asyncio.to_thread(container.kill, "SIGKILL")
+                await clients.goes_on()
+                await asyncio.to_thread(container.start)
+                await stack.await_whole(pair)
+            finally:
+                await asyncio.to_thread(stack.remove, "witness", "witness")
+                stack.run("n1", "fluffle", "ctl", "forget_cluster_node", "rabbit@witness.cluster")
+                await asyncio.to_thread(stack.add, "n3")
+            await stack.await_whole()
+
+    run(scenario())
+
+
+@pytest.mark.spark
+def test_spark_ops_judges_what_the_nodes_tell(stack: Stack) -> None:
+    """The profile `spark-ops`: the collector makes Parquet files of the nodes' telemetry, and `health` reads them."""
+    if os.environ.get("CHAOS_SPARK_OPS") != "1":
+        pytest.skip("its image takes minutes and 2 GB: CHAOS_SPARK_OPS=1 builds it")
+
+    async def scenario() -> None:
+        await asyncio.to_thread(stack.build_spark_ops)
+        await asyncio.to_thread(stack.add, "collect", "spark-ops")
+        try:
+            find = ["find", "/srv/telemetry", "-path", "*/kind=node/*", "-name", "*.parquet"]
+            await stack.until(lambda: stack.run("collect", *find) != "", "there are files", limit_s=180)
+            ask = ["health", "/srv/telemetry", "--window", "5m", "--until", "last", "--json"]
+            # 1: findings. 3: of a cluster of some minutes too little is known.
+            codes = 0, 1, 3
+            told = await asyncio.to_thread(stack.compose, "run", "--rm", "health", *ask, codes=codes)
+            said = json.loads(told)
+            # Whoever was there within the window is among them, too.
+            assert {each["node"] for each in said["nodes"]} >= {f"rabbit@{name}.cluster" for name in NAMES}
+        finally:
+            await asyncio.to_thread(stack.compose, "--profile", "spark-ops", "rm", "-sfv", "collect")
 
     run(scenario())
