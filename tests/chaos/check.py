@@ -12,6 +12,7 @@ from tests.chaos.broker import BrokerCluster
 from tests.chaos.churn import GONE, KEYS, THERE, Churn
 from tests.chaos.client import ClusterChannel, ClusterClient, code_of, patience
 from tests.chaos.cluster import ChaosCluster, ChaosNode
+from tests.chaos.leaks import leaks
 from tests.chaos.ledger import (
     CONFIRMED,
     DELIVERED,
@@ -30,10 +31,7 @@ from tests.durability.client import Delivery, Lost
 from tests.durability.ledger import Kind, Value
 
 QUIET_S: Final = 1.0
-MIB: Final = 1024 * 1024
-RSS_GROWTH_MAX: Final = 96 * MIB
-FDS_GROWTH_MAX: Final = 12
-BASE_S: Final = 30.0
+GROWTH_MAX_MIB: Final = 96
 """How long after the last client a node may have more descriptors than before the first."""
 
 
@@ -64,7 +62,8 @@ class FinalCheck:
         for client in self._clients:
             await client.leave()
         await self._check_lists()
-        await self._check_base(base)
+        if left := await leaks(self._cluster.nodes, base, GROWTH_MAX_MIB):
+            self._count.problem("leaks", left)
         for node in self._cluster.nodes:
             found = node.faults_in_log()
             if found:
@@ -248,25 +247,6 @@ class FinalCheck:
             seen.add(json.dumps([rows, told["voters"], told["leader"]], sort_keys=True))
         if len(seen) != 1:
             self._count.problem("differs", f"list_members: {seen}")
-
-    # --- what is left over ---
-
-    async def _check_base(self, base: list[tuple[int, int]]) -> None:
-        """No connection, link or message has left anything in the processes."""
-        deadline = time.monotonic() + BASE_S * patience()
-        while True:
-            now = [node.usage() for node in self._cluster.nodes]
-            leaks = [
-                f"{node.short_name}: {rss // MIB} MiB and {fds} descriptors, at first {was_rss // MIB} and {was_fds}"
-                for node, (rss, fds), (was_rss, was_fds) in zip(self._cluster.nodes, now, base, strict=True)
-                if rss > was_rss + RSS_GROWTH_MAX or fds > was_fds + FDS_GROWTH_MAX
-            ]
-            if not leaks:
-                return
-            if time.monotonic() > deadline:
-                self._count.problem("leaks", "; ".join(leaks))
-                return
-            await asyncio.sleep(0.5)
 
 
 def number_of(key: str) -> int:

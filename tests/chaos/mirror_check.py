@@ -7,8 +7,8 @@ from random import Random
 from typing import Any, Final
 
 from tests.chaos.broker import FLUFFLE, BrokerCluster, BrokerNode, OperatorError
-from tests.chaos.check import BASE_S, FDS_GROWTH_MAX, MIB
 from tests.chaos.client import patience
+from tests.chaos.leaks import leaks
 from tests.chaos.mirror_ledger import ANCHOR, QueueStory, Session
 from tests.chaos.mirror_load import Load
 from tests.chaos.mirror_nemesis import MirrorNemesis
@@ -17,7 +17,7 @@ from tests.durability.ledger import Value
 
 QUIET_S: Final = 0.5
 STUCK_S: Final = 20.0
-RSS_GROWTH_MAX: Final = 128 * MIB
+GROWTH_MAX_MIB: Final = 128
 
 
 class FinalCheck:
@@ -36,7 +36,8 @@ class FinalCheck:
         for text in await self._nemesis.mirrors.unsynchronised():
             self._count.problem("unsynchronised", text)
         await self._check_rings()
-        await self._check_base(base)
+        if self._cluster.kind == FLUFFLE and (left := await leaks(self._cluster.nodes, base, GROWTH_MAX_MIB)):
+            self._count.problem("leaks", left)
         last = await self._nemesis.mirrors.node_of(ANCHOR) if self._random.random() < 0.5 else None
         if last is not None:
             # What the mirrors have is as good.
@@ -140,22 +141,3 @@ class FinalCheck:
                     self._count.problem("differs", f"{node.short_name} says that these are left: {left}")
                     break
                 await asyncio.sleep(0.2)
-
-    async def _check_base(self, base: list[tuple[int, int]]) -> None:
-        """No connection, link, message or copy has left anything in the processes; of other brokers nobody knows."""
-        if self._cluster.kind != FLUFFLE:
-            return
-        deadline = time.monotonic() + BASE_S * patience()
-        while True:
-            now = [node.usage() for node in self._cluster.nodes]
-            leaks = [
-                f"{node.short_name}: {rss // MIB} MiB and {fds} descriptors, at first {was_rss // MIB} and {was_fds}"
-                for node, (rss, fds), (was_rss, was_fds) in zip(self._cluster.nodes, now, base, strict=True)
-                if rss > was_rss + RSS_GROWTH_MAX or fds > was_fds + FDS_GROWTH_MAX
-            ]
-            if not leaks:
-                return
-            if time.monotonic() > deadline:
-                self._count.problem("leaks", "; ".join(leaks))
-                return
-            await asyncio.sleep(0.5)

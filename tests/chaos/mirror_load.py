@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -12,6 +12,7 @@ import pika
 
 from tests.chaos.broker import BrokerCluster
 from tests.chaos.client import Stuck, code_of, patience
+from tests.chaos.crew import Crew
 from tests.chaos.mirror_ledger import (
     CONFIRMED,
     NACKED,
@@ -83,8 +84,8 @@ class Taste:
     node: int | None = None
 
 
-class Load:
-    """All clients.   is_stopping: for publishers.   are_consumers_stopping: for the others.
+class Load(Crew):
+    """All clients.
 
     nemesis: who knows which nodes something is done to now.   front: host and port of a balancer that clients are to
     go through; then nobody knows which node they are on, and none may be let down because something is done to it.
@@ -101,15 +102,12 @@ class Load:
         scale: float = 1.0,
         front: tuple[str, int] | None = None,
     ) -> None:
+        super().__init__()
         self.cluster = cluster
         self.front = front
         self.ledger = ledger
-        self.is_stopping = False
-        self.are_consumers_stopping = False
         self._random = random
         self._scale = scale
-        self._producing: list[asyncio.Task[None]] = []
-        self._consuming: list[asyncio.Task[None]] = []
         self._names = 0
 
     @property
@@ -134,31 +132,15 @@ class Load:
         for node in NODES:
             for style in styles:
                 publisher = Publisher(self, style, node, self._new_random(), self._scale)
-                self._producing.append(asyncio.create_task(publisher.run()))
+                self.produce(publisher.run())
         for taste in tastes:
-            self._consume(Consumer(self, taste, self._new_random()).run())
+            self.consume(Consumer(self, taste, self._new_random()).run())
         for queue in getters:
-            self._consume(Getter(self, queue, self._new_random()).run())
+            self.consume(Getter(self, queue, self._new_random()).run())
 
     async def stop(self) -> None:
-        """End: publishers first, when they have all outcomes; the nodes are up."""
-        self.is_stopping = True
-        await self._join(self._producing)
-        self.are_consumers_stopping = True
-        await self._join(self._consuming)
-
-    async def _join(self, tasks: list[asyncio.Task[None]]) -> None:
-        limit_s = (OUTCOME_S + 30) * patience()
-        _, late = await asyncio.wait(tasks, timeout=limit_s)
-        for task in late:
-            self.ledger.count.problem("stuck", f"{task.get_coro()} does not end within {limit_s:.0f} s")
-            task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
-                raise outcome
-
-    def _consume(self, work: Coroutine[Any, Any, None]) -> None:
-        self._consuming.append(asyncio.create_task(work))
+        """End all."""
+        await self.end(OUTCOME_S + 30, lambda text: self.ledger.count.problem("stuck", text))
 
     def _new_random(self) -> Random:
         return Random(self._random.random())

@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from node.amqp import methods
 from node.amqp.field_table import Table, boolean
@@ -12,6 +11,7 @@ from tests.chaos.churn import Churn
 from tests.chaos.client import ClusterClient, Stuck, code_of, patience
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.consumers import Consumer, Getter, Taste
+from tests.chaos.crew import Crew
 from tests.chaos.ledger import Ledger, QueueStory
 from tests.chaos.publishers import FAN, Publisher, Style
 from tests.durability.client import Lost
@@ -21,6 +21,8 @@ NODES: Final = range(3)
 SILENT_S: Final = 20.0
 """How long a consumer may get nothing while its queue has messages."""
 WATCH_S: Final = 2.0
+STOP_S: Final = 60.0
+"""How long publishers, and then the others, may take to end."""
 
 SMALL: Final = Kind((20, 100, 700))
 MIXED: Final = Kind((20, 300, 5000, 20000))
@@ -42,22 +44,19 @@ def durable_names() -> list[str]:
     return [f"{kind}.{node + 1}" for node in NODES for kind in kinds]
 
 
-class Workload:
-    """All tasks.   is_stopping: for publishers and churns.   are_consumers_stopping: for the others."""
+class Workload(Crew):
+    """All tasks. Churns are among those that publish."""
 
     def __init__(self, cluster: ChaosCluster, ledger: Ledger, random: Random, *, scale: float = 1.0) -> None:
+        super().__init__()
         self.cluster = cluster
         self.ledger = ledger
-        self.is_stopping = False
-        self.are_consumers_stopping = False
         self.churns: list[Churn] = []
         self.calm_since: float | None = None
         """Since when all nodes see each other and nothing is done to them."""
         self._random = random
         self._scale = scale
         self._consumers: list[Consumer] = []
-        self._producing: list[asyncio.Task[None]] = []
-        self._consuming: list[asyncio.Task[None]] = []
         self._waits: dict[str, float] = {}
 
     # --- the whole ---
@@ -97,9 +96,9 @@ class Workload:
         ]
         for node in NODES:
             for style in styles:
-                self._produce(Publisher(self, style, node, self._new_random()).run())
+                self.produce(Publisher(self, style, node, self._new_random()).run())
         for churn in self.churns:
-            self._produce(churn.run())
+            self.produce(churn.run())
         tastes = [Taste(name, prefetch=200, batch=20) for name in read + fan]
         tastes += [Taste(name, prefetch=10, requeues=0.1, is_global=True) for name in read]
         tastes += [Taste(name) for name in (*single, *single)]
@@ -107,34 +106,15 @@ class Workload:
         for taste in tastes:
             consumer = Consumer(self, taste, self._new_random())
             self._consumers.append(consumer)
-            self._consume(consumer.run())
+            self.consume(consumer.run())
         durable = [queue for queue in self.ledger.queues.values() if queue.name in held + fan]
         for _ in range(2):
-            self._consume(Getter(self, durable, self._new_random()).run())
-        self._consume(self._watch())
+            self.consume(Getter(self, durable, self._new_random()).run())
+        self.consume(self._watch())
 
     async def stop(self) -> None:
-        """End: publishers first, when they have all outcomes; the nodes are up."""
-        self.is_stopping = True
-        await self._join(self._producing)
-        self.are_consumers_stopping = True
-        await self._join(self._consuming)
-
-    async def _join(self, tasks: list[asyncio.Task[None]]) -> None:
-        limit_s = 60.0 * patience()
-        _, late = await asyncio.wait(tasks, timeout=limit_s)
-        for task in late:
-            self.ledger.count.problem("stuck", f"{task.get_coro()} does not end within {limit_s:.0f} s")
-            task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
-                raise outcome
-
-    def _produce(self, work: Coroutine[Any, Any, None]) -> None:
-        self._producing.append(asyncio.create_task(work))
-
-    def _consume(self, work: Coroutine[Any, Any, None]) -> None:
-        self._consuming.append(asyncio.create_task(work))
+        """End all."""
+        await self.end(STOP_S, lambda text: self.ledger.count.problem("stuck", text))
 
     def _new_random(self) -> Random:
         return Random(self._random.random())
