@@ -31,7 +31,10 @@ POLICIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 class Mirrors:
-    """The operator's view of the mirrored queues.   extra: what each policy has besides: ha-promote-on-failure, …"""
+    """The operator's view of the mirrored queues.
+
+    extra: what each policy that has ha-mode has besides: ha-promote-on-failure, …
+    """
 
     def __init__(self, cluster: BrokerCluster, operator: Operator, extra: Definition | None = None) -> None:
         self._cluster = cluster
@@ -45,7 +48,8 @@ class Mirrors:
 
     async def change(self, definition: Definition) -> None:
         """Another policy for the queues that are to have copies everywhere. Raises: OperatorError."""
-        await self._operator.set_policy("all", ALL_BUT, {**definition, **self._extra})
+        extra = self._extra if "ha-mode" in definition else {}
+        await self._operator.set_policy("all", ALL_BUT, {**definition, **extra})
 
     async def node_of(self, queue: str, *, is_mirror: bool = False) -> BrokerNode | None:
         """Where its master is, or its first mirror; None: nobody knows."""
