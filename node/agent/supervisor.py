@@ -9,6 +9,7 @@ What an operator asks for is done when the call returns; what the cluster asks f
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -141,10 +142,14 @@ class Supervisor:
         async with self._changing:
             self.is_giving_up.clear()
             if self.node is not None and (self._is_stale or not self._should_run):
-                node, self.node = self.node, None
+                former, self.node = self.node, None
                 self._started.clear()
                 self._on_changed()
-                self.is_written = await self._end(node)
+                self.is_written = await self._end(former)
+                del former
+                # A broker is full of cycles, and so are the streams of its links, which hold their connections. Python
+                # looks at what is so old after some 100 million new objects (`node.app`).
+                gc.collect()
             if self.node is None and self._should_run:
                 self._is_stale = False
                 self.is_booting = True

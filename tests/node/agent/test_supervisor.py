@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -10,6 +11,13 @@ import pytest
 from node.agent import supervisor
 from node.agent.supervisor import GivenUp, Supervisor
 from node.app import Node
+
+
+class Ring:
+    """It refers to itself, as brokers do."""
+
+    def __init__(self) -> None:
+        self.itself = self
 
 
 class Script:
@@ -32,7 +40,7 @@ class Script:
             if not go.done():
                 self.said.append("given up")
                 raise GivenUp
-        return cast(Node, object())
+        return cast(Node, Ring())
 
     async def end(self, node: Node) -> bool:
         self.said.append("end")
@@ -62,6 +70,21 @@ def test_who_was_held_begins_anew_even_if_let_go_at_once() -> None:
         app.release()
         await script.settled()
         assert app.node is not None
+
+    assert play(story) == ["begin", "end", "begin", "end"]
+
+
+def test_nothing_is_left_of_a_broker_that_has_ended() -> None:
+    """A node that pauses again and again would hold all its former brokers until Python looks for cycles."""
+
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        former = weakref.ref(cast(Ring, app.node))
+        app.hold()
+        app.release()
+        await script.settled()
+        assert app.node is not None
+        assert former() is None
 
     assert play(story) == ["begin", "end", "begin", "end"]
 
