@@ -22,6 +22,7 @@ from tests.chaos.network import NAMES, Network
 EXPECTED: Final[Mapping[int, Sequence[str]]] = {
     320: ("",),  # a node stops
     404: ("brief", "has no master", "is down or inaccessible", "not available", "process is stopped by"),
+    406: ("has no majority",),
     541: ("",),
 }
 TRACEBACK: Final = re.compile(r"\[critical\]|Traceback \(most recent call last\)")
