@@ -143,7 +143,8 @@ class OutgoingStream:
         except grpc.aio.AioRpcError as error:
             raise self._ended(error) from error
         except asyncio.CancelledError:
-            _raise_if_cancelled()
+            if _is_cancelled():
+                raise
             raise StreamEnded("the link was given up") from None
         if message is grpc.aio.EOF:
             raise StreamEnded("it ended the stream")
@@ -159,7 +160,8 @@ class OutgoingStream:
         except asyncio.InvalidStateError as error:
             raise StreamEnded("it ended the stream") from error
         except asyncio.CancelledError:
-            _raise_if_cancelled()
+            if _is_cancelled():
+                raise
             raise StreamEnded("the link was given up") from None
 
     def end(self) -> None:
@@ -183,11 +185,10 @@ class OutgoingStream:
         return StreamEnded(text or error.code().name, is_silence=is_silence)
 
 
-def _raise_if_cancelled() -> None:
-    """gRPC raises CancelledError for a channel that was closed, too: then nobody has cancelled the task."""
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled this task: gRPC raises CancelledError for a channel that was closed, too."""
     task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
+    return task is not None and task.cancelling() > 0
 
 
 class IncomingStream:
@@ -238,3 +239,5 @@ async def first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A task holds its exception, that its traceback, that this frame: a circle, which would keep connections open.
+        del task, tasks

@@ -1,9 +1,15 @@
-"""gRPC is kept in one place, and set up before it is imported."""
+"""gRPC is kept in one place, and set up before it is imported; what has ended holds nothing."""
 
 import ast
+import asyncio
+import contextlib
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+
+from cluster.transport.wire import StreamEnded, first_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -31,3 +37,27 @@ import cluster.transport.transport
 assert "grpc" in sys.modules and os.environ["GRPC_ENABLE_FORK_SUPPORT"] == "0"
 """
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
+class Held:
+    """Stands for a stream, which holds its connection."""
+
+
+async def _ends(held: Held) -> None:
+    raise StreamEnded(f"{held} has ended")
+
+
+def test_a_stream_that_ended_holds_no_connection() -> None:
+    """Old circles are looked for too seldom (`node.app`): whatever is left of a stream must go with it."""
+
+    async def story() -> "weakref.ref[Held]":
+        held = Held()
+        with contextlib.suppress(StreamEnded):
+            await first_of(_ends(held), asyncio.sleep(60))
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert asyncio.run(story())() is None
+    finally:
+        gc.enable()
