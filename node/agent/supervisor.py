@@ -147,8 +147,8 @@ class Supervisor:
                 self._on_changed()
                 self.is_written = await self._end(former)
                 del former
-                # A broker is full of cycles, and so are the streams of its links, which hold their connections. Python
-                # looks at what is so old after some 100 million new objects (`node.app`).
+                # A broker is full of cycles, and Python looks at what is so old after some 100 million new objects
+                # (`node.app`). Now nobody is served, and most of what it looks at is what it frees.
                 gc.collect()
             if self.node is None and self._should_run:
                 self._is_stale = False

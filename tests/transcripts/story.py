@@ -19,7 +19,6 @@ fill them in: then read the difference.
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -32,6 +31,7 @@ from node.amqp.methods import METHODS, BasicPublish, ChannelOpen, ChannelOpenOk,
 from node.amqp.properties import Properties, content_header
 from node.broker.commands import SetPolicy
 from tests.node.broker.harness import Client, Received, World
+from tests.transcripts.script import INDENT, main, retold
 
 STORIES: Final = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -40,7 +40,6 @@ _PROPERTIES: Final = {item.name: item.default for item in fields(Properties)}
 _WORD: Final = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 _PLAIN: Final = re.compile(r"[\w.#*/:+-][\w.#*/:+-]*")
 _REPLY_NAME: Final = re.compile(r"amq\.rabbitmq\.reply-to\.[A-Za-z0-9+/=.]+")
-_INDENT: Final = "    "
 
 
 class Story:
@@ -62,7 +61,7 @@ class Story:
             case ["wait", seconds]:
                 self.world.advance(float(seconds))
             case ["policy", name, pattern, definition]:
-                parsed = {key: item.value for key, item in _table(definition).items()}
+                parsed = {key: item.value for key, item in table_of(definition).items()}
                 plain: Any = {k: v.decode() if isinstance(v, bytes) else v for k, v in parsed.items()}
                 self.world.submit(SetPolicy("/", name, json.loads(pattern), plain))
             case ["client", number, "connects"]:
@@ -87,7 +86,7 @@ class Story:
         return client
 
     def _send(self, client: Client, channel: int, words: list[str], is_last: bool) -> None:
-        self._together += _frames(client, channel, words)
+        self._together += frames_of(client, channel, words)
         if is_last:
             data, self._together = self._together, b""
             client.feed(data)
@@ -96,12 +95,12 @@ class Story:
         self.world.settle()
         for number, client in self.clients.items():
             for item in client.received():
-                yield f"{_INDENT}client {number} {_REPLY_NAME.sub(self._alias, shown(item))}"
+                yield f"{INDENT}client {number} {_REPLY_NAME.sub(self._alias, shown(item))}"
             if client.is_reset:
-                yield f"{_INDENT}client {number} is disconnected"
+                yield f"{INDENT}client {number} is disconnected"
         self.clients = {number: client for number, client in self.clients.items() if not client.is_reset}
         entries = self.world.diary.entries
-        yield from (f"{_INDENT}({entry})" for entry in entries if entry.startswith("cycled"))
+        yield from (f"{INDENT}({entry})" for entry in entries if entry.startswith("cycled"))
         entries.clear()
 
     def _alias(self, name: re.Match[str]) -> str:
@@ -112,20 +111,13 @@ class Story:
 
 def play(text: str) -> str:
     """The same story with what comes of each line now."""
-    story, lines = Story(), []
-    for line in text.splitlines():
-        if line.startswith(_INDENT):
-            continue
-        lines.append(line)
-        if line and not line.startswith("#"):
-            lines += story.tell(line)
-    return "\n".join(lines) + "\n"
+    return retold(text, Story().tell)
 
 
 # --- reading ----------------------------------------------------------------------------------------------
 
 
-def _frames(client: Client, channel: int, words: list[str]) -> bytes:
+def frames_of(client: Client, channel: int, words: list[str]) -> bytes:
     """The frames of a line."""
     name, *assignments = words
     if name == "protocol-header":
@@ -144,7 +136,7 @@ def _frames(client: Client, channel: int, words: list[str]) -> bytes:
         elif key in kinds:
             values[key] = _value(kinds[key], raw)
         elif key == "headers":
-            properties[key] = _table(raw)
+            properties[key] = table_of(raw)
         else:
             assert key in _PROPERTIES, f"{name} has no {key}"
             properties[key] = int(raw) if key in ("delivery_mode", "priority", "timestamp") else _text(raw)
@@ -165,7 +157,7 @@ def _value(kind: FieldType, raw: str) -> object:
         case FieldType.LONGSTR:
             return _text(raw).encode()
         case FieldType.TABLE:
-            return _table(raw)
+            return table_of(raw)
     return int(raw)
 
 
@@ -173,7 +165,7 @@ def _text(raw: str) -> str:
     return str(json.loads(raw)) if raw.startswith('"') else raw
 
 
-def _table(raw: str) -> Table:
+def table_of(raw: str) -> Table:
     """`{name=value,…}`: numbers, true, false, texts, [arrays] and {tables}."""
     value, rest = _field(raw)
     assert not rest, raw
@@ -251,16 +243,5 @@ def _shown(value: "FieldValue | object") -> str:
     return str(value)
 
 
-def main(arguments: list[str]) -> None:
-    """Tell all stories; with --rewrite write down what came of them."""
-    for path in STORIES:
-        old = path.read_text()
-        new = play(old)
-        if new != old:
-            print(f"{path.name}: {'rewritten' if '--rewrite' in arguments else 'differs'}")
-            if "--rewrite" in arguments:
-                path.write_text(new)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(STORIES, play)

@@ -17,7 +17,6 @@ A leader's own commands are applied at once. Write a story without the indented 
 fill them in: then read the difference.
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -26,9 +25,9 @@ from cluster.membership.outputs import Output, Submit
 from node.broker.commands import NodeDown
 from node.broker.events import MemberDown, MemberUp
 from tests.cluster.membership.scene import BOOTED_S, SELF, Scene, member
+from tests.transcripts.script import INDENT, main, retold
 
 STORIES: Final = sorted(Path(__file__).parent.glob("*.txt"))
-_INDENT: Final = "    "
 _STEP_S: Final = 0.01
 
 
@@ -89,7 +88,7 @@ class Story:
             for output in outputs:
                 shown = _shown(output)
                 if shown:
-                    yield f"{_INDENT}{self.scene.now - BOOTED_S:.2f} {shown}"
+                    yield f"{INDENT}{self.scene.now - BOOTED_S:.2f} {shown}"
             self.scene.answer(outputs)
 
 
@@ -102,26 +101,8 @@ def _shown(output: Output) -> str:
 
 def play(text: str) -> str:
     """The same story with what comes of each line now."""
-    story, lines = Story(), []
-    for line in text.splitlines():
-        if line.startswith(_INDENT):
-            continue
-        lines.append(line)
-        if line and not line.startswith("#"):
-            lines += story.tell(line)
-    return "\n".join(lines) + "\n"
-
-
-def main(arguments: list[str]) -> None:
-    """Tell all stories; with --rewrite write down what came of them."""
-    for path in STORIES:
-        old = path.read_text()
-        new = play(old)
-        if new != old:
-            print(f"{path.name}: {'rewritten' if '--rewrite' in arguments else 'differs'}")
-            if "--rewrite" in arguments:
-                path.write_text(new)
+    return retold(text, Story().tell)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(STORIES, play)

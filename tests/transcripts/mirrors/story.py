@@ -35,7 +35,6 @@ Write a story without the indented lines and let
 fill them in: then read the difference.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -57,12 +56,10 @@ from node.broker.views import DropMirror, RingMember, View
 from tests.cluster.mirror.disk_nodes import Cluster
 from tests.cluster.mirror.nodes import RING
 from tests.node.broker.harness import Client
-from tests.transcripts.story import _frames as frames_of
-from tests.transcripts.story import _table as table_of
-from tests.transcripts.story import shown
+from tests.transcripts.script import INDENT, main, retold
+from tests.transcripts.story import frames_of, shown, table_of
 
 STORIES: Final = sorted(Path(__file__).parent.glob("*.txt"))
-_INDENT: Final = "    "
 _PREFIX: Final = "Mirrored queue 'q' in vhost '/': "
 
 
@@ -204,12 +201,12 @@ class Story:
     def _news(self) -> Iterator[str]:
         cluster = self.cluster
         notes, self._notes = self._notes, []
-        yield from (_INDENT + note for note in notes)
+        yield from (INDENT + note for note in notes)
         yield from self._log()
         for node in cluster:
             heard = self._heard.get(node.name, 0)
             for text in node.events[heard:]:
-                yield f"{_INDENT}{node.name}: {text.removeprefix(_PREFIX)}"
+                yield f"{INDENT}{node.name}: {text.removeprefix(_PREFIX)}"
             self._heard[node.name] = len(node.events)
             assert node.faults == []
         for number, client in self.clients.items():
@@ -218,9 +215,9 @@ class Story:
             client._decode()
             unread, client._unread = client._unread, []
             for item in unread:
-                yield f"{_INDENT}client {number} {shown(item)}"
+                yield f"{INDENT}client {number} {shown(item)}"
             if client.is_reset:
-                yield f"{_INDENT}client {number} is disconnected"
+                yield f"{INDENT}client {number} is disconnected"
         self.clients = {number: client for number, client in self.clients.items() if not client.is_reset}
         yield from self._frames()
 
@@ -233,15 +230,15 @@ class Story:
             result = self._truth.apply(command)
             if isinstance(result, Refused):
                 what = type(command.change if isinstance(command, ChangeView) else command).__name__
-                yield f"{_INDENT}{what} is refused"
+                yield f"{INDENT}{what} is refused"
             for event in self._truth.take_events():
                 match event:
                     case QueueCreated(record):
-                        yield f"{_INDENT}{_shown_view(record)}"
+                        yield f"{INDENT}{_shown_view(record)}"
                     case ViewChanged(before, after) if before.view != after.view:
-                        yield f"{_INDENT}{_shown_view(after)}"
+                        yield f"{INDENT}{_shown_view(after)}"
                     case QueueDeleted():
-                        yield f"{_INDENT}deleted"
+                        yield f"{INDENT}deleted"
 
     def _frames(self) -> Iterator[str]:
         """What was sent since the last time, while nothing moves by itself."""
@@ -250,17 +247,17 @@ class Story:
             for frame in new:
                 self._seen[id(frame)] = frame
                 if self.cluster.is_held:
-                    yield from (f"{_INDENT}{origin} → {to} {text}" for text in _shown_frame(frame))
+                    yield from (f"{INDENT}{origin} → {to} {text}" for text in _shown_frame(frame))
 
     def _look(self) -> Iterator[str]:
         for node in self.cluster:
             live = node.broker.vhosts["/"].queues.get("q")
             if live is None:
-                yield f"{_INDENT}{node.name}: no queue"
+                yield f"{INDENT}{node.name}: no queue"
                 continue
             known = node.mirrors._known.get(live.record.uid)
             group = None if known is None else known.group
-            yield f"{_INDENT}{node.name}: {_shown_live(live)}{_shown_group(group)}"
+            yield f"{INDENT}{node.name}: {_shown_live(live)}{_shown_group(group)}"
 
 
 def _everything(cluster: Cluster) -> Catalogue:
@@ -425,30 +422,14 @@ def _shown_side(raw: bytes) -> str:
 
 def play(text: str, on_line: Callable[[str], None] = lambda line: None) -> str:
     """The same story with what comes of each line now."""
-    story, lines = Story(), []
-    for line in text.splitlines():
-        if line.startswith(_INDENT):
-            continue
-        lines.append(line)
-        if line and not line.startswith("#"):
-            on_line(line)
-            lines += story.tell(line)
-    return "\n".join(lines) + "\n"
+    story = Story()
 
+    def tell(line: str) -> Iterator[str]:
+        on_line(line)
+        return story.tell(line)
 
-def main(arguments: list[str]) -> None:
-    """Tell all stories, or those named; with --rewrite write down what came of them."""
-    names = [argument for argument in arguments if argument != "--rewrite"]
-    for path in STORIES:
-        if names and path.stem not in names:
-            continue
-        old = path.read_text()
-        new = play(old)
-        if new != old:
-            print(f"{path.name}: {'rewritten' if '--rewrite' in arguments else 'differs'}")
-            if "--rewrite" in arguments:
-                path.write_text(new)
+    return retold(text, tell)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(STORIES, play)

@@ -26,16 +26,15 @@ Write a story without the indented lines and let
 fill them in: then read the difference. After every step all that must hold always is checked (`Ring.check`).
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from node.broker.views import DropMirror, EraseMirror, MirrorSynced, TookOver, TransferMaster
 from tests.cluster.gm_ring.ring import Ring
+from tests.transcripts.script import INDENT, main, retold
 
 STORIES: Final = sorted(Path(__file__).parent.glob("*.txt"))
-_INDENT: Final = "    "
 
 
 class Story:
@@ -75,7 +74,7 @@ class Story:
                 raise AssertionError(line)
         notes, ring.notes = ring.notes, []
         for note in notes:
-            yield _INDENT + note
+            yield INDENT + note
 
     def _tell_member(self, id_: int, words: list[str]) -> None:
         ring = self.ring
@@ -108,26 +107,8 @@ class Story:
 
 def play(text: str) -> str:
     """The same story with what comes of each line now."""
-    story, lines = Story(), []
-    for line in text.splitlines():
-        if line.startswith(_INDENT):
-            continue
-        lines.append(line)
-        if line and not line.startswith("#"):
-            lines += story.tell(line)
-    return "\n".join(lines) + "\n"
-
-
-def main(arguments: list[str]) -> None:
-    """Tell all stories; with --rewrite write down what came of them."""
-    for path in STORIES:
-        old = path.read_text()
-        new = play(old)
-        if new != old:
-            print(f"{path.name}: {'rewritten' if '--rewrite' in arguments else 'differs'}")
-            if "--rewrite" in arguments:
-                path.write_text(new)
+    return retold(text, Story().tell)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(STORIES, play)
