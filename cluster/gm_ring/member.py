@@ -47,6 +47,7 @@ from typing import NamedTuple, Protocol
 
 from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
 from cluster.gm_ring.origin import Origin
+from cluster.gm_ring.parts import PART_MAX_BYTES, parts
 from node.broker.views import ActivateMirror, EraseMirror, RingMember, View, ViewChange
 
 
@@ -120,7 +121,8 @@ class Member:
         self._segments: list[tuple[Origin, int, list[bytes]]] = []  # payloads for the right neighbour
         self._news: dict[int, Origin] = {}  # of these origins it should hear
         self._early: list[_Early] = []
-        self._least_edge = 0
+        self._least_edge = self._cut_edge = 0
+        self._cut: list[Item] = []  # of a catch-up on that edge, which goes on
         self._proposed: dict[int, EraseMirror] = {}
         self._owes_catch_up = False
         self._is_alone = False
@@ -220,7 +222,11 @@ class Member:
         else:
             message = Activity(version, edge, self._gathered())
         self._forget_gathered()
-        self._host.send(self.right, message)
+        if self.pending_bytes <= PART_MAX_BYTES:  # all that is told is pending
+            self._host.send(self.right, message)
+            return
+        for part in parts(message):
+            self._host.send(self.right, part)
 
     def retry(self) -> None:
         """Propose again what no view shows yet. Who began late and alone has all from the beginning."""
@@ -239,6 +245,16 @@ class Member:
     def has_output(self) -> bool:
         """Whether `flush` has something to do."""
         return self.is_urgent or bool(self._news)
+
+    @property
+    def oldest_unconfirmed(self) -> int | None:
+        """The first own broadcast that has not come round."""
+        return self._own_confirmed + 1 if self._own.last > self._own_confirmed else None
+
+    def disk_of(self, origin: int) -> int:
+        """How far this node's disk is with an origin's payloads; `NOTHING`."""
+        known = self.origins.get(origin)
+        return NOTHING if known is None else known.disk
 
     def last_of(self, origin: int) -> int:
         """The number of the last payload that came from an origin; `NOTHING`."""
@@ -345,12 +361,21 @@ class Member:
             return
         try:
             if isinstance(message, CatchUp):
-                self._catch_up(message.origins)
+                self._gather_catch_up(edge, message)
             elif not self._awaits_catch_up:
                 self._take(message.items)
             self._erase_finished()
         except RuleBroken as broken:
             self._lose(f"{broken}, says {sender} on edge {edge}; {self}")
+
+    def _gather_catch_up(self, edge: int, message: CatchUp) -> None:
+        """Put together what was too large for one message: it counts when all of it is here."""
+        if self._cut_edge != edge:
+            self._cut_edge, self._cut = edge, []
+        self._cut += message.origins
+        if not message.is_cut:
+            items, self._cut = self._cut, []
+            self._catch_up(items)
 
     def _catch_up(self, items: Sequence[Item]) -> None:
         """R6: adopt the state, if it is the first one; else take from it what is new."""
@@ -471,6 +496,7 @@ class Member:
         self.origins.clear()
         self._arrivals.clear()
         self._early.clear()
+        self._cut.clear()
         self._proposed.clear()
         self._own.pending.clear()
         self.pending_bytes = 0

@@ -44,8 +44,10 @@ class CatchUp:
 
     version, edge: as of `Activity`.
     origins: as its items; of each origin the last one has its state, those before it what is not acknowledged.
+    is_cut: it goes on in the next one, as it is too large for one message.
     """
 
     version: int
     edge: int
     origins: Sequence[Item]
+    is_cut: bool = False

@@ -33,10 +33,12 @@ class Parcel(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., sender: _Optional[int] = ..., receiver: _Optional[int] = ..., version: _Optional[int] = ..., edge: _Optional[int] = ..., activity: _Optional[_Union[News, _Mapping]] = ..., catch_up: _Optional[_Union[News, _Mapping]] = ..., side: _Optional[bytes] = ...) -> None: ...
 
 class News(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "is_cut")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    IS_CUT_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[Item]
-    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ...) -> None: ...
+    is_cut: bool
+    def __init__(self, items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., is_cut: _Optional[bool] = ...) -> None: ...
 
 class Item(_message.Message):
     __slots__ = ("origin", "upto", "payloads", "ack", "mark")

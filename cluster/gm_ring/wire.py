@@ -56,16 +56,24 @@ def encode_parcel(uid: str, sender: int, receiver: int, message: Message, versio
         raw.version, raw.edge = message.version, message.edge
         raw.catch_up.SetInParent()
         _fill(raw.catch_up, message.origins)
+        raw.catch_up.is_cut = message.is_cut
     return frame.SerializeToString()
 
 
-def decode_frame(data: bytes) -> list[Parcel]:
-    """The parcels of frames, in order. Raises Malformed."""
+def decode_frame(data: bytes, faults: list[str]) -> list[Parcel]:
+    """The parcels of frames, in order.   faults: what makes no sense is told there, and left out."""
     try:
         frame = Frame.FromString(data)
-    except DecodeError as error:
-        raise Malformed("a frame of the ring is damaged") from error
-    return [_parcel(raw) for raw in frame.parcels]
+    except DecodeError:
+        faults.append("a frame of the ring is damaged")
+        return []
+    parcels = []
+    for raw in frame.parcels:
+        try:
+            parcels.append(_parcel(raw))
+        except Malformed as error:
+            faults.append(str(error))
+    return parcels
 
 
 def _fill(news: News, items: Sequence[Item]) -> None:
@@ -84,7 +92,7 @@ def _parcel(raw: RawParcel) -> Parcel:
         case "activity":
             message = Activity(version, edge, _items(raw.activity))
         case "catch_up":
-            message = CatchUp(version, edge, _items(raw.catch_up))
+            message = CatchUp(version, edge, _items(raw.catch_up), raw.catch_up.is_cut)
         case "side" if not edge:
             message = raw.side
         case _:

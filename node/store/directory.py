@@ -25,11 +25,16 @@ QUEUES: Final = "queues"
 MESSAGES: Final = "messages"
 TRANSIENT: Final = "transient"
 CORRUPT: Final = "corrupt"
+SYNCED: Final = "synced.log"
+NEW_SYNCED: Final = "synced.log.new"
 
 _DIRECTORIES: Final = (JOURNAL, QUEUES, MESSAGES)
 """Those that a store always has."""
 
-_OURS: Final = frozenset({JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, "metadata.log", "metadata.log.tmp"})
+FILES: Final = ("metadata.log", "metadata.log.tmp", SYNCED, NEW_SYNCED)
+"""Those beside `store.json`."""
+
+_OURS: Final = frozenset({JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, *FILES})
 """What may not be here without a `store.json`."""
 
 _HARMLESS: Final = frozenset(

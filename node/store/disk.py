@@ -85,12 +85,14 @@ class Read:
     size: in bytes, or `TO_THE_END`.
     then: makes the step's result of the bytes, on the disk's thread: a pure function, to keep work off the
         loop. Without it the bytes are the result. What it raises is a fault of the program.
+    is_fresh: the bytes come from the medium, where the system can do that, and not from its cache.
     """
 
     path: str
     offset: int
     size: int
     then: Callable[[bytes], Any] | None = None
+    is_fresh: bool = False
 
 
 Step: TypeAlias = Append | Sync | SyncDir | MakeDir | Rename | Remove | RemoveTree | Read

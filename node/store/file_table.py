@@ -37,6 +37,9 @@ class FileTable:
     def __iter__(self) -> Iterator[StoreFile]:
         return iter(self._files)
 
+    def __contains__(self, file: object) -> bool:
+        return file in self._files
+
     def __len__(self) -> int:
         return len(self._files)
 

@@ -26,6 +26,8 @@ class IndexHost:
     report: called with path, offset in bytes and description of what can't be read.
     counters: of what is read from the disk.
     on_failed: called when the disk refused steps that an index submitted by itself.
+    later: calls back after so many seconds.
+    damaged: indexes in whose files something could not be read.
     """
 
     disk: Disk
@@ -37,7 +39,9 @@ class IndexHost:
     on_dirty: "Callable[[QueueIndex], None]"
     report: Callable[[str, int, str], None]
     on_failed: Callable[[OSError], None]
+    later: Callable[[float, Callable[[], None]], None]
     counters: DiskCounters = field(default_factory=DiskCounters)
+    damaged: "dict[QueueIndex, None]" = field(default_factory=dict)
 
     def contents(self, store_id: int) -> MessageStore:
         """The message store that an id is of."""

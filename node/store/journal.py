@@ -62,6 +62,8 @@ class Journal:
         self.operations = 0
         self.older: list[int] = []
         """Files that a checkpoint makes superfluous, rising."""
+        self.sizes: dict[int, int] = {}
+        """Bytes of each of those."""
         self._file_bytes = file_bytes
         self._number = 0
         self._size_bytes = 0
@@ -78,6 +80,11 @@ class Journal:
         self._size_bytes = HEADER_BYTES
         path = file_path(self._number)
         return [MakeDir(JOURNAL), SyncDir(""), Append(path, [JOURNAL_HEADER]), Sync(path), SyncDir(JOURNAL)]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The number of the file that is written, and its size with all that was taken."""
+        return self._number, self._size_bytes
 
     # --- what gathers ---
 
@@ -121,6 +128,7 @@ class Journal:
     def rotate(self) -> None:
         """What was not taken yet goes to a new file."""
         self.older.append(self._number)
+        self.sizes[self._number] = self._size_bytes
         self._number += 1
         self._size_bytes = 0
         self._operations_in_file = 0
@@ -132,6 +140,7 @@ class Journal:
         del self.older[: len(numbers)]
         steps: list[Step] = []
         for number in numbers:
+            del self.sizes[number]
             # One after the other also for a power loss: what a file says is gone must not come back by an
             # older one.
             steps += [Remove(file_path(number)), SyncDir(JOURNAL)]

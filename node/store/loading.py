@@ -1,21 +1,24 @@
 """Contents that come back from disk for absent runs.
 
 What is near is read together: a record once, however many of the runs stand in it. One job reads everything; if
-the disk refuses it, each part is tried by itself, so that one bad sector costs the runs on it and no other.
+the disk refuses it, each part is tried by itself, so that one bad sector costs the runs on it and no other. What can't
+be read is told the index.
 Source: architecture §2.2.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from node.broker.run import Absent, Place, Run
+from node.store.damage import UNREADABLE, tell_unreadable
 from node.store.directory import MESSAGES
 from node.store.disk import Read
+from node.store.rereading import read
 from node.store.segment import contents_of
 
 if TYPE_CHECKING:
-    from node.store.index_host import IndexHost
+    from node.store.queue_index import QueueIndex
 
 
 class _Part:
@@ -34,20 +37,16 @@ class _Part:
 class Load:
     """Fetches the contents of some absent runs, once.
 
-    path_of: gives a segment's path by its number.   done: gets a run for each, in order, or None.
+    done: gets a run for each, in order, or None.
     """
 
-    __slots__ = ("_absents", "_done", "_host", "_path_of", "_runs", "_waiting")
+    __slots__ = ("_absents", "_done", "_host", "_index", "_runs", "_waiting")
 
     def __init__(
-        self,
-        host: "IndexHost",
-        path_of: Callable[[int], str],
-        absents: Sequence[Absent],
-        done: Callable[[list[Run | None]], None],
+        self, index: "QueueIndex", absents: Sequence[Absent], done: Callable[[list[Run | None]], None]
     ) -> None:
-        self._host = host
-        self._path_of = path_of
+        self._index = index
+        self._host = index.host
         self._absents = list(absents)
         self._done = done
         self._runs: list[Run | None] = [None] * len(self._absents)
@@ -63,8 +62,8 @@ class Load:
                 del results[: len(part.reads)]
             self._done(self._runs)
 
-        def failed(error: OSError) -> None:
-            self._try_apart(error)
+        def failed(_error: OSError) -> None:
+            self._try_apart()
 
         self._host.disk.submit([read for part in parts for read in part.reads], arrived, failed)
 
@@ -74,7 +73,7 @@ class Load:
         for index, absent in enumerate(self._absents):
             place = absent.place
             if place is None:
-                parts.append(_Part([index], self._stored_reads(absent)))
+                parts.append(_Part([index], []))
                 continue
             known = records.get((place.segment, place.offset))
             if known is None:
@@ -82,10 +81,14 @@ class Load:
                 parts.append(_Part(known, []))
             known.append(index)
         for part in parts:
-            first = self._absents[part.indexes[0]].place
-            if first is not None:
-                part.reads = [self._record_read(first, part.indexes)]
+            part.reads = self._reads_of(part)
         return parts
+
+    def _reads_of(self, part: _Part) -> list[Read]:
+        first = self._absents[part.indexes[0]]
+        if first.place is None:
+            return self._stored_reads(first)
+        return [self._record_read(first.place, part.indexes)]
 
     def _stored_reads(self, absent: Absent) -> list[Read]:
         self._host.counters.msg_store_read_count += len(absent)
@@ -99,7 +102,7 @@ class Load:
         )
         self._host.counters.queue_index_read_count += 1
         then = partial(contents_of, parts=wanted)
-        return Read(self._path_of(place.segment), place.offset, place.length, then)
+        return Read(self._index.path(place.segment), place.offset, place.length, then)
 
     def _take(self, part: _Part, results: list[Any]) -> None:
         """Make runs of what was read."""
@@ -110,7 +113,7 @@ class Load:
         for index, contents in zip(part.indexes, found, strict=True):
             absent = self._absents[index]
             if contents is None or len(contents) != len(absent) or None in contents:
-                self._report(absent, part.reads, "contents are missing or damaged")
+                self._miss(absent, part.reads, _missing(absent, contents), UNREADABLE)
                 continue
             self._runs[index] = Run(
                 absent.envelope,
@@ -123,36 +126,44 @@ class Load:
                 is_indexed=True,
             )
 
-    def _report(self, absent: Absent, reads: list[Read], what: str) -> None:
+    def _miss(self, absent: Absent, reads: list[Read], seqs: Iterable[range], reason: str) -> None:
         path, offset = (reads[0].path, reads[0].offset) if reads else (MESSAGES, 0)
-        seqs = absent.seqs
-        self._host.report(path, offset, f"{what}, of messages {seqs.start} to {seqs[-1]}")
+        tell_unreadable(self._index, seqs, path, offset, reason)
 
-    def _try_apart(self, error: OSError) -> None:
+    def _try_apart(self) -> None:
         parts = self._parts()
-        if len(parts) == 1:
-            self._give_up(parts[0], error)
-            self._done(self._runs)
-            return
         self._waiting = len(parts)
         for part in parts:
-            self._host.disk.submit(
-                part.reads, partial(self._arrived_apart, part), partial(self._failed_apart, part)
+            read(
+                self._host,
+                partial(self._again, part),
+                partial(self._arrived_apart, part),
+                partial(self._failed_apart, part),
             )
 
-    def _give_up(self, part: _Part, error: OSError) -> None:
-        for index in part.indexes:
-            self._report(self._absents[index], part.reads, str(error))
+    def _again(self, part: _Part) -> list[Read]:
+        part.reads = self._reads_of(part)
+        return part.reads
 
     def _arrived_apart(self, part: _Part, results: list[Any]) -> None:
         self._take(part, results)
         self._one_less()
 
     def _failed_apart(self, part: _Part, error: OSError) -> None:
-        self._give_up(part, error)
+        for index in part.indexes:
+            absent = self._absents[index]
+            self._miss(absent, part.reads, [absent.seqs], str(error))
         self._one_less()
 
     def _one_less(self) -> None:
         self._waiting -= 1
         if not self._waiting:
             self._done(self._runs)
+
+
+def _missing(absent: Absent, contents: list[bytes | None] | None) -> list[range]:
+    """The numbers of those whose contents were not found."""
+    if contents is None or len(contents) != len(absent):
+        return [absent.seqs]
+    first = absent.seqs.start
+    return [range(seq, seq + 1) for seq, content in enumerate(contents, first) if content is None]

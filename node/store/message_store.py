@@ -424,6 +424,18 @@ class MessageStore:
         self._unsynced.difference_update(file.path for file in dead)
         return garbage_bytes
 
+    # --- for who checks it ---
+
+    @property
+    def files(self) -> FileTable:
+        """The files in use."""
+        return self._files
+
+    def refers_to(self, file: StoreFile, store_id: int) -> bool:
+        """Whether somebody refers to a content that is in this file."""
+        found = self._files.find(store_id)
+        return found is not None and found[0] is file and file.refs_at(found[1]) > 0
+
     # --- for tools ---
 
     def figures(self) -> StoreFigures:

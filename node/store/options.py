@@ -18,6 +18,7 @@ class StoreOptions:
     store_file_bytes: a file of the message store of this size is full (msg_store_file_size_limit).
     commit_interval_s: what nobody waits for is written after this time at the latest; so much of it may be
         lost in a crash.
+    scrub_rate: bytes in a second that are read to find what has rotted; 0: none.
 
     Source: amqp-behaviour §7.4, §7.5.
     """
@@ -27,3 +28,4 @@ class StoreOptions:
     journal_file_bytes: int = 64 * MIB
     store_file_bytes: int = 16 * MIB
     commit_interval_s: float = 0.025
+    scrub_rate: int = 0

@@ -19,19 +19,24 @@ nothing is left alive is removed as a file, unless it is written to again before
 Source: architecture §2.1, §2.2; amqp-behaviour §7.4.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+from node.broker.number_set import NumberSet
 from node.broker.operations import Delivered, Enqueue, Operation, Remove, encode, enqueues, joined
 from node.broker.run import Absent, Envelope, Run
+from node.broker.storage import StorageOwner
+from node.store.damage import UNREADABLE
 from node.store.directory import QUEUES, TRANSIENT
-from node.store.disk import TO_THE_END, Append, MakeDir, Read, RemoveTree, Step, Sync, SyncDir
+from node.store.disk import Append, MakeDir, RemoveTree, Step, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.index_host import IndexHost
 from node.store.loading import Load
 from node.store.records import SEGMENT_HEADER, record
-from node.store.segment import Damage, Found, Segment, Wanted, by_segment, find, find_stored, singles
+from node.store.releasing import Releases
+from node.store.scanning import Scan
+from node.store.segment import Found, Segment, Wanted, by_segment, find, singles
 from node.store.unflushed import Entry, Unflushed
 
 NO_LIMIT: Final = 1 << 62
@@ -57,25 +62,26 @@ class QueueIndex:
         "_dead",
         "_delivered",
         "_has_directory",
-        "_host",
-        "_is_releasing",
         "_is_removed",
         "_must_make_directory",
         "_outbox",
         "_releases",
         "_removed",
-        "_segments",
         "_told",
-        "_unflushed",
         "_unsynced_directories",
         "_unwritten",
         "directory",
         "disk_reads",
         "disk_writes",
+        "host",
         "is_dropped",
         "is_durable",
+        "owner",
         "segment_entries",
+        "segments",
         "uid",
+        "unflushed",
+        "unreadable",
     )
 
     can_page = True
@@ -87,9 +93,9 @@ class QueueIndex:
         self.is_dropped = False
         self.disk_reads = self.disk_writes = 0
         self.directory = f"{QUEUES}/{uid}" if is_durable else f"{TRANSIENT}/{QUEUES}/{uid}"
-        self._host = host
-        self._unflushed = Unflushed(host.segment_entries)
-        self._segments: dict[int, Segment] = {}
+        self.host = host
+        self.unflushed = Unflushed(host.segment_entries)
+        self.segments: dict[int, Segment] = {}
         self._outbox: dict[int, list[bytes]] = {}  # what is to be appended, by segment
         self._has_directory = False
         self._must_make_directory = False
@@ -99,48 +105,49 @@ class QueueIndex:
         self._unwritten: dict[int, list[Delivered]] = {}  # for the segments, by number
         self._behind: set[int] = set()  # segments whose files don't say yet what is gone
         self._dead: set[int] = set()  # segments with nothing alive, when last looked at
-        self._releases: list[tuple[int, Wanted]] = []  # cleared messages whose contents may be stored
-        self._is_releasing = False
+        self._releases: Releases | None = None  # of cleared messages whose contents may be stored
         self._is_removed = False  # the directory, after a drop
         self._told = 0  # the kinds of work that the host knows of
+        self.owner: StorageOwner | None = None
+        self.unreadable: NumberSet | None = None
 
     # --- figures ---
 
     @property
     def unflushed_count(self) -> int:
         """Kept messages that are not in segments yet."""
-        return self._unflushed.count
+        return self.unflushed.count
 
     @property
     def flushed_count(self) -> int:
         """Messages in segments. Costs a little for each segment."""
-        return sum(segment.live for segment in self._segments.values())
+        return sum(segment.live for segment in self.segments.values())
 
     @property
     def segment_count(self) -> int:
         """Segment files."""
-        return len(self._segments)
+        return len(self.segments)
 
     @property
     def alive(self) -> list[range]:
         """The numbers of the messages in segments, rising."""
-        segments = sorted(self._segments.items())
+        segments = sorted(self.segments.items())
         return [seqs for _, segment in segments for seqs in segment.wanted(0, NO_LIMIT).ranges]
 
     @property
     def fresh_bytes(self) -> int:
         """What `take_operations` would give, in bytes of the journal, about."""
-        return self._unflushed.fresh_bytes + len(self._removed) * _REMOVED_RANGE_BYTES
+        return self.unflushed.fresh_bytes + len(self._removed) * _REMOVED_RANGE_BYTES
 
     @property
     def kept_to(self) -> int:
         """Above the numbers of all that was kept since the node's start."""
-        return self._unflushed.next_seq
+        return self.unflushed.next_seq
 
     @property
     def needs_flush(self) -> bool:
         """Whether a checkpoint has something to do here."""
-        return bool(self._unflushed.count or self._behind or self._unwritten)
+        return bool(self.unflushed.count or self._behind or self._unwritten)
 
     # --- messages come ---
 
@@ -158,9 +165,9 @@ class QueueIndex:
         if self.is_dropped:
             return
         if store_id:
-            self._host.contents(store_id).add_refs(store_id, len(contents))
+            self.host.contents(store_id).add_refs(store_id, len(contents))
         self.disk_writes += len(contents)
-        self._unflushed.keep(envelope, first_seq, contents, size, expiry, store_id)
+        self.unflushed.keep(envelope, first_seq, contents, size, expiry, store_id)
         self._tell(_OPERATIONS)
 
     def page_out(self, runs: Sequence[Run | Absent]) -> None:
@@ -184,7 +191,7 @@ class QueueIndex:
         number = entry.first_seq // self.segment_entries
         assert entry.seqs[-1] // self.segment_entries == number, "a record concerns one segment"
         self._append(number, entry)
-        segment = self._segments[number]
+        segment = self.segments[number]
         segment.add(entry.seqs)
         if entry.store_id:
             segment.has_stored = True
@@ -193,12 +200,12 @@ class QueueIndex:
         """Write messages that were not kept."""
         self.disk_writes += len(run)
         for piece in run.pieces():
-            for part in self._host.with_ids(piece):
+            for part in self.host.with_ids(piece):
                 if part.store_id:
-                    store = self._host.contents(part.store_id)
+                    store = self.host.contents(part.store_id)
                     store.write(part.store_id, part.contents)
                     store.add_refs(part.store_id, len(part))
-                for entry in enqueues(part, self._host.epoch_s()):
+                for entry in enqueues(part, self.host.epoch_s()):
                     for _, seqs in by_segment(entry.seqs, self.segment_entries):
                         self.put(entry[seqs.start - entry.first_seq : seqs.stop - entry.first_seq])
 
@@ -208,13 +215,15 @@ class QueueIndex:
         """See `QueueStorage.forget`. What is not known, or was forgotten before, changes nothing in segments."""
         if self.is_dropped:
             return
-        for part, entry in self._unflushed.parts(seqs):
+        if self.unreadable is not None:
+            self._no_longer_missed(seqs)
+        for part, entry in self.unflushed.parts(seqs):
             if entry is None:
                 forgotten = self._forget_in_segments(part)
             else:
                 if entry.is_journaled:
                     self._to_journal([part])
-                self._unflushed.forget(entry, part)
+                self.unflushed.forget(entry, part)
                 forgotten = [part]
             if store_id:
                 for gone in forgotten:
@@ -222,14 +231,14 @@ class QueueIndex:
 
     def clear(self, first_seq: int, last_seq: int) -> None:
         """See `QueueStorage.clear`. References to stored contents are dropped by and by: they must be read."""
+        if self.unreadable is not None:
+            self._no_longer_missed(range(first_seq, last_seq + 1))
         low, high = first_seq // self.segment_entries, last_seq // self.segment_entries
-        for number in sorted(self._segments.keys() & range(low, high + 1)):
-            segment = self._segments[number]
+        for number in sorted(self.segments.keys() & range(low, high + 1)):
+            segment = self.segments[number]
             wanted = segment.wanted(first_seq, last_seq)
             if segment.has_stored and wanted.count:
-                if self._releases and self._releases[-1][0] == number:
-                    wanted = wanted.joined(self._releases.pop()[1])  # one reading does for both
-                self._releases.append((number, wanted))
+                self._release(number, wanted)
             self._forget_in(segment, range(first_seq, last_seq + 1))
         self._release_next()
 
@@ -248,18 +257,19 @@ class QueueIndex:
         """See `QueueStorage.drop`. The directory goes with `take_removals`, when references were dropped."""
         if self.is_dropped:
             return
-        for entry in self._unflushed:
+        for entry in self.unflushed:
             if entry.store_id:
                 for seqs in entry.alive():
                     self._drop_refs(entry.store_id + seqs.start - entry.seqs.start, seqs)
-        for number, segment in sorted(self._segments.items()):
+        for number, segment in sorted(self.segments.items()):
             if segment.has_stored and segment.live:
-                self._releases.append((number, segment.wanted(0, NO_LIMIT)))
-        if self._releases:
-            self._hand_over()
+                self._release(number, segment.wanted(0, NO_LIMIT))
+        if self._releases is not None:
+            self.hand_over()
         self.is_dropped = True
-        self._unflushed.clear()
-        self._segments.clear()
+        self.unreadable = self.owner = None
+        self.unflushed.clear()
+        self.segments.clear()
         self._outbox.clear()
         self._unsynced_directories.clear()
         self._removed, self._delivered = [], []
@@ -273,7 +283,7 @@ class QueueIndex:
         return [
             gone
             for number, part in by_segment(seqs, self.segment_entries)
-            if (segment := self._segments.get(number)) is not None
+            if (segment := self.segments.get(number)) is not None
             for gone in self._forget_in(segment, part)
         ]
 
@@ -302,7 +312,7 @@ class QueueIndex:
 
     def _drop_refs(self, first_id: int, seqs: range) -> None:
         """Drop references to contents that are numbered like these messages."""
-        store = self._host.contents(first_id)
+        store = self.host.contents(first_id)
         if seqs.step == 1:
             store.drop_refs(first_id, len(seqs))
             return
@@ -311,29 +321,24 @@ class QueueIndex:
 
     # --- contents of what was cleared ---
 
-    def _release_next(self) -> None:
-        """Drop references that only the files know, one file after the other so that others may read in between."""
-        if self._is_releasing or not self._releases:
-            return
-        self._is_releasing = True
-        number, wanted = self._releases.pop(0)
-        self._hand_over()
-        read = Read(self._path(number), 0, TO_THE_END, partial(find_stored, wanted=wanted))
-        self._host.disk.submit([read], partial(self._released, number), partial(self._release_failed, number))
+    def _release(self, number: int, wanted: Wanted) -> None:
+        if self._releases is None:
+            self._releases = Releases()
+        self._releases.add(number, wanted)
 
-    def _released(self, number: int, results: list[Any]) -> None:
-        for first_id, count in results[0]:
-            self._host.contents(first_id).drop_refs(first_id, count)
-        self._is_releasing = False
+    def _release_next(self) -> None:
+        if self._releases is not None:
+            self._releases.go_on(self)
+
+    def released(self, number: int) -> None:
+        """A segment's file was read for what was cleared of it."""
         if number in self._dead:
             self._tell(_REMOVALS)
-        self._release_next()
         self._tell_if_unneeded()
 
-    def _release_failed(self, number: int, error: OSError) -> None:
-        # Until the next start the contents count as referred to.
-        self._host.report(self._path(number), 0, str(error))
-        self._released(number, [[]])
+    @property
+    def _is_releasing(self) -> bool:
+        return self._releases is not None and self._releases.is_busy
 
     def _tell_if_unneeded(self) -> None:
         if self.is_dropped and not self._is_releasing:
@@ -343,66 +348,72 @@ class QueueIndex:
 
     def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
         """See `QueueStorage.scan`."""
-        known = self._segments.get(segment)
-        wanted = known.wanted(first_seq, last_seq) if known is not None else None
-        if known is None or wanted is None or not wanted.count:
-            self._host.disk.submit([], lambda _results: done([]), lambda _error: done([]))
+        known = self.segments.get(segment)
+        if known is None or not known.wanted(first_seq, last_seq).count:
+            self.host.disk.submit([], lambda _results: done([]), lambda _error: done([]))
             return
-        self._hand_over()
+        self.hand_over()
+        Scan(self, known, range(first_seq, last_seq + 1), done).start()
+
+    def finder(self, segment: int, wanted: Wanted) -> Callable[[bytes], Found]:
+        """What finds messages in the bytes of a segment's file, on the disk's thread."""
         delivered = tuple(self._unwritten.get(segment, ()))
-        self._host.counters.queue_index_read_count += 1
-        then = partial(find, number=segment, wanted=wanted, delivered=delivered, epoch_s=self._host.epoch_s())
-        changes = known.changes
-
-        def arrived(results: list[Found]) -> None:
-            [found] = results
-            if found.lost or found.damages:
-                self._lose(segment, found)
-            absents: list[Absent] | None = found.absents
-            if self.is_dropped:
-                absents = []
-            elif known.changes != changes:
-                absents = known.still_alive(found.absents)
-            if absents is None:
-                self.scan(segment, first_seq, last_seq, done)
-            else:
-                done(absents)
-
-        def failed(error: OSError) -> None:
-            arrived([Found([], wanted.ranges, [Damage(0, str(error))])])
-
-        self._host.disk.submit([Read(self._path(segment), 0, known.size_bytes, then)], arrived, failed)
-
-    def _lose(self, number: int, found: Found) -> None:
-        """Something in a segment can't be read: what is not found there counts as lost.
-
-        It isn't written down as removed: should the journal still have it, the next start brings it back.
-        """
-        segment = self._segments.get(number)
-        if segment is None:
-            return
-        path = self._path(number)
-        if not segment.is_damaged:
-            segment.is_damaged = True
-            for damage in found.damages:
-                self._host.report(path, damage.offset, damage.what)
-        lost = segment.lose(found.lost)
-        if lost:
-            self._host.report(path, 0, f"{lost} messages are lost")
+        epoch_s = self.host.epoch_s()
+        return partial(find, number=segment, wanted=wanted, delivered=delivered, epoch_s=epoch_s)
 
     def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
         """See `QueueStorage.load`."""
         if self.is_dropped:
-            self._host.disk.submit(
+            self.host.disk.submit(
                 [], lambda _results: done([None] * len(absent)), lambda _error: done([None] * len(absent))
             )
             return
-        self._hand_over()
-        for store in (self._host.persistent, self._host.transient):
+        self.hand_over()
+        for store in (self.host.persistent, self.host.transient):
             if store.gathered_bytes and any(each.place is None for each in absent):
                 self._submit(store.take_steps())
         self.disk_reads += sum(map(len, absent))
-        Load(self._host, self._path, absent, done).start()
+        Load(self, absent, done).start()
+
+    # --- what can't be read ---
+
+    def belong_to(self, owner: StorageOwner) -> None:
+        """See `QueueStorage.belong_to`."""
+        self.owner = owner
+        if self.unreadable is not None:
+            owner.unreadable(UNREADABLE)
+
+    def _no_longer_missed(self, seqs: range) -> None:
+        assert self.unreadable is not None
+        for part in singles(seqs):
+            self.unreadable.discard(part)
+
+    def alive_of(self, seqs: Iterable[range]) -> Iterator[range]:
+        """Those of some consecutive numbers that are not forgotten."""
+        for each in seqs:
+            for part, entry in self.unflushed.parts(each):
+                if entry is not None:
+                    yield from NumberSet(entry.alive()).intersection(part)
+                    continue
+                for number, inside in by_segment(part, self.segment_entries):
+                    segment = self.segments.get(number)
+                    if segment is not None:
+                        yield from segment.wanted(inside.start, inside[-1]).ranges
+
+    def lose(self, seqs: Iterable[range]) -> None:
+        """See `QueueStorage.lose`.
+
+        It isn't written down that they are gone: should the journal still have them, or the disk give them back, the
+        next start finds them.
+        """
+        for each in list(self.alive_of(seqs)):
+            for part, entry in self.unflushed.parts(each):
+                if entry is not None:
+                    self.unflushed.forget(entry, part)
+                    continue
+                for number, inside in by_segment(part, self.segment_entries):
+                    self.segments[number].lose([inside])
+        self.unreadable = None
 
     # --- for the store ---
 
@@ -419,15 +430,13 @@ class QueueIndex:
 
     def take_entries(self) -> list[Enqueue]:
         """What is new for the journal of messages that came, as in `take_operations`; the rest waits for that."""
-        epoch_s = self._host.epoch_s()
-        return [
-            operation for entry in self._unflushed.take_fresh() for operation in entry.operations(epoch_s)
-        ]
+        epoch_s = self.host.epoch_s()
+        return [operation for entry in self.unflushed.take_fresh() for operation in entry.operations(epoch_s)]
 
     def take_steps(self) -> list[Step]:
         """What is to be appended to segments, joined by file; to be submitted at once."""
         self._told &= ~_STEPS
-        steps: list[Step] = [Append(self._path(number), parts) for number, parts in self._outbox.items()]
+        steps: list[Step] = [Append(self.path(number), parts) for number, parts in self._outbox.items()]
         self._outbox = {}
         if self._must_make_directory:
             self._must_make_directory = False
@@ -447,16 +456,16 @@ class QueueIndex:
             self._is_removed = True
             return [RemoveTree(self.directory)]
         steps: list[Step] = []
-        needed = {number for number, _ in self._releases}
+        needed = self._releases.needed if self._releases is not None else set()
         for number in sorted(self._dead - needed):
             self._dead.discard(number)
-            segment = self._segments[number]
+            segment = self.segments[number]
             if segment.live or segment.is_damaged:
                 continue
-            del self._segments[number]
+            del self.segments[number]
             self._behind.discard(number)
             self._outbox.pop(number, None)
-            steps.append(RemoveFile(self._path(number)))
+            steps.append(RemoveFile(self.path(number)))
         if steps and self.is_durable:
             self._unsynced_directories.add(self.directory)
         return steps
@@ -467,14 +476,14 @@ class QueueIndex:
         limit_bytes: when to stop, about.   Returns: steps to be submitted at once, and whether nothing is left.
         """
         left_bytes = limit_bytes - self._flush_entries(limit_bytes, upto_seq)
-        first = self._unflushed.first
+        first = self.unflushed.first
         if first is not None and first.seqs.start < upto_seq:
             return self.take_steps(), False
         while self._behind:
             if left_bytes <= 0:
                 return self.take_steps(), False
             number = self._behind.pop()
-            left_bytes -= self._append(number, Remove(self._segments[number].take_gone()))
+            left_bytes -= self._append(number, Remove(self.segments[number].take_gone()))
         self._flush_delivered(first)
         return self.take_steps(), True
 
@@ -486,13 +495,20 @@ class QueueIndex:
         if not self.is_durable:
             return []
         steps = self.take_steps()
-        dirty = [segment for segment in self._segments.values() if segment.is_dirty]
+        dirty = [segment for segment in self.segments.values() if segment.is_dirty]
         for segment in dirty[:limit]:
             segment.is_dirty = False
-            steps.append(Sync(self._path(segment.number)))
+            segment.synced_bytes = segment.size_bytes
+            steps.append(Sync(self.path(segment.number)))
         steps += map(SyncDir, sorted(self._unsynced_directories, reverse=True))
         self._unsynced_directories.clear()
         return steps
+
+    @property
+    def synced_sizes(self) -> list[tuple[int, int]]:
+        """Number and bytes of the segments with something alive, once all of `sync_steps` is done."""
+        alive = (segment for segment in self.segments.values() if segment.live)
+        return [(segment.number, segment.synced_bytes) for segment in alive if segment.synced_bytes]
 
     # --- for recovery ---
 
@@ -503,11 +519,11 @@ class QueueIndex:
         size_bytes: of the whole file, all of which is good, and safe.
         has_stored: whether contents of some messages are in the message store. The caller adds the references.
         """
-        assert number not in self._segments, "a segment has one file"
+        assert number not in self.segments, "a segment has one file"
         segment = Segment(number, notes_gone=self.is_durable, size_bytes=size_bytes, has_stored=has_stored)
         for seqs in live:
             segment.add(seqs)
-        self._segments[number] = segment
+        self.segments[number] = segment
         self._has_directory = True
         self._look_if_dead(segment)
 
@@ -517,13 +533,13 @@ class QueueIndex:
         """Write the oldest of what was kept below a number; about how many bytes that was."""
         written_bytes = 0
         while written_bytes < limit_bytes:
-            entry = self._unflushed.first
+            entry = self.unflushed.first
             if entry is None or entry.seqs.start >= upto_seq:
                 break
-            for operation in entry.operations(self._host.epoch_s()):
+            for operation in entry.operations(self.host.epoch_s()):
                 self.put(operation)
             written_bytes += entry.bytes
-            self._unflushed.pop()
+            self.unflushed.pop()
         return written_bytes
 
     def _flush_delivered(self, first: Entry | None) -> None:
@@ -537,7 +553,7 @@ class QueueIndex:
                     range(seqs.start, min(seqs.stop, bound)),
                     range(max(seqs.start, bound), seqs.stop),
                 )
-                if told and number in self._segments:
+                if told and number in self.segments:
                     self._append(number, Delivered((told,), operation.count))
                 if later:
                     waiting = self._unwritten.setdefault(number, [])
@@ -545,9 +561,9 @@ class QueueIndex:
 
     def _append(self, number: int, operation: Operation) -> int:
         """Write an operation to a segment; how many bytes that takes."""
-        segment = self._segments.get(number)
+        segment = self.segments.get(number)
         if segment is None:
-            segment = self._segments[number] = Segment(number, notes_gone=self.is_durable)
+            segment = self.segments[number] = Segment(number, notes_gone=self.is_durable)
         parts = self._outbox.setdefault(number, [])
         if not segment.size_bytes:
             self._begin_file(segment, parts)
@@ -567,22 +583,18 @@ class QueueIndex:
             self._unsynced_directories.add(self.directory.rpartition("/")[0])
         self._unsynced_directories.add(self.directory)
 
-    def _path(self, number: int) -> str:
+    def path(self, number: int) -> str:
         return f"{self.directory}/{number}.idx"
 
-    def _hand_over(self) -> None:
+    def hand_over(self) -> None:
         """Have everything on its way before something is read."""
         self._submit(self.take_steps())
 
     def _submit(self, steps: list[Step]) -> None:
         if steps:
-            self._host.disk.submit(steps, _nothing, self._host.on_failed)
+            self.host.disk.submit(steps, lambda _results: None, self.host.on_failed)
 
     def _tell(self, work: int) -> None:
         if not self._told & work:
             self._told |= work
-            self._host.on_dirty(self)
-
-
-def _nothing(_results: list[Any]) -> None:
-    """There is nothing to be done when steps were executed."""
+            self.host.on_dirty(self)

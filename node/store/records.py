@@ -212,3 +212,51 @@ def _lengths_up_to(length: int) -> re.Pattern[bytes]:
     high, middle = length >> 24, length >> 16 if length < 1 << 24 else 0xFF
     first, second = re.escape(bytes([high])), re.escape(bytes([middle]))
     return re.compile(rb"(?=(?!\0\0\0\0)[\0-" + first + rb"][\0-" + second + rb"])", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Where in the records of a file one is who reads it in pieces.
+
+    head: what has come of a record's head.   left: bytes of its payload that are still to come.
+    crc: of what has come.   wanted: what it must be in the end.
+    """
+
+    head: bytes = b""
+    left: int = 0
+    crc: int = 0
+    wanted: int = 0
+
+    @property
+    def is_between(self) -> bool:
+        """Whether it is where one record ends and another may begin."""
+        return not self.head and not self.left
+
+
+BEGINNING: Final = Course()
+
+
+def follow(course: Course, data: bytes) -> Course | None:
+    """Read on: where one is after the next bytes; None if a record ended that is not good."""
+    head, left, crc, wanted = course.head, course.left, course.crc, course.wanted
+    at = 0
+    while at < len(data):
+        if not left:
+            taken = RECORD_HEAD_BYTES - len(head)
+            head += data[at : at + taken]
+            at += taken
+            if len(head) < RECORD_HEAD_BYTES:
+                break
+            left, wanted = _HEAD.unpack(head)
+            crc = crc32(head[:_LENGTH_BYTES])
+            head = b""
+            if not left:
+                return None
+            continue
+        part = data[at : at + left]
+        crc = crc32(part, crc)
+        at += len(part)
+        left -= len(part)
+        if not left and crc != wanted:
+            return None
+    return Course(head, left, crc, wanted)

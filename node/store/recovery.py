@@ -17,7 +17,7 @@ file, and by some kilobytes for each segment that the journal speaks of.
 Source: architecture §2.2; amqp-behaviour §4.11, §7.6.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -25,6 +25,7 @@ from node.broker.operations import Delivered, Enqueue, Operation, Remove, decode
 from node.broker.records import QueueRecord
 from node.broker.storage import Page
 from node.store import journal
+from node.store.completeness import Completeness
 from node.store.directory import JOURNAL, QUEUES, TRANSIENT
 from node.store.disk import TO_THE_END, Disk, Read, RemoveTree, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
@@ -35,6 +36,7 @@ from node.store.options import StoreOptions
 from node.store.recovery_writer import NEW_SUFFIX, RecoveryWriter
 from node.store.segment_scan import SegmentScan, scan_segment
 from node.store.seq_set import bits_of, ranges_of
+from node.store.synced import read_synced
 
 SEGMENT_SUFFIX: Final = ".idx"
 
@@ -59,11 +61,13 @@ class Recovered:
     """A queue that was recovered.
 
     next_seq: above all numbers it ever gave.   pages: sorted by segment.   operations: of it in the journal.
+    is_clean: nothing that was safe is missing of it, as far as can be told, nor was at an earlier start.
     """
 
     next_seq: int
     pages: list[Page]
     operations: int = field(default=0, compare=False)
+    is_clean: bool = field(default=True, compare=False)
 
 
 @dataclass(slots=True)
@@ -73,10 +77,12 @@ class RecoveredStore:
     queues: by uid, all that were asked for.   was_clean: the node was stopped before, and had not crashed.
     messages, body_bytes: in all queues together.   operations: of the journal.
     unknown_queues: uids of which there was something and which no queue has.
+    is_whole: the journal has all that was safe in it.
     """
 
     queues: dict[str, Recovered] = field(default_factory=dict)
     was_clean: bool = False
+    is_whole: bool = True
     messages: int = 0
     body_bytes: int = 0
     operations: int = 0
@@ -126,19 +132,21 @@ def recover(
     *,
     now: Callable[[], float],
     progress: Callable[[Progress], None] = lambda progress: None,
+    copies: Container[str] = (),
     is_catalogue_whole: bool = True,
     is_trial: bool = False,
 ) -> RecoveredStore:
     """Bring a store in order, at the start of a node, before anything is written to it.
 
     queues: the durable ones, by uid.   now: seconds on any clock, to tell the progress now and then.
+    copies: those of them that others have copies of: that something is missing of them is remembered.
     is_catalogue_whole: False: the queue that something seems to be without may only have been forgotten; then it is
         moved to `corrupt/` instead of being removed.
     is_trial: the disk takes no writes; findings don't say where something is kept.
     Raises: NewerFormat, OSError. Then nothing is lost, and it may be tried again.
     """
     recovery = _Recovery(disk, store, queues, Isolation(disk, is_dry=is_trial), _Clock(now, progress))
-    return recovery.run(is_catalogue_whole=is_catalogue_whole)
+    return recovery.run(copies, is_catalogue_whole=is_catalogue_whole)
 
 
 class _Clock:
@@ -203,12 +211,16 @@ class _Segment:
 
 @dataclass(slots=True)
 class _Queue:
-    """A queue that is being recovered.   growing: segments that the journal adds to."""
+    """A queue that is being recovered.
+
+    growing: segments that the journal adds to.   sizes: of those that are done, in bytes.
+    """
 
     uid: str
     index: RecoveringIndex
     changes: Changes
     end: int
+    sizes: dict[int, int] = field(default_factory=dict)
     pages: list[Page] = field(default_factory=list)
     growing: dict[int, _Segment] = field(default_factory=dict)
 
@@ -232,8 +244,9 @@ class _Recovery:
         self._writer = RecoveryWriter(disk)
         self._queues: dict[str, _Queue] = {}
         self._result = RecoveredStore()
+        self._completeness = Completeness(read_synced(disk), isolation)
 
-    def run(self, *, is_catalogue_whole: bool) -> RecoveredStore:
+    def run(self, copies: Container[str], *, is_catalogue_whole: bool) -> RecoveredStore:
         """See `recover`."""
         result, disk = self._result, self._disk
         disk.run([RemoveTree(TRANSIENT), SyncDir("")])
@@ -249,11 +262,17 @@ class _Recovery:
             self._finish_growing(queue)
             queue.pages.sort(key=_page_order)
             result.queues[queue.uid] = Recovered(
-                max(queue.end, FIRST_SEQ), queue.pages, queue.changes.operations
+                max(queue.end, FIRST_SEQ),
+                queue.pages,
+                queue.changes.operations,
+                self._completeness.is_clean(queue.uid),
             )
+        result.is_whole = self._completeness.is_whole
         self._writer.sync()
         self._contents.finish_recovery()
         disk.run(self._contents.sync_steps())
+        sizes = {queue.uid: queue.sizes for queue in self._queues.values()}
+        disk.run(self._completeness.steps(sizes, copies))
         self._remove_unknown(directories, is_catalogue_whole)
         self._remove_journal(numbers, is_catalogue_whole)
         result.findings = self._isolation.findings
@@ -284,7 +303,9 @@ class _Recovery:
                 [data] = self._disk.run([Read(path, 0, TO_THE_END)])
                 self._isolation.keep([finding], data)
 
-    def _refer(self, segment: _Segment, piece: Enqueue, path: str, offset: int) -> list[Enqueue]:
+    def _refer(
+        self, queue: _Queue, segment: _Segment, piece: Enqueue, path: str, offset: int
+    ) -> list[Enqueue]:
         """Count the references to stored contents; the parts of an enqueue whose contents are there. The others are
         not alive after all.   path, offset: of its record.
         """
@@ -299,6 +320,9 @@ class _Recovery:
         seqs = ", ".join(_shown(seqs) for seqs in ranges_of(lost, piece.first_seq))
         text = f"the contents of message {seqs} are no longer in the message store: dropped"
         self._isolation.note(Finding(Damage.MISSING, path, offset, 0, text))
+        self._completeness.missed_contents(
+            queue.uid, segment.number if path == segment.path else None, offset
+        )
         found = ranges_of(bits_of(0, piece.count) & ~lost, 0)
         parts = [piece[there.start : there.stop] for there in found]
         for part in parts:
@@ -330,7 +354,9 @@ class _Recovery:
             is_clean = journal_file.is_clean
             file = journal_file.file
             self._isolation.keep(file.findings, file.data)
+            self._completeness.see_journal_file(number, file, is_last=number == numbers[-1])
             self._clock.count(len(file.data), 0)
+        self._completeness.saw_journal(numbers)
         self._result.was_clean = is_clean
         for uid, record in self._records.items():
             index = self._store.open(record)
@@ -347,9 +373,11 @@ class _Recovery:
                 [data] = self._disk.run([Read(path, 0, TO_THE_END)])
                 scan = scan_segment(path, number, self._entries, data)
                 known[number] = scan.known
+                self._completeness.see_segment(queue.uid, number, scan.file)
                 self._recover_segment(queue, scan)
                 self._clock.count(len(data), self._result.messages)
         changes = queue.changes
+        self._completeness.saw_segments(queue.uid, f"{QUEUES}/{queue.uid}", changes.removed)
         for number in changes.enqueued.segments():
             wanted = changes.enqueued.of(number) & ~known.get(number, 0) & ~changes.removed.of(number)
             if wanted and number not in queue.growing:
@@ -375,7 +403,7 @@ class _Recovery:
             if not piece.store_id:
                 segment.count(piece)
                 continue
-            for part in self._refer(segment, piece, file.path, entry.offset):
+            for part in self._refer(queue, segment, piece, file.path, entry.offset):
                 segment.count(part)
         self._isolation.keep(file.findings, file.data)
         if not segment.alive and not wanted:
@@ -422,6 +450,7 @@ class _Recovery:
     def _adopt(self, queue: _Queue, segment: _Segment) -> None:
         """All is known of a segment."""
         self._writer.keep(segment.path)
+        queue.sizes[segment.number] = segment.size_bytes
         alive = ranges_of(segment.alive, segment.base)
         queue.index.adopt(segment.number, alive, size_bytes=segment.size_bytes, has_stored=segment.has_stored)
         for page in segment.pages():
@@ -464,15 +493,17 @@ class _Recovery:
             if head.deliveries:
                 segment.returned |= bits << at
             if bits == bits_of(0, head.count):
-                self._put(segment, head, raw, path, offset)
+                self._put(queue, segment, head, raw, path, offset)
                 continue
             whole = whole or (head if head.store_id else _decoded(raw))
             for seqs in ranges_of(bits, low):
-                self._put(segment, whole[seqs.start - first : seqs.stop - first], None, path, offset)
+                self._put(queue, segment, whole[seqs.start - first : seqs.stop - first], None, path, offset)
 
-    def _put(self, segment: _Segment, entry: Enqueue, raw: bytes | None, path: str, offset: int) -> None:
+    def _put(
+        self, queue: _Queue, segment: _Segment, entry: Enqueue, raw: bytes | None, path: str, offset: int
+    ) -> None:
         """Write messages to a segment.   raw: the operation, where it is known as bytes."""
-        parts = self._refer(segment, entry, path, offset) if entry.store_id else [entry]
+        parts = self._refer(queue, segment, entry, path, offset) if entry.store_id else [entry]
         for part in parts:
             self._append(segment, [[raw] if raw is not None and part is entry else encode(part)])
             segment.count(part)

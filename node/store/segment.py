@@ -80,6 +80,7 @@ class Segment:
     live: messages in it that are not forgotten.   changes: goes up when some are forgotten.
     size_bytes: of the file with all that was ever handed over for it; 0: there is none.
     has_stored: whether some contents may be in the message store.   is_dirty: written to since the last sync.
+    synced_bytes: of the file as it was handed over for the last sync.
     is_damaged: something in the file could not be read.
     """
 
@@ -94,6 +95,7 @@ class Segment:
         "notes_gone",
         "number",
         "size_bytes",
+        "synced_bytes",
     )
 
     def __init__(
@@ -103,7 +105,7 @@ class Segment:
         self.notes_gone = notes_gone
         self.live = 0
         self.changes = 0
-        self.size_bytes = size_bytes
+        self.size_bytes = self.synced_bytes = size_bytes
         self.has_stored = has_stored
         self.is_dirty = False
         self.is_damaged = False

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from node.broker.counters import DiskCounters
+from node.broker.counters import DiskCounters, ScrubCounters
 from node.broker.operations import Delivered, Remove
 from node.broker.records import QueueRecord
 from node.broker.storage import Waiter
@@ -34,6 +34,8 @@ from node.store.journal import Journal
 from node.store.message_store import PERSISTENT_FIRST_ID, TRANSIENT_FIRST_ID, MessageStore
 from node.store.options import MIB, StoreOptions
 from node.store.queue_index import QueueIndex
+from node.store.scrubber import Scrubber
+from node.store.synced import SyncedFile
 from node.store.waiting import Waiting
 
 CONGESTED_BYTES: Final = 16 * MIB
@@ -55,6 +57,9 @@ without end where batches write faster than checkpoints."""
 OPERATIONS_MAX: Final = 250_000
 """A journal file with so many operations counts as full. Small ones, as single acknowledgements are, take memory
 in the indexes until a checkpoint tells the segments."""
+
+SYNCED_S: Final = 1.0
+"""How long after a batch at most it is written down that it is safe."""
 
 CHECKPOINT_JOBS_MAX: Final = 2
 """Jobs of a checkpoint in flight: one to work on, one behind the next batch."""
@@ -118,34 +123,50 @@ class Store:
         """Whether `turn` should be called: something came up since it was."""
         self._timers = timers
         self._timer: Timer | None = None
+        self._synced_timer: Timer | None = None
         self._journal = Journal(options.journal_file_bytes)
+        self._synced = SyncedFile()
         self._counters = counters if counters is not None else DiskCounters()
-        self._host = IndexHost(
-            disk=disk,
-            persistent=self.persistent,
-            transient=self.transient,
-            segment_entries=options.segment_entries,
-            embed_max_bytes=options.embed_max_bytes,
-            epoch_s=lambda: self.epoch_s,
-            on_dirty=self._on_dirty,
-            report=report,
-            on_failed=self._break,
-            counters=self._counters,
-        )
+        self._host = self._make_host(report)
         self._indexes: dict[str, QueueIndex] = {}
         self._reported: dict[QueueIndex, None] = {}  # since the last turn
         self._gathering: dict[QueueIndex, None] = {}  # with something for the next batch
         self._touched: dict[QueueIndex, None] = {}  # in the journal since the last checkpoint began
+        self._scrubber = Scrubber(
+            self._host,
+            timers,
+            options.scrub_rate,
+            is_idle=lambda: self._in_flight is None and not self.disk.pending_bytes,
+            is_over=lambda: self._is_over,
+            indexes=lambda: self._indexes.values(),
+            stores=(self.persistent, self.transient),
+            journal=self._journal,
+        )
         self._gathering_since: float | None = None
         self._gathered_bytes = 0  # when last weighed
         self._waiting = Waiting()  # for the next batch
         self._in_flight: Waiting | None = None  # who waits for the batch that the disk has
-        self.is_congested = False
+        self.is_congested = self._is_flushing = False
         self._checkpoint: Checkpoint | None = None
+        self._checkpointed: list[QueueIndex] = []  # by the present one
         self._checkpoint_jobs = 0  # in flight
-        self._is_flushing = False
-        self._batches = 0
-        self._checkpoints = 0
+        self._batches = self._checkpoints = 0
+
+    def _make_host(self, report: Callable[[str, int, str], None]) -> IndexHost:
+        """What the indexes of all queues share."""
+        return IndexHost(
+            disk=self.disk,
+            persistent=self.persistent,
+            transient=self.transient,
+            segment_entries=self.options.segment_entries,
+            embed_max_bytes=self.options.embed_max_bytes,
+            epoch_s=lambda: self.epoch_s,
+            on_dirty=self._on_dirty,
+            report=report,
+            on_failed=self._break,
+            later=self._later,
+            counters=self._counters,
+        )
 
     def begin(self) -> None:
         """Begin to write, at a node's start: in a journal file behind all that are there, which have been replayed.
@@ -154,6 +175,8 @@ class Store:
         # The names of these directories are made safe with the journal's.
         directories: list[Step] = [MakeDir(QUEUES), MakeDir(MESSAGES)]
         self.disk.run(directories + self._journal.begin(self.disk.names(JOURNAL)))
+        self._scrubber.begin()
+        self._synced.begin(self.disk, self._journal.place)
 
     # --- for the broker ---
 
@@ -176,7 +199,7 @@ class Store:
 
     def await_safety(self, waiter: Waiter, first: int, last: int) -> None:
         """See `Storage.await_safety`. Where nothing is on its way the waiter is settled before this returns."""
-        if self.is_broken or self.is_closed:
+        if self._is_over:
             waiter.settle(first, last, is_safe=False)
         elif self._is_gathering or self._waiting:
             self._waiting.add(waiter, first, last)
@@ -202,12 +225,22 @@ class Store:
             self.has_work = True
             self.wake()
 
+    @property
+    def _is_over(self) -> bool:
+        return self.is_broken or self.is_closed
+
+    def _later(self, pause_s: float, call: Callable[[], None]) -> None:
+        def begin(now: float) -> None:
+            self._timers.at(now + pause_s, lambda _now: None if self._is_over else call())
+
+        self._timers.at(0.0, begin)  # at once, as it says what time it is
+
     # --- the turn ---
 
     def turn(self, now: float) -> None:
         """See `Storage.turn`."""
         self.has_work = False
-        if self.is_broken or self.is_closed:
+        if self._is_over:
             return
         self._submit_paged_out()
         self._weigh()
@@ -219,6 +252,8 @@ class Store:
             self._commit()
         if self._in_flight is None:
             self._arm_timer()
+        elif self._synced_timer is None:
+            self._synced_timer = self._timers.at(now + SYNCED_S, self._tell_synced)
         self._go_on_with_checkpoint()
         if not self._is_gathering:
             # Else references may have been dropped by operations that the journal doesn't have.
@@ -307,6 +342,7 @@ class Store:
         if self._journal.gathered_bytes:
             steps += self.persistent.sync_steps()
             steps += self._journal.take_steps()
+            self._synced.journal_is_written(*self._journal.place)
         return steps + removals
 
     def _take_operations(self, gathering: list[QueueIndex]) -> list[Step]:
@@ -314,6 +350,7 @@ class Store:
         journal = self._journal
         later: list[tuple[bytes, Remove | Delivered]] = []
         removals: list[Step] = []
+        shrunk: dict[str, list[tuple[int, int]]] = {}
         for index in gathering:
             if index.is_durable:
                 uid = bytes.fromhex(index.uid)
@@ -328,18 +365,30 @@ class Store:
             if index.is_dropped and unneeded:
                 del self._indexes[index.uid]
                 self._touched.pop(index, None)
+            elif unneeded and index.is_durable:
+                shrunk[index.uid] = index.synced_sizes
         for uid, operation in later:
             journal.add(uid, operation)
-        return removals
+        return self._synced.tell_queues(shrunk) + removals
 
     def _committed(self, results: list[Any]) -> None:
         """The batch is safe."""
         waiting, self._in_flight = self._in_flight, None
         assert waiting is not None
+        self._synced.journal_is_safe()
         waiting.settle(is_safe=True)
         self._weigh()
         if self._is_gathering or self._waiting or self._checkpoint is not None:
             self._wake()
+
+    def _tell_synced(self, now: float) -> None:
+        """Write down how much of the journal is safe. Nobody waits for it, nobody syncs it."""
+        self._synced_timer = None
+        if self.is_broken or self.is_closed:
+            return
+        self._submit(self._synced.tell_journal(), lambda _results: None)
+        if self._in_flight is not None:
+            self._synced_timer = self._timers.at(now + SYNCED_S, self._tell_synced)
 
     def _break(self, error: OSError) -> None:
         """A write has failed."""
@@ -348,9 +397,10 @@ class Store:
         self.is_broken = True
         in_flight, self._in_flight = self._in_flight, None
         waiting, self._waiting = self._waiting, Waiting()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._synced_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._synced_timer = None
         if in_flight is not None:
             in_flight.settle(is_safe=False)
         waiting.settle(is_safe=False)
@@ -383,7 +433,7 @@ class Store:
             if not self._journal.older:
                 return
             touched, self._touched = self._touched, {}
-            indexes = [index for index in touched if index.is_durable]
+            self._checkpointed = indexes = [index for index in touched if index.is_durable]
             self._checkpoint = Checkpoint(list(self._journal.older), self.persistent, indexes)
         if self._checkpoint_jobs == CHECKPOINT_JOBS_MAX:
             return
@@ -395,7 +445,21 @@ class Store:
             self._submit(steps, self._checkpoint_went_on)
         elif self._checkpoint.is_over:
             self._checkpoint_jobs += 1
-            self._submit(self._journal.remove_steps(self._checkpoint.files), self._checkpoint_ended)
+            files = self._checkpoint.files
+            self._synced.journal_goes(files)
+            # Before the journal goes, which says what was removed of segments that are no longer there.
+            steps = self._tell_segments() + self._journal.remove_steps(files)
+            self._submit(steps, self._checkpoint_ended)
+
+    def _tell_segments(self) -> list[Step]:
+        """Write down how much of the segments is safe that the checkpoint has synced."""
+        is_large = self._synced.is_large
+        indexes = self._indexes.values() if is_large else self._checkpointed
+        sizes = {
+            index.uid: index.synced_sizes for index in indexes if index.is_durable and not index.is_dropped
+        }
+        self._checkpointed = []
+        return self._synced.renew(sizes) if is_large else self._synced.tell_queues(sizes)
 
     def _checkpoint_went_on(self, results: list[Any]) -> None:
         self._checkpoint_jobs -= 1
@@ -414,7 +478,7 @@ class Store:
 
         The disk must have answered everything: nothing is in flight. If it fails now, the store breaks.
         """
-        if self.is_broken or self.is_closed:
+        if self._is_over:
             return
         assert self._in_flight is None, "the disk has answered"
         assert not self._checkpoint_jobs, "the disk has answered"
@@ -423,6 +487,8 @@ class Store:
             if index.is_durable:
                 steps += index.take_steps()
         steps += self._take_batch(is_last=True)
+        self._synced.journal_is_safe()
+        steps += self._synced.tell_journal()
         try:
             self.disk.run(steps)
         except OSError as error:
@@ -442,6 +508,28 @@ class Store:
         counters.msg_store_write_count = self.persistent.written_count + self.transient.written_count
         counters.queue_index_write_count = self._journal.operations
         return counters
+
+    @property
+    def scrubbing(self) -> ScrubCounters:
+        """See `Storage.scrubbing`."""
+        return self._scrubber.figures
+
+    def damaged_files(self) -> list[str]:
+        """See `Storage.damaged_files`."""
+        damaged = self._host.damaged
+        for index in [index for index in damaged if index.is_dropped]:
+            del damaged[index]
+        return [
+            index.path(number)
+            for index in damaged
+            for number, segment in index.segments.items()
+            if segment.is_damaged
+        ] + [
+            file.path
+            for store in (self.persistent, self.transient)
+            for file in store.files
+            if file.is_damaged
+        ]
 
     def figures(self) -> Figures:
         """How the store is doing."""

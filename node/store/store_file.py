@@ -56,6 +56,7 @@ class StoreFile:
     live_bytes, live_count: of the records that somebody refers to.
     blocks: the ids it has, or had, without their lowest `BLOCK_BITS` bits.
     written_in: the turn in which it was last written, see `MessageStore.collect`.
+    is_damaged: somebody refers to contents that are not good.
     is_leaving: its contents are being copied to another file. What nobody refers to then is no longer there:
         the copy won't have it.
     """
@@ -66,6 +67,7 @@ class StoreFile:
         "_refs",
         "_sizes",
         "blocks",
+        "is_damaged",
         "is_leaving",
         "live_bytes",
         "live_count",
@@ -82,6 +84,7 @@ class StoreFile:
         self.live_count = 0
         self.blocks: set[int] = set()
         self.is_leaving = False
+        self.is_damaged = False
         # One element a content, all in order of ids. Sizes are of whole records.
         self._ids = array("Q")
         self._offsets = array("I")
@@ -216,6 +219,31 @@ class StoreFile:
             yield Read(self.path, start, offset - start, partial(_contents, self._ids[position], sizes))
             position = end
 
+    def check(self, next_id: int, max_bytes: int) -> tuple[range, Read] | None:
+        """A read of the first contents from an id on that somebody refers to; their ids, which are consecutive.
+
+        It gives the ids of those that are damaged. None: there are no more.   max_bytes: unless one is larger.
+        """
+        start = bisect_left(self._ids, next_id)
+        while start < len(self._ids) and not self._refs[start]:
+            start += 1
+        if start == len(self._ids):
+            return None
+        first_id, first_offset = self._ids[start], self._offsets[start]
+        stop, offset = start, first_offset
+        while (
+            stop < len(self._ids)
+            and self._refs[stop]
+            and self._ids[stop] == first_id + stop - start
+            and self._offsets[stop] == offset
+            and (stop == start or offset + self._sizes[stop] - first_offset <= max_bytes)
+        ):
+            offset += self._sizes[stop]
+            stop += 1
+        then = partial(_damaged, first_id, tuple(self._sizes[start:stop]))
+        step = Read(self.path, first_offset, offset - first_offset, then, is_fresh=True)
+        return range(first_id, first_id + stop - start), step
+
     # --- contents are copied ---
 
     def live_positions(self) -> list[int]:
@@ -299,6 +327,12 @@ def _contents(
         )
         contents.append(payload[_ID.size :] if payload is not None and is_good else None)
     return contents + [None] * after
+
+
+def _damaged(first_id: int, sizes: Sequence[int], data: bytes) -> list[int]:
+    """The ids of contents whose records are damaged."""
+    contents = _contents(first_id, sizes, data)
+    return [store_id for store_id, content in enumerate(contents, first_id) if content is None]
 
 
 def blocks_of(first_id: int, last_id: int) -> range:

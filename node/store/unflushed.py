@@ -16,6 +16,7 @@ from typing import Final
 from node.amqp.frames import body_size
 from node.amqp.reader import MIXED_SIZES
 from node.broker.backlog import RUN_MAX
+from node.broker.number_set import NumberSet
 from node.broker.operations import Enqueue, enqueues, expires_at_ms
 from node.broker.run import Envelope, Run
 from node.store.segment import spans
@@ -244,6 +245,16 @@ class Unflushed:
         if not entry.is_journaled:
             self.fresh_bytes -= entry.bytes
         self._tidy()
+
+    def with_contents(self, ids: NumberSet) -> list[range]:
+        """The numbers of messages whose contents have these ids in the message store."""
+        return [
+            part
+            for entry in self
+            if entry.store_id
+            for found in ids.intersection(range(entry.store_id, entry.store_id + len(entry.seqs)))
+            for part in [entry.seqs[found.start - entry.store_id : found.stop - entry.store_id]]
+        ]
 
     # --- out ---
 

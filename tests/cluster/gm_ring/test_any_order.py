@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.gm_ring import member, parts
 from cluster.gm_ring.member import Member
 from cluster.gm_ring.messages import Item
 from cluster.gm_ring.origin import Origin
@@ -36,6 +37,15 @@ def test_gm_qc(size: int, choices: Sequence[tuple[int, int]]) -> None:
 def test_gm_soak(seed: int) -> None:
     """A longer life with more trouble. Nothing posthumous, premature, twice or out of order: `Node.deliver`."""
     drive(seed, 500, trouble=0.04 + seed % 4 * 0.04)
+
+
+@pytest.mark.parametrize("bytes_max", [0, 3])
+@pytest.mark.parametrize("seed", range(20))
+def test_gm_soak_of_messages_that_are_cut(seed: int, bytes_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is told is too large for one message."""
+    for module in (parts, member):
+        monkeypatch.setattr(module, "PART_MAX_BYTES", bytes_max)
+    drive(seed, 400, trouble=0.04 + seed % 4 * 0.04)
 
 
 # --- without a rule -------------------------------------------------------------------------------------

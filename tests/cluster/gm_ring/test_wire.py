@@ -1,4 +1,4 @@
-"""Parcels as bytes: what is written is what is read, frames join, and any bytes are parcels or Malformed."""
+"""Parcels as bytes: what is written is what is read, frames join; what makes no sense is told."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
 from cluster.gm_ring.ring_pb2 import Frame
 from cluster.gm_ring.wire import Parcel, decode_frame, encode_parcel
-from cluster.remote.frames import Malformed
 
 NUMBERS = st.integers(1, 2**63 - 1)
 
@@ -50,25 +49,25 @@ def encoded(parcel: Parcel) -> bytes:
 @example([Parcel("q", 1, 2, 3, 3, CatchUp(3, 3, []))])
 @example([Parcel("q", 1, 2, 3, 0, b"")])
 def test_what_is_written_is_what_is_read(sent: Sequence[Parcel]) -> None:
-    assert decode_frame(b"".join(map(encoded, sent))) == list(sent)
+    assert decode_frame(b"".join(map(encoded, sent)), []) == list(sent)
 
 
 def test_payloads_are_relayed_as_they_are() -> None:
     payloads = [b"", b"\x00" * 3, bytes(range(256)), b"x" * 300_000]
     (parcel,) = decode_frame(
-        encode_parcel("q", 1, 2, Activity(3, 3, [Item(1, 3, payloads, NOTHING, NOTHING)]))
+        encode_parcel("q", 1, 2, Activity(3, 3, [Item(1, 3, payloads, NOTHING, NOTHING)])), []
     )
     assert isinstance(parcel.message, Activity)
     assert parcel.message.items[0].payloads == payloads
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_parcels_or_malformed(data: bytes) -> None:
+def test_any_bytes_are_parcels_or_nonsense(data: bytes) -> None:
     check(data)
 
 
 @given(parcels(), st.data())
-def test_damaged_frames_are_parcels_or_malformed(parcel: Parcel, data: st.DataObject) -> None:
+def test_damaged_frames_are_parcels_or_nonsense(parcel: Parcel, data: st.DataObject) -> None:
     raw = bytearray(encoded(parcel))
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -77,16 +76,15 @@ def test_damaged_frames_are_parcels_or_malformed(parcel: Parcel, data: st.DataOb
 
 def check(data: bytes) -> None:
     """What is read can be written, and is the same when it is read again."""
-    try:
-        found = decode_frame(data)
-    except Malformed:
-        return
+    found = decode_frame(data, [])
     for parcel in found:
         for item in getattr(parcel.message, "items", getattr(parcel.message, "origins", ())):
             assert item.origin > 0
             assert max(len(item.payloads) - 1, item.ack, item.mark) <= item.upto
             assert min(item.ack, item.mark) >= NOTHING
-    assert decode_frame(b"".join(map(encoded, found))) == found
+    faults: list[str] = []
+    assert decode_frame(b"".join(map(encoded, found)), faults) == found
+    assert faults == []
 
 
 def frame(**fields: object) -> bytes:
@@ -119,10 +117,20 @@ def news(**fields: object) -> dict[str, object]:
         frame(catch_up=news(mark=3)),
     ],
 )
-def test_what_makes_no_sense_is_malformed(data: bytes) -> None:
-    with pytest.raises(Malformed):
-        decode_frame(data)
+def test_what_makes_no_sense_is_told(data: bytes) -> None:
+    faults: list[str] = []
+    assert decode_frame(data, faults) == []
+    assert len(faults) == 1
+
+
+def test_a_parcel_that_makes_no_sense_takes_no_other_with_it() -> None:
+    faults: list[str] = []
+    parcels = decode_frame(
+        frame(activity=news()) + frame(edge=4, side=b"x") + frame(edge=0, side=b"y"), faults
+    )
+    assert [type(parcel.message) for parcel in parcels] == [Activity, bytes]
+    assert len(faults) == 1
 
 
 def test_a_good_one_is_fine() -> None:
-    assert len(decode_frame(frame(activity=news()) + frame(edge=0, side=b"x"))) == 2
+    assert len(decode_frame(frame(activity=news()) + frame(edge=0, side=b"x"), [])) == 2

@@ -7,15 +7,17 @@
 What a power loss leaves is told per file and per directory. Of a file: what was synced, and of the appends since
 then the first ones, the last of these perhaps torn at any byte or with zeros in place of its bytes. Of a
 directory: the names as they were at its last SyncDir, and of the changes since then the first ones. Syncing a
-file does not make its name safe. Only a rename between directories never loses the file altogether.
+file does not make its name safe. Only a rename between directories never loses the file altogether. A disk that
+reorders pages keeps any of those that were not synced: good bytes may follow zeros.
 """
 
 import errno
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from node.store.disk import (
     READING,
@@ -30,6 +32,9 @@ from node.store.disk import (
     Sync,
     SyncDir,
 )
+
+PAGE_BYTES: Final = 4096
+"""What a disk that reorders writes at once."""
 
 
 class PowerLost(Exception):
@@ -114,14 +119,19 @@ class SimulatedDisk:
 
     executed: how many steps were executed, whether submitted or run.
     on_stalled, on_resumed: called when a job finds no room, and when it found it.
+    reorders: whether pages that were not synced are kept in any order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, reorders: bool = False) -> None:
+        self._reorders = reorders
         self._root = _Directory()
         self._jobs: deque[_Job] = deque()
         self._answers: deque[Callable[[], None]] = deque()
         self._capacity_bytes: int | None = None
         self._faults: list[tuple[type, str | None, OSError]] = []
+        self._lasting_faults: list[tuple[type, str | None, OSError]] = []
+        self._hangs = False
+        self._gives_up = False
         self._broken: OSError | None = None
         self._is_stalled = False
         self._is_gone = False
@@ -192,6 +202,8 @@ class SimulatedDisk:
     def execute(self) -> bool:
         """Execute one step without giving answers. Returns: as `step`."""
         assert not self._is_gone, "the power is off"
+        if self._hangs:
+            return False
         for job in list(self._jobs):
             if job is not self._jobs[0] and not self._may_pass(job):
                 continue
@@ -240,15 +252,23 @@ class SimulatedDisk:
 
     # --- what a disk does ---
 
-    def crash(self, random: Random) -> "SimulatedDisk":
-        """The disk after a power loss now. This one is not to be used again."""
-        self._is_gone = True
+    def clone(self) -> "SimulatedDisk":
+        """Another disk with the same files, in the same state; without the jobs."""
         other = SimulatedDisk()
+        other._root = deepcopy(self._root)
+        return other
+
+    def crash(self, random: Random, *, reorders: bool = False) -> "SimulatedDisk":
+        """The disk after a power loss now. This one is not to be used again.   reorders: see the module."""
+        self._is_gone = True
+        other = SimulatedDisk(reorders=self._reorders)
         keeps = {
             directory: random.randint(0, len(directory.changes)) for directory in _all_directories(self._root)
         }
         _keep_renamed(keeps)
-        other._root = _survivor(self._root, keeps, random, {})
+        reorders = reorders or (self._reorders and random.random() < 0.5)
+        left = _pages_that_are_left if reorders else _what_is_left
+        other._root = _survivor(self._root, keeps, random, {}, left)
         return other
 
     def kill(self, random: Random | None = None) -> "SimulatedDisk":
@@ -261,7 +281,7 @@ class SimulatedDisk:
             if isinstance(step, Append) and self._capacity_bytes is None:
                 raw = b"".join(step.parts)
                 self._append(step.path, raw[: random.randint(0, len(raw))])
-        other = SimulatedDisk()
+        other = SimulatedDisk(reorders=self._reorders)
         other._root = self._root
         return other
 
@@ -284,9 +304,26 @@ class SimulatedDisk:
         """Give room without end again."""
         self._capacity_bytes = None
 
+    def give_up(self) -> None:
+        """Have what finds no room fail from now on, as at the end of a node: see `FileDisk.drain`."""
+        self._gives_up = True
+
     def fail(self, kind: type, path: str | None = None, code: int = errno.EIO) -> None:
         """Have the next step of a kind, on a path or on any, fail with an error that is not about room."""
         self._faults.append((kind, path, OSError(code, "a fault that the test wants", path)))
+
+    def fail_always(self, kind: type, path: str | None = None, code: int = errno.EIO) -> None:
+        """Have every step of a kind, on a path or on any, fail from now on, until `mend`."""
+        self._lasting_faults.append((kind, path, OSError(code, "a fault that the test wants", path)))
+
+    def hang(self) -> None:
+        """Execute nothing from now on, until `mend`; what was submitted waits."""
+        self._hangs = True
+
+    def mend(self) -> None:
+        """End what `fail_always` and `hang` began."""
+        self._lasting_faults.clear()
+        self._hangs = False
 
     def fail_sync(self, path: str | None = None) -> None:
         """Have the next Sync fail: what it was to make safe never will be."""
@@ -308,6 +345,13 @@ class SimulatedDisk:
         content[offset : offset + size] = bytes(len(content[offset : offset + size]))
         self._replace(path, bytes(content))
 
+    def lose(self, path: str) -> None:
+        """A file is gone, and stays so after a power loss."""
+        directory, _, name = path.rpartition("/")
+        parent = self._directory(directory)
+        parent.change(_Change({name: None}))
+        parent.synced.pop(name, None)
+
     def _replace(self, path: str, content: bytes) -> None:
         file = self._file(path)
         file.synced[:] = content
@@ -325,7 +369,8 @@ class SimulatedDisk:
             try:
                 result = self._execute(step)
             except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(step, Sync | SyncDir):
+                is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(step, Sync | SyncDir)
+                if is_full and not self._gives_up:
                     self._stall(error)
                     return False
                 if job.writes:
@@ -384,6 +429,9 @@ class SimulatedDisk:
             kind, path, error = fault
             if isinstance(step, kind) and (path is None or path == getattr(step, "path", None)):
                 self._faults.remove(fault)
+                raise error
+        for kind, path, error in self._lasting_faults:
+            if isinstance(step, kind) and (path is None or path == getattr(step, "path", None)):
                 raise error
         if self.executed == self._power_ends_at:
             raise PowerLost
@@ -549,8 +597,12 @@ def _survivor(
     keeps: dict[_Directory, int],
     random: Random,
     copies: dict[_File | _Directory, _File | _Directory],
+    left: Callable[[_File, Random], bytes],
 ) -> _Directory:
-    """A directory after a power loss.   keeps: how many of its changes each has.   copies: of what was seen already."""
+    """A directory after a power loss.
+
+    keeps: how many of its changes each has.   copies: of what was seen already.   left: what a file has then.
+    """
     names = dict(directory.synced)
     for change in directory.changes[: keeps[directory]]:
         _follow(names, change)
@@ -558,9 +610,9 @@ def _survivor(
     for name, node in names.items():
         if node not in copies:
             copies[node] = (
-                _survivor(node, keeps, random, copies)
+                _survivor(node, keeps, random, copies, left)
                 if isinstance(node, _Directory)
-                else _File(_what_is_left(node, random))
+                else _File(left(node, random))
             )
         survivor.names[name] = copies[node]
     survivor.synced = dict(survivor.names)
@@ -582,3 +634,15 @@ def _what_is_left(file: _File, random: Random) -> bytes:
         if kind == "short and zeros":
             parts.append(bytes(len(torn) - good))
     return b"".join(parts)
+
+
+def _pages_that_are_left(file: _File, random: Random) -> bytes:
+    """The same where each page that was not synced is there or not: a page that is not is zeros."""
+    content = bytearray(file.content)
+    at, end = len(file.synced), len(content)
+    while at < end:
+        beyond = min(at - at % PAGE_BYTES + PAGE_BYTES, end)
+        if random.random() < 0.4:
+            content[at:beyond] = bytes(beyond - at)
+        at = beyond
+    return bytes(content)

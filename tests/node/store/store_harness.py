@@ -70,7 +70,13 @@ class Bench:
         self.timers = Timers()
         self.now = 100.0
         options = {"embed_max_bytes": EMBED_MAX_BYTES, "commit_interval_s": INTERVAL_S, **options}
-        self.store = Store(self.disk, StoreOptions(**options), self.timers)
+        self.reports: list[tuple[str, int, str]] = []
+        self.store = Store(
+            self.disk,
+            StoreOptions(**options),
+            self.timers,
+            report=lambda *what: self.reports.append(what),
+        )
         self.errors: list[OSError] = []
         self.store.on_broken = self.errors.append
         self.relieved = 0

@@ -1,6 +1,6 @@
 """The index of a queue: single stories first, then a model that keeps, forgets, pages, scans and loads at random."""
 
-import errno
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from node.amqp.reader import MIXED_SIZES
+from node.broker.number_set import NumberSet
 from node.broker.operations import Delivered, Enqueue, Image, Remove, decode
 from node.broker.run import NEVER, Absent, Envelope, Run
 from node.broker.storage import NO_STORE_ID
@@ -19,6 +20,7 @@ from node.store.index_host import IndexHost
 from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore
 from node.store.queue_index import NO_LIMIT, QueueIndex
 from node.store.records import read_records
+from node.store.rereading import PAUSES_S
 from tests.node.broker.messages import bodies_of, content
 from tests.node.store.simulated_disk import SimulatedDisk
 
@@ -37,6 +39,8 @@ class Node:
     disk: SimulatedDisk = field(default_factory=SimulatedDisk)
     dirty: int = 0
     reports: list[tuple[str, int, str]] = field(default_factory=list)
+    later: list[Callable[[], None]] = field(default_factory=list)
+    """What is to be called after a pause."""
 
     def __post_init__(self) -> None:
         self.persistent = MessageStore("messages", self.disk)
@@ -51,6 +55,7 @@ class Node:
             on_dirty=self.on_dirty,
             report=lambda *what: self.reports.append(what),
             on_failed=self.on_failed,
+            later=lambda pause_s, call: self.later.append(call),
         )
 
     def on_dirty(self, index: QueueIndex) -> None:
@@ -75,7 +80,7 @@ class Node:
         found: list[list[Absent]] = []
         index.scan(segment, first, last, found.append)
         assert not found, "later"
-        self.disk.settle()
+        self.settle()
         assert len(found) == 1
         return found[0]
 
@@ -83,9 +88,16 @@ class Node:
         found: list[list[Run | None]] = []
         index.load(absent, found.append)
         assert not found, "later"
-        self.disk.settle()
+        self.settle()
         assert len(found) == 1
         return found[0]
+
+    def settle(self) -> None:
+        """Have the disk do all there is, however long the pauses in between."""
+        self.disk.settle()
+        while self.later:
+            self.later.pop(0)()
+            self.disk.settle()
 
     def operations(self, path: str) -> list[Any]:
         return [decode(payload) for _, payload in read_records(self.disk.content(path))]
@@ -666,7 +678,7 @@ def test_a_file_that_was_cut_off(node: Node, size: int) -> None:
     node.turn(index)
     node.disk.truncate(path(0), size)
     assert node.scan(index, 0) == []
-    assert any("1 messages are lost" in what for _, _, what in node.reports)
+    assert any("1 message(s) cannot be read" in what for _, _, what in node.reports)
 
 
 def test_a_load_from_a_damaged_record_gives_none(node: Node) -> None:
@@ -696,20 +708,79 @@ def test_stored_contents_that_are_partly_gone_give_none(node: Node) -> None:
     assert len(node.reports) == 1
 
 
-def test_a_read_that_fails_costs_what_it_was_of(node: Node) -> None:
-    """A load is tried part by part, a scan finds nothing."""
+def test_a_read_that_fails_for_good_costs_what_it_was_of(node: Node) -> None:
+    """A load is tried part by part, a scan finds nothing; each several times."""
     index = node.index()
     index.page_out([keep(node, index, seq, b"m", expiry=seq) for seq in (1, 9)])
     absents = [*node.scan(index, 0), *node.scan(index, 1)]
-    node.disk.fail(Read, path(0), errno.EIO)
-    node.disk.fail(Read, path(0), errno.EIO)
+    node.disk.fail_always(Read, path(0))
     lost, loaded = node.load(index, *absents)
     assert lost is None
     assert loaded is not None
     assert [report[0] for report in node.reports] == [path(0)]
-    node.disk.fail(Read, path(1), errno.EIO)
+    node.disk.fail_always(Read, path(1))
     assert node.scan(index, 1) == []
-    assert index.flushed_count == 1
+    assert index.unreadable == NumberSet([range(1, 2), range(9, 10)])
+    assert index.flushed_count == 2, "nobody has given them up"
+
+
+@pytest.mark.parametrize("times", [1, len(PAUSES_S)])
+def test_a_read_that_fails_for_a_while_costs_nothing(node: Node, times: int) -> None:
+    """It is tried again after a pause; a load fails together and then part by part."""
+    index = node.index()
+    index.page_out([keep(node, index, seq, b"m", expiry=seq) for seq in (1, 9)])
+    for _ in range(times):
+        node.disk.fail(Read, path(0))
+    absents = [*node.scan(index, 0), *node.scan(index, 1)]
+    assert seqs_of(absents) == [range(1, 2), range(9, 10)]
+    for _ in range(times + 1):
+        node.disk.fail(Read, path(0))
+    assert None not in node.load(index, *absents)
+    assert (index.unreadable, node.reports) == (None, [])
+
+
+class Owner:
+    """Is told of what is unreadable."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def unreadable(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def test_what_is_unreadable_is_told_once_until_it_is_given_up(node: Node) -> None:
+    """To who has the messages, and to who has them later; who gives some up hears no more of the others."""
+    index, owner = node.index(), Owner()
+    index.belong_to(owner)
+    index.page_out([keep(node, index, 1, *[b"m"] * 4)])
+    [absent] = node.scan(index, 0)
+    node.disk.flip_bit(path(0), 30)
+    assert node.scan(index, 0) == []
+    assert node.load(index, absent) == [None]
+    assert len(owner.reasons) == 1
+    assert owner.reasons[0].startswith(path(0))
+    assert index.unreadable == NumberSet([range(1, 5)])
+    later = Owner()
+    index.belong_to(later)
+    assert len(later.reasons) == 1
+    index.forget(range(4, 5), NO_STORE_ID)
+    assert index.unreadable == NumberSet([range(1, 4)])
+    index.lose([range(1, 3)])
+    assert (index.unreadable, index.alive) == (None, [range(3, 4)])
+    assert node.scan(index, 0) == []
+    assert (len(owner.reasons), len(later.reasons)) == (1, 2), "it is looked for once more"
+
+
+def test_one_stored_content_that_is_damaged_is_the_only_unreadable_one(node: Node) -> None:
+    """Though its run comes back as a whole or not at all."""
+    index = node.index()
+    index.page_out([keep(node, index, 1, LARGE, LARGE, LARGE)])
+    node.turn(index)
+    [absent] = node.scan(index, 0)
+    node.disk.flip_bit("messages/1.rdq", len(node.disk.content("messages/1.rdq")) // 2)
+    assert node.load(index, absent) == [None]
+    assert index.unreadable == NumberSet([range(2, 3)])
 
 
 # --- a model ---

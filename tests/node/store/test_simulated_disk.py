@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from node.store.disk import Append, Disk, MakeDir, Read, Remove, RemoveTree, Rename, Step, Sync, SyncDir
-from tests.node.store.simulated_disk import PowerLost, SimulatedDisk
+from tests.node.store.simulated_disk import PAGE_BYTES, PowerLost, SimulatedDisk
 
 SAFE = [MakeDir("d"), SyncDir(""), Append("d/f", [b"safe"]), Sync("d/f"), SyncDir("d")]
 
@@ -107,6 +107,14 @@ def test_of_unsynced_appends_the_first_ones_stay_and_one_is_torn() -> None:
         "safe\0\0", "safe1\0", "safe12\0\0", "safe123\0",
     }  # fmt: skip
     assert found == {text.encode() for text in expected}
+
+
+def test_a_disk_that_reorders_may_keep_later_pages_only() -> None:
+    """What was synced stays; behind it there may be zeros, and then good bytes."""
+    appends = [Append("d/f", [bytes([number]) * PAGE_BYTES]) for number in (1, 2, 3)]
+    found = {disk_with(*appends).crash(Random(seed), reorders=True).content("d/f") for seed in range(200)}
+    assert all(content.startswith(b"safe") for content in found)
+    assert any(b"\0\2" in content or b"\0\3" in content for content in found)
 
 
 def test_a_name_needs_a_sync_of_its_directory() -> None:
@@ -279,6 +287,33 @@ def test_a_failed_read_fails_its_job_only() -> None:
     assert answers.list == [errno.EIO, [b"x"]]
 
 
+def test_a_fault_that_lasts() -> None:
+    """All steps of a kind fail until the disk is well again."""
+    disk = disk_with()
+    answers = Answers(disk)
+    disk.fail_always(Read)
+    answers.submit(Read("d/f", 0, 1))
+    answers.submit(Read("d/f", 0, 1))
+    disk.settle()
+    disk.mend()
+    answers.submit(Read("d/f", 0, 1))
+    disk.settle()
+    assert answers.list == [errno.EIO, errno.EIO, [b"s"]]
+
+
+def test_a_clone_goes_its_own_way() -> None:
+    """What happens to one does not happen to the other, and what was not synced is not synced in either."""
+    disk = disk_with(Append("d/f", [b"x"]))
+    other = disk.clone()
+    disk.flip_bit("d/f", 0)
+    assert other.content("d/f") == b"safex"
+    assert contents([other.clone().crash(Random(seed)) for seed in range(50)]) == {
+        b"safe",
+        b"safex",
+        b"safe\0",
+    }
+
+
 def test_damage() -> None:
     """A flipped bit, a cut, zeros."""
     disk = disk_with()
@@ -290,3 +325,24 @@ def test_damage() -> None:
     assert disk.content("d/f") == b"s`\0"
     disk.write("x/y", b"12")
     assert disk.crash(Random(1)).content("x/y") == b"12"
+
+
+def test_a_fault_that_lasts_and_a_disk_that_hangs_until_they_are_mended() -> None:
+    """Reads fail each time, or nothing happens at all; afterwards all is as before."""
+    disk = SimulatedDisk()
+    disk.write("d/f", b"content")
+    errors: list[OSError] = []
+    results: list[list[object]] = []
+    disk.fail_always(Read, "d/f")
+    for _ in range(3):
+        disk.submit([Read("d/f", 0, 7)], results.append, errors.append)
+    disk.settle()
+    assert ([error.errno for error in errors], results) == ([errno.EIO] * 3, [])
+    disk.mend()
+    disk.hang()
+    disk.submit([Read("d/f", 0, 7)], results.append, errors.append)
+    disk.settle()
+    assert (disk.jobs, results) == (1, [])
+    disk.mend()
+    disk.settle()
+    assert results == [[b"content"]]

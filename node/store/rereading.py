@@ -1,0 +1,45 @@
+"""Reads that are tried again when the disk refuses them: the fault of a cable or a controller may be over soon.
+
+What a bad checksum says is no error of reading: the bytes are there, and stay as they are.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from node.store.disk import Read
+
+if TYPE_CHECKING:
+    from node.store.index_host import IndexHost
+
+PAUSES_S: Final = (0.1, 0.4, 1.5)
+"""Before each further try: two seconds in all, in which a queue waits."""
+
+
+def read(
+    host: "IndexHost",
+    reads: Callable[[], Sequence[Read]],
+    done: Callable[[list[Any]], None],
+    failed: Callable[[OSError], None],
+) -> None:
+    """Read; again after each of `PAUSES_S` while there is an error.
+
+    reads: gives the steps, anew for each try: where contents stand may change in between.
+    done, failed: see `Disk.submit`; failed gets the error of the last try.
+    """
+    _try(host, reads, done, failed, 0)
+
+
+def _try(
+    host: "IndexHost",
+    reads: Callable[[], Sequence[Read]],
+    done: Callable[[list[Any]], None],
+    failed: Callable[[OSError], None],
+    tries: int,
+) -> None:
+    def refused(error: OSError) -> None:
+        if tries == len(PAUSES_S) or isinstance(error, FileNotFoundError):
+            failed(error)
+        else:
+            host.later(PAUSES_S[tries], lambda: _try(host, reads, done, failed, tries + 1))
+
+    host.disk.submit(reads(), done, refused)
