@@ -60,6 +60,10 @@ from node.broker.records import JsonObject, Member
 
 _NEVER_S: Final = float("-inf")
 
+_PAUSE_LEASES: Final = 6
+"""After a pause of so many leases the incarnation is over. An election and a new leader's first renewal take less
+than two, so it does not end while the cluster only changes its leader."""
+
 
 class State(Enum):
     """Of this node, not of the others."""
@@ -87,7 +91,7 @@ class Membership:
         """Ours. 0: none."""
         self._own: Member | None = None
         self._asked_s = _NEVER_S
-        self._lease_until_s = _NEVER_S
+        self._lease_until_s = self._paused_s = _NEVER_S
 
         self._peers: dict[str, Peer] = {}
         """All other members, and others that have a link to us."""
@@ -117,6 +121,7 @@ class Membership:
         assert self.state is State.STARTING
         self._enter(now)
         self.state = State.PAUSED
+        self._paused_s = now
         if self.incarnation != incarnation:
             self.incarnation = incarnation
             self._lease_until_s = self._asked_s + self._options.lease_s
@@ -245,12 +250,22 @@ class Membership:
             deadline_s = min(deadline_s, self._leadership.next_deadline(self._peers.values(), self._now))
             if self.state is State.SERVING:
                 deadline_s = min(deadline_s, self._lease_until_s)
+            elif self.state is State.PAUSED:
+                deadline_s = min(deadline_s, self._paused_until_s)
         return deadline_s
 
     def take_outputs(self) -> list[Output]:
         """What is to be done since the last call, in this order."""
         outputs, self._outputs = self._outputs, []
         return outputs
+
+    @property
+    def _paused_until_s(self) -> float:
+        """When a pause ends the incarnation: what it is master of goes to others, though it says that it lives.
+
+        A node whose disk hangs may follow the leader and get no lease; nobody would ever declare it down.
+        """
+        return self._paused_s + _PAUSE_LEASES * self._options.lease_s
 
     # --- what is known ---
 
@@ -286,7 +301,10 @@ class Membership:
             self._lease_until_s = now + self._options.lease_s
         elif self.state is State.SERVING and now >= self._lease_until_s:
             self.state = State.PAUSED
+            self._paused_s = now
             self._outputs.append(Pause(self._pause_reason))
+        elif self.state is State.PAUSED and now >= self._paused_until_s:
+            self._rejoin(f"it had no lease for {_PAUSE_LEASES * self._options.lease_s:g} s")
 
     def _settle(self, now: float) -> None:
         """Comes last: what became possible, and what is due."""
@@ -344,6 +362,11 @@ class Membership:
             peer.lacks_status,
         )
         self._outputs.append(SendHeartbeat(peer.name, encode_heartbeat(heartbeat)))
+
+    def _forget_status(self, peer: Peer) -> None:
+        if peer.status is not None:
+            peer.status, peer.status_raw, peer.status_version = None, b"", 0
+            self._outputs.append(StatusChanged(peer.name, None))
 
     def _heartbeat(self, peer: Peer, message: bytes, now: float) -> None:
         heartbeat = decode_heartbeat(message)
@@ -408,11 +431,11 @@ class Membership:
         if member is not None and member.is_up:
             if former is None or not former.is_up or former.incarnation != member.incarnation:
                 peer.came_up(now)
+                if former is not None and former.is_up:
+                    self._forget_status(peer)  # it told that in another life
             return
         self._leadership.forget(name)
-        if peer.status is not None:
-            peer.status, peer.status_raw, peer.status_version = None, b"", 0
-            self._outputs.append(StatusChanged(name, None))
+        self._forget_status(peer)
         if peer.is_partitioned:
             peer.is_partitioned = False
             self._outputs.append(PartitionHealed(name, is_down=True))

@@ -8,15 +8,15 @@ Source: reliability §3 (what is wrong with PySyncObj), ring §3 (how to drive i
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 from zlib import crc32
 
 from pysyncobj import SyncObjConf, syncobj  # type: ignore[import-untyped]
 from pysyncobj.node import Node  # type: ignore[import-untyped]
 from pysyncobj.syncobj import SyncObj  # type: ignore[import-untyped]
-from pysyncobj.transport import Transport  # type: ignore[import-untyped]
 
 from cluster.metadata.ambient import AMBIENT
+from cluster.metadata.core_host import CoreTransport, Host, NoPoller, Position
 from cluster.metadata.entries import BATCH_BYTES, REGULAR, Change, LogEntry, decode_change
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.options import Options
@@ -84,69 +84,6 @@ class Peer(Node):  # type: ignore[misc]  # PySyncObj has no types
         return self is other or (isinstance(other, Node) and bool(self._id == other._id))
 
 
-class Host(Protocol):
-    """Who drives a core."""
-
-    def send(self, peer: str, message: CoreMessage) -> None:
-        """A message of the core to a peer; it may get lost."""
-
-    def apply(self, index: int, command: bytes) -> None:
-        """A committed entry. What it raises ends the tick."""
-
-    def may_campaign(self) -> bool:
-        """The time to hear from a leader is over: whether an election has a chance."""
-
-    def reconfigured(self) -> None:
-        """Who votes may have changed."""
-
-    def asked_to_leave(self) -> None:
-        """This leader is to cease to vote: somebody else has to lead first."""
-
-
-class Position(NamedTuple):
-    """How far a member is: its last entry, the last one committed, the last one applied; and who leads."""
-
-    last: int
-    committed: int
-    applied: int
-    term: int
-    is_leader: bool
-
-
-class _Transport(Transport):  # type: ignore[misc]  # PySyncObj has no types
-    """PySyncObj's way to others: the host."""
-
-    ready = True
-
-    def __init__(self, host: Host) -> None:
-        super().__init__(None, None, [])
-        self._host = host
-
-    def send(self, node: Node, message: CoreMessage) -> bool:
-        """A message for a peer; always taken."""
-        self._host.send(node.id, message)
-        return True
-
-    def tryGetReady(self) -> None:
-        """It always is."""
-
-    def addNode(self, node: Node) -> None:
-        """Links are the host's."""
-
-    def dropNode(self, node: Node) -> None:
-        """Links are the host's."""
-
-    def destroy(self) -> None:
-        """Nothing to do."""
-
-
-class _NoPoller:
-    """In the place of the poller: there are no sockets."""
-
-    def poll(self, timeout: float) -> None:
-        """Nothing happens."""
-
-
 @dataclass(slots=True)
 class _Trimmed:
     """What is left of an append after what is there already."""
@@ -200,10 +137,10 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self._peer(name) if name in voters else None,
             [self._peer(voter) for voter in sorted(voters) if voter != name],
             conf=_conf(options, journal),
-            transport=_Transport(host),
+            transport=CoreTransport(host),
             nodeClass=Peer,
         )
-        self._poller = _NoPoller()
+        self._poller = NoPoller()
         self._SyncObj__serializer = snapshots
         self._SyncObj__raftLastApplied = journal.base_index
         self._SyncObj__raftCommitIndex = max(journal.base_index, journal.getRaftCommitIndex())
@@ -265,6 +202,16 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             return False
         others, match_index = self._SyncObj__otherNodes, self._SyncObj__raftMatchIndex
         return bool(2 * (1 + sum(match_index[node] > committed for node in others)) > len(others) + 1)
+
+    def acknowledged(self, peer: str) -> int:
+        """As a leader: up to which committed entry a peer has all."""
+        matched: int = self._SyncObj__raftMatchIndex.get(self._peer(peer), 0)
+        return int(min(matched, self._SyncObj__raftCommitIndex))
+
+    def others_have(self, index: int) -> bool:
+        """Whether, as far as this leader knows, a majority of the voters without itself has an entry safe."""
+        others, match_index = self._SyncObj__otherNodes, self._SyncObj__raftMatchIndex
+        return bool(2 * sum(match_index[node] >= index for node in others) > len(others) + 1)
 
     def lags(self, term: int, index: int) -> bool:
         """Whether a log that ends so is behind ours: then its member may not lead."""
@@ -372,7 +319,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         log = self._journal
         first, last = log[0][1], log.last[1]
         previous, previous_term = message["prevLogIdx"], message["prevLogTerm"]
-        entries: list[LogEntry] = message["entries"]
+        entries: list[LogEntry] = [] if log.is_full else message["entries"]
         if not previous or previous > last:
             return _Trimmed({**message, "prevLogIdx": last + 1, "entries": []}, False)
         if previous < first:
@@ -421,6 +368,10 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
                 raise BadMessage(f"{node.id} has entry {message['next_node_idx'] - 1}, which nobody sent")
             message["next_node_idx"] = beyond
         message["next_node_idx"] = max(message["next_node_idx"], 1)
+        match_index = self._SyncObj__raftMatchIndex
+        if message["reset"]:
+            # Who comes back with less than it had is not counted for the rest.
+            match_index[node] = min(match_index[node], message["next_node_idx"] - 1)
 
     def _SyncObj__getEntries(
         self, fromIDx: int, count: int | None = None, maxSizeBytes: int | None = None

@@ -7,7 +7,7 @@ Source: reliability §3.1 (what PySyncObj's own journal loses), §3.9 item 1.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from pysyncobj.journal import Journal  # type: ignore[import-untyped]
 
@@ -26,6 +26,9 @@ from cluster.metadata.journal_file import (
 )
 from cluster.metadata.raft_pb2 import SnapshotHead
 from node.store.disk import Append, Disk, Remove, Step, Sync
+
+UNSYNCED_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Of what waits for a disk that is stuck: beyond it a follower takes no entries and a leader no commands."""
 
 
 class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
@@ -49,8 +52,9 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         """Of the file, when all that was gathered is written."""
         self.written = 0
         self.synced = 0
-        self.term_written = 0
-        """How much of `written` there was with the present term and vote: what a leader says waits for that."""
+        self.ruling_written = 0
+        """How much of `written` there was with the present term and vote, and with the last change of who votes: what
+        a leader says waits for that. Others heed a change once they have it, so whoever made it may not forget it."""
         self.synced_index = image.entries[-1][1]
         """The last entry that is safe, as all before it."""
         self.on_voters: Callable[[], None] = lambda: None
@@ -63,6 +67,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._on_synced = on_synced
         self._on_failed = on_failed
         self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
         self._jobs = 0
         self._submitted_index = self.synced_index
         """The last entry that was handed to the disk and stayed in the log since."""
@@ -82,8 +87,9 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         assert idx == self._entries[-1][1] + 1, f"entry {idx} after {self._entries[-1][1]}"
         entry = (command, idx, term)
         self._entries.append(entry)
-        self._promise(entry_payload(entry))
+        self._promise(entry_payload(entry, self._append_at))
         if self._note_change(command, idx):
+            self.ruling_written = self.written
             self._revote()
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
@@ -95,7 +101,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self.synced_index = min(self.synced_index, index - 1)
         self._submitted_index = min(self._submitted_index, index - 1)
         del self._entries[entryFrom:]
-        self._promise(truncation_payload(index))
+        self._promise(truncation_payload(index, self._append_at))
         if self._changes and self._changes[-1][0] >= index:
             self._changes = [change for change in self._changes if change[0] < index]
             self._revote()
@@ -130,8 +136,8 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
             assert term >= self._term, f"term {term} after {self._term}"
             assert term > self._term or self._vote is None, f"a second vote in term {term}"
             self._term, self._vote = term, votedForNodeId
-            self._promise(state_payload(term, votedForNodeId, self._commit_index))
-            self.term_written = self.written
+            self._promise(state_payload(term, votedForNodeId, self._commit_index, self._append_at))
+            self.ruling_written = self.written
             self._is_commit_written = True
 
     def getCurrentTerm(self) -> int:
@@ -186,6 +192,16 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
     # --- writing ---
 
     @property
+    def unsynced_bytes(self) -> int:
+        """What has gathered behind the job that the disk is at."""
+        return self._gathered_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits for the disk that no more entries may come."""
+        return self._gathered_bytes > UNSYNCED_MAX_BYTES
+
+    @property
     def has_gathered(self) -> bool:
         """Whether `flush` has something to hand over now."""
         return bool(self._gathered) and not self._jobs
@@ -194,7 +210,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         """Hand over to the disk what has gathered, unless it is busy: then that shares the next job."""
         if self._gathered and not self._jobs and self._disk is not None and not self._is_broken:
             self._gather_commit()
-            parts, self._gathered = self._gathered, []
+            parts = self._take_gathered()
             self._submit([Append(PATH, parts), Sync(PATH)])
 
     def switch(self, head: SnapshotHead, written_bytes: int, parts: list[bytes]) -> None:
@@ -233,8 +249,15 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self.head = head
         self.snapshot_bytes, self.size_bytes = snapshot_bytes, size_bytes
         self._changes = [change for change in self._changes if change[0] > head.last.index]
-        self._gathered = []
+        self._take_gathered()
         self._is_commit_written = True
+
+    @property
+    def _append_at(self) -> int:
+        """Where in the file the write begins that is being gathered: what stands before is synced by then, as one job
+        is done before the next one is handed over.
+        """
+        return self.size_bytes - self._gathered_bytes
 
     def _promise(self, payload: bytes) -> None:
         if self._disk is not None:
@@ -244,12 +267,17 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
     def _gather_commit(self) -> None:
         if not self._is_commit_written:
             self._is_commit_written = True
-            self._gather(state_payload(self._term, self._vote, self._commit_index))
+            self._gather(state_payload(self._term, self._vote, self._commit_index, self._append_at))
 
     def _gather(self, payload: bytes) -> None:
         written = framed(payload)
         self._gathered.append(written)
+        self._gathered_bytes += len(written)
         self.size_bytes += len(written)
+
+    def _take_gathered(self) -> list[bytes]:
+        parts, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        return parts
 
     def close(self) -> None:
         """Give the disk nothing more: it ends. What has gathered was promised to nobody."""

@@ -6,6 +6,10 @@ The snapshot and the log are in one file, so that they always fit together: comp
 it the old one's name. A torn end is what a crash leaves, and nobody was told what was in it. Any other damage
 may be a vote or an entry that others count on, so the file is refused, by name: the member has to be removed from
 the cluster and to join again.
+
+A power loss may also keep later pages of a write that was not synced, and leave zeros in place of earlier ones. One
+write is synced before the next begins, and each record says where its write began. So zeros are the torn end of the
+last write if all that stands behind them is of that write, too, and damage if something there began later.
 Source: reliability §3.1, §3.9 item 1.
 """
 
@@ -29,6 +33,7 @@ from cluster.metadata.raft_pb2 import (
 from node.store.disk import TO_THE_END, Append, Disk, Read, Remove, Rename, Step, Sync, SyncDir
 from node.store.records import (
     RECORD_HEAD_BYTES,
+    End,
     EndState,
     NewerFormat,
     check_header,
@@ -39,6 +44,12 @@ from node.store.records import (
 PATH: Final = "journal"
 NEW_PATH: Final = "journal.tmp"
 HEADER: Final = b"FLFR\0\0\0\1"
+
+_PAGE_BYTES: Final = 4096
+"""What a file system writes at once."""
+
+_ZEROS_MIN_BYTES: Final = 16
+"""So many zeros at the least are no part of a record: it begins with its length and its checksum."""
 
 PIECE_ITEMS: Final = 150
 """Items of a snapshot that one turn of the loop makes: some 2 ms."""
@@ -102,19 +113,24 @@ def end_payload(pieces: int) -> bytes:
     return JournalRecord(end=SnapshotEnd(pieces=pieces)).SerializeToString()
 
 
-def entry_payload(entry: LogEntry) -> bytes:
-    """An entry behind all those before."""
-    return JournalRecord(entry=to_entry(entry)).SerializeToString()
+def entry_payload(entry: LogEntry, append_at: int = 0) -> bytes:
+    """An entry behind all those before.   append_at: where in the file its write begins, here and below; 0: it is
+    part of a file that gets its name once all of it is synced.
+    """
+    return JournalRecord(append_at=append_at, entry=to_entry(entry)).SerializeToString()
 
 
-def truncation_payload(from_index: int) -> bytes:
+def truncation_payload(from_index: int, append_at: int) -> bytes:
     """That the log ends before this entry."""
-    return JournalRecord(truncation=Truncation(from_index=from_index)).SerializeToString()
+    return JournalRecord(
+        append_at=append_at, truncation=Truncation(from_index=from_index)
+    ).SerializeToString()
 
 
-def state_payload(term: int, vote: str | None, commit_index: int) -> bytes:
+def state_payload(term: int, vote: str | None, commit_index: int, append_at: int = 0) -> bytes:
     """The member's term and vote, and how far it knew the log to be committed."""
-    return JournalRecord(state=State(term=term, vote=vote, commit_index=commit_index)).SerializeToString()
+    state = State(term=term, vote=vote, commit_index=commit_index)
+    return JournalRecord(append_at=append_at, state=state).SerializeToString()
 
 
 def piece_payloads(items: Iterable[bytes]) -> Iterator[bytes]:
@@ -217,8 +233,12 @@ def parse(data: bytes) -> Image:
     found = list(records)
     end = records.end
     assert end is not None
-    for offset, length in end.bad:
-        raise JournalUnreadable(f"{length} bytes at byte {offset} are no record")
+    if end.bad:
+        bad_at, length = end.bad[0]
+        if not _is_unwritten(data, bad_at, length, [payload for offset, payload in found if offset > bad_at]):
+            raise JournalUnreadable(f"{length} bytes at byte {bad_at} are no record")
+        found = [each for each in found if each[0] < bad_at]
+        end = End(bad_at, EndState.TORN)
     reader = _Reader()
     for offset, payload in found:
         try:
@@ -233,6 +253,24 @@ def parse(data: bytes) -> Image:
     image.size_bytes = end.offset
     image.is_torn = end.state is EndState.TORN
     return image
+
+
+def _is_unwritten(data: bytes, bad_at: int, length: int, behind: list[bytes]) -> bool:
+    """Whether what is no record is a part of the last write that never reached the disk.
+
+    behind: the good records that follow. Raises JournalUnreadable.
+    """
+    last_write_at = {read_record(payload).append_at for payload in behind}
+    if len(last_write_at) != 1:
+        return False
+    (write_at,) = last_write_at
+    if not 0 < write_at <= bad_at:
+        return False
+    for page in range(bad_at - bad_at % _PAGE_BYTES, bad_at + length, _PAGE_BYTES):
+        begin, end = max(page, write_at), min(page + _PAGE_BYTES, len(data))
+        if end - begin >= _ZEROS_MIN_BYTES and data.count(0, begin, end) == end - begin:
+            return True
+    return False
 
 
 class _Reader:

@@ -13,6 +13,7 @@ class Options:
         changes its leader for nothing (ring §3).
     ask_s: about how often a member without a leader asks whether the others would vote for it.
     fallback_s: a leader that hears no majority for so long steps down. No more than a courtesy: nothing is safe by it.
+    stuck_disk_s: how long something may wait for this member's disk until it is taken for stuck, see `DiskWatch`.
     command_s: for how long a command may be without an outcome until it is refused.
     visible_s: for how long the answer waits for members that are up and have not applied the command.
     retry_s: after how long a command without an outcome is proposed again.
@@ -24,6 +25,7 @@ class Options:
     election_max_s: float = 2.6
     ask_s: float = 0.5
     fallback_s: float = 2.0
+    stuck_disk_s: float = 1.0
     command_s: float = 5.0
     visible_s: float = 10.0
     retry_s: float = 1.0

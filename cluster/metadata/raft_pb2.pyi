@@ -102,8 +102,14 @@ class Resign(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class Remembered(_message.Message):
+    __slots__ = ("index",)
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    def __init__(self, index: _Optional[int] = ...) -> None: ...
+
 class RaftMessage(_message.Message):
-    __slots__ = ("term", "request_vote", "grant_vote", "ask_vote", "answer_vote", "append", "piece", "next_index", "propose", "applied", "resign")
+    __slots__ = ("term", "request_vote", "grant_vote", "ask_vote", "answer_vote", "append", "piece", "next_index", "propose", "applied", "resign", "remembered")
     TERM_FIELD_NUMBER: _ClassVar[int]
     REQUEST_VOTE_FIELD_NUMBER: _ClassVar[int]
     GRANT_VOTE_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +121,7 @@ class RaftMessage(_message.Message):
     PROPOSE_FIELD_NUMBER: _ClassVar[int]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     RESIGN_FIELD_NUMBER: _ClassVar[int]
+    REMEMBERED_FIELD_NUMBER: _ClassVar[int]
     term: int
     request_vote: RequestVote
     grant_vote: GrantVote
@@ -126,7 +133,8 @@ class RaftMessage(_message.Message):
     propose: Propose
     applied: Applied
     resign: Resign
-    def __init__(self, term: _Optional[int] = ..., request_vote: _Optional[_Union[RequestVote, _Mapping]] = ..., grant_vote: _Optional[_Union[GrantVote, _Mapping]] = ..., ask_vote: _Optional[_Union[AskVote, _Mapping]] = ..., answer_vote: _Optional[_Union[AnswerVote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ..., next_index: _Optional[_Union[NextIndex, _Mapping]] = ..., propose: _Optional[_Union[Propose, _Mapping]] = ..., applied: _Optional[_Union[Applied, _Mapping]] = ..., resign: _Optional[_Union[Resign, _Mapping]] = ...) -> None: ...
+    remembered: Remembered
+    def __init__(self, term: _Optional[int] = ..., request_vote: _Optional[_Union[RequestVote, _Mapping]] = ..., grant_vote: _Optional[_Union[GrantVote, _Mapping]] = ..., ask_vote: _Optional[_Union[AskVote, _Mapping]] = ..., answer_vote: _Optional[_Union[AnswerVote, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ..., next_index: _Optional[_Union[NextIndex, _Mapping]] = ..., propose: _Optional[_Union[Propose, _Mapping]] = ..., applied: _Optional[_Union[Applied, _Mapping]] = ..., resign: _Optional[_Union[Resign, _Mapping]] = ..., remembered: _Optional[_Union[Remembered, _Mapping]] = ...) -> None: ...
 
 class SnapshotHead(_message.Message):
     __slots__ = ("previous", "last", "voters")
@@ -167,20 +175,22 @@ class Truncation(_message.Message):
     def __init__(self, from_index: _Optional[int] = ...) -> None: ...
 
 class JournalRecord(_message.Message):
-    __slots__ = ("head", "piece", "end", "state", "entry", "truncation")
+    __slots__ = ("append_at", "head", "piece", "end", "state", "entry", "truncation")
+    APPEND_AT_FIELD_NUMBER: _ClassVar[int]
     HEAD_FIELD_NUMBER: _ClassVar[int]
     PIECE_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ENTRY_FIELD_NUMBER: _ClassVar[int]
     TRUNCATION_FIELD_NUMBER: _ClassVar[int]
+    append_at: int
     head: SnapshotHead
     piece: SnapshotPiece
     end: SnapshotEnd
     state: State
     entry: Entry
     truncation: Truncation
-    def __init__(self, head: _Optional[_Union[SnapshotHead, _Mapping]] = ..., piece: _Optional[_Union[SnapshotPiece, _Mapping]] = ..., end: _Optional[_Union[SnapshotEnd, _Mapping]] = ..., state: _Optional[_Union[State, _Mapping]] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, _Mapping]] = ...) -> None: ...
+    def __init__(self, append_at: _Optional[int] = ..., head: _Optional[_Union[SnapshotHead, _Mapping]] = ..., piece: _Optional[_Union[SnapshotPiece, _Mapping]] = ..., end: _Optional[_Union[SnapshotEnd, _Mapping]] = ..., state: _Optional[_Union[State, _Mapping]] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, _Mapping]] = ...) -> None: ...
 
 class Batch(_message.Message):
     __slots__ = ("node", "session", "number", "commands")

@@ -8,20 +8,22 @@ what comes. `wake` asks for a tick at the end of the turn of the loop, so what c
 Source: reliability §3.9, ring §3.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import inf
 from typing import Final
 
 from cluster.metadata.core import Core
+from cluster.metadata.debts import Debts
+from cluster.metadata.disk_watch import DiskWatch
 from cluster.metadata.elections import Elections
-from cluster.metadata.entries import COMMAND_MAX_BYTES, NO_OP_COMMAND, REGULAR, ChangeKind
+from cluster.metadata.entries import COMMAND_MAX_BYTES, REGULAR, ChangeKind
 from cluster.metadata.journal import RaftJournal
-from cluster.metadata.journal_file import Image, new_head, piece_payloads, read_image, write_image
+from cluster.metadata.journal_file import Image
 from cluster.metadata.notices import Notices
 from cluster.metadata.options import Options
 from cluster.metadata.outbox import Outbox
-from cluster.metadata.raft_pb2 import AnswerVote, Applied, AskVote, Propose, Resign
-from cluster.metadata.snapshots import Snapshots, first_entries
+from cluster.metadata.raft_pb2 import AnswerVote, Applied, AskVote, Propose, Remembered, Resign
+from cluster.metadata.snapshots import Snapshots
 from cluster.metadata.state_machine import SnapshotUnreadable, StateMachine
 from cluster.metadata.voter_changes import Done, VoterChanges
 from cluster.metadata.wire import (
@@ -64,7 +66,7 @@ _BAD_MESSAGES_REPORTED: Final = 20
 
 
 class Replica:
-    """A member. Made by `create`, `load` or `join`.
+    """A member. It begins with an image that `founding` makes or reads.
 
     disk: of the directory DATA/raft; None: of a node that keeps nothing, and never votes.
     send: takes a message for a peer.   now: monotonic seconds.   random: from 0 to 1.
@@ -119,6 +121,8 @@ class Replica:
         """What it says as a leader: by its term it must stand, its entries it may lose as long as it has not counted
         itself. So they leave while its own disk is busy."""
         self._send_now = send
+        self._own_disk = DiskWatch(options.stuck_disk_s)
+        self._debts = Debts(report)
         self._journal = RaftJournal(image, disk, self._synced, self._disk_failed)
         self._snapshots = Snapshots(self._journal, disk, state, self._disk_failed, self._snapshot_ready)
         self._core = Core(name, self._journal, self._snapshots, self, now, random, options)
@@ -185,6 +189,10 @@ class Replica:
         """How much of that is safe."""
         return self._journal.synced
 
+    def waits_for_disk_s(self, now: float) -> float:
+        """For how long something has not been synced."""
+        return self._own_disk.waits_s(now)
+
     # --- what comes ---
 
     def receive(self, peer: str, message: bytes) -> None:
@@ -214,6 +222,8 @@ class Replica:
             # Whoever leads shall be heard first.
             self._core.postpone_election(now + self._options.ask_s * (1 + self._random()))
         self._in_flight.pop(peer, None)
+        if self._debts.of(peer):
+            self._push(peer, encode_own(self._core.term(), Remembered(index=self._debts.of(peer))))
         self._core.relink(self._links)
         self._core.hurry()
         self._notices.tell_one(peer, self.applied_index)
@@ -262,12 +272,20 @@ class Replica:
                 self._leave()
             self._compact()
         self._journal.flush()
+        self._look_at_disk(now)
         submitters = self._state.take_submitters()
         self._notices.tell(self.applied_index, submitters, self._links, self.leader, now)
         if self.leader != self._leader_known:
             self._wake()  # who has something to propose is told with the next tick
         due = self._state.after(now)
         return min(due, self._next_tick(now))
+
+    def _look_at_disk(self, now: float) -> None:
+        """Let somebody else lead who has a disk that works."""
+        journal = self._journal
+        self._own_disk.observe(now, journal.written, journal.synced, journal.last[1])
+        if self.is_leader and self._own_disk.holds_up(now, self._core.others_have) and self._leave():
+            self._report("the disk of the Raft journal is stuck: another node is to lead")
 
     # --- what it is asked for ---
 
@@ -293,13 +311,14 @@ class Replica:
 
     def _propose(self, command: bytes) -> bool:
         leader = self.leader
-        if leader is None or self.is_broken:
+        if leader is None or self.is_broken or (leader == self.name and self._journal.is_full):
             return False
         if leader == self.name:
             self._core.propose(command)
             self._is_core_due = True
         else:
-            self._push_as_leader(leader, encode_own(self.term, Propose(command=command)))
+            # No promise: it need not wait for the disk.
+            return self._send_now(leader, encode_own(self.term, Propose(command=command)))
         return True
 
     def _change(self, kind: ChangeKind, name: str, done: Done) -> None:
@@ -335,6 +354,8 @@ class Replica:
     def may_campaign(self) -> bool:
         """See `Host.may_campaign`."""
         voters, term = self.voters, self._core.term()
+        if voters != {self.name} and (self._own_disk.is_stuck(self._now()) or self._owes()):
+            return False  # its own vote could not be kept, or does not count
         if self._elections.may_begin(term + 1, voters) or voters == {self.name}:
             self._stands = True
             return True
@@ -349,6 +370,7 @@ class Replica:
         """See `Host.reconfigured`."""
         self._core.relink(self._links)
         self._count_links()
+        self._debts.keep(self.voters)
         self._wake_core()
 
     def asked_to_leave(self) -> None:
@@ -359,8 +381,7 @@ class Replica:
 
     def _take(self, peer: str, received: Received) -> bool:
         """A message of a peer; whether it is a reason for a tick in itself. Raises BadMessage."""
-        kind, term, body = received
-        now = self._now()
+        (kind, term, body), now = received, self._now()
         self._core.enter()
         if kind in VOTERS_ONLY and not self._may_lead(peer, now):
             raise BadMessage(f"{kind} of a member that does not vote")
@@ -377,13 +398,15 @@ class Replica:
         elif kind == "grant_vote":
             if peer in self.voters and self._elections.counts(peer, term):
                 self._core.deliver(peer, to_core(received))
+        elif kind == "remembered":
+            self._debts.told(body.index, self._journal.last[1])
         elif kind == "request_vote":
-            self._core.deliver(peer, to_core(received))
+            if not self._owes():
+                self._core.deliver(peer, to_core(received))
         elif kind == "next_index":
             self._hear_follower(peer, term, received)
-        elif (
-            self.is_leader
-        ):  # a proposal: whoever is no leader any more drops it, as forwarding could go round
+        elif self.is_leader and not self._journal.is_full:
+            # A proposal: whoever is no leader any more drops it, as forwarding could go round.
             self._core.deliver(peer, to_core(received))
         self._is_core_due = self._is_core_due or kind not in QUIET
         return False
@@ -407,12 +430,15 @@ class Replica:
         self._core.deliver(peer, to_core(received))
         if self.applied_index != applied:
             self._notices.soon(now)
+        self._owes()  # which says so when it does no more
 
     def _hear_follower(self, peer: str, term: int, received: Received) -> None:
         count, sent_at = self._in_flight.get(peer, (0, 0.0))
         self._in_flight[peer] = (max(count - 1, 0), sent_at)
         if term == self._core.term() and self._core.is_leader():
             self._core.deliver(peer, to_core(received))
+            if peer in self.voters:
+                self._debts.heard(peer, self._core.acknowledged(peer))
             self._is_core_due = self._is_core_due or received.body.reset or self._can_announce()
 
     def _hear_resignation(self, peer: str, term: int, now: float) -> None:
@@ -427,6 +453,7 @@ class Replica:
         """Whether we would vote for a peer."""
         is_granted = not (
             self._core.is_leader()
+            or self._owes()
             or self._elections.hears_leader(now)
             or self._core.lags(question.last_term, question.last_index)
             or question.term <= self._core.term()
@@ -440,15 +467,17 @@ class Replica:
         elif answer.is_granted and peer in self.voters:
             self._elections.granted(peer, answer.term)
 
+    def _owes(self) -> bool:
+        return self._debts.owes(self._journal.last[1])
+
     def _push(self, peer: str, message: bytes) -> None:
         self._outbox.push(peer, message, self._journal.written, self._journal.synced)
 
     def _push_as_leader(self, peer: str, message: bytes) -> None:
-        self._appends.push(peer, message, self._journal.term_written, self._journal.synced)
+        self._appends.push(peer, message, self._journal.ruling_written, self._journal.synced)
 
     def _count_links(self) -> None:
-        voters = self.voters
-        self._has_majority = 2 * len(voters & (self._links | {self.name})) > len(voters)
+        self._has_majority = 2 * len(self.voters & (self._links | {self.name})) > len(self.voters)
 
     def _wake_core(self) -> None:
         self._is_core_due = True
@@ -494,16 +523,19 @@ class Replica:
                 idle += 1
         return 2 * idle > len(voters)
 
-    def _leave(self) -> None:
-        """Lead no more, and let the others know at once."""
+    def _leave(self) -> bool:
+        """Lead no more, and let the others know at once: that promises nothing, so it does not wait for the disk.
+        Whether it led.
+        """
         self._leaves = False
         if not self.is_leader or self.voters == {self.name}:
-            return
+            return False
         for peer in sorted(self.voters & self._links):
-            self._push(peer, encode_own(self._core.term(), Resign()))
+            self._send_now(peer, encode_own(self._core.term(), Resign()))
         self._core.step_down()
         self._elections.lost_leader()
         self._core.postpone_election(self._now() + 2 * self._options.election_min_s)
+        return True
 
     def _compact(self) -> None:
         """Begin a snapshot when the journal has grown enough."""
@@ -532,6 +564,8 @@ class Replica:
         due = self._core_at
         if self._core.is_leader():
             due = min(due, self._core.next_heartbeat())
+            if len(self.voters) > 1:
+                due = min(due, self._own_disk.due())
         elif self._has_majority and self.is_voter:
             due = min(due, max(self._core.election_deadline(), self._elections.asks_again_at))
         return due
@@ -564,32 +598,3 @@ class Replica:
             self.is_broken = True
             self._state.broken(reason)
             self._on_broken(reason)
-
-
-# --- how a member comes to be -----------------------------------------------------------------------------
-
-
-def create(disk: Disk, name: str, items: Iterable[bytes] = ()) -> None:
-    """Write the journal of a new group of one.   items: the state that it begins with. Raises OSError."""
-    previous, last = first_entries()
-    image = Image(new_head(previous, last, [name]), list(piece_payloads(items)), term=1)
-    write_image(disk, image)
-
-
-def join(disk: Disk | None, voters: Iterable[str]) -> Image:
-    """The journal of a member that is to follow these voters, until it is added to them: written, if it has a disk.
-    Raises OSError.
-    """
-    image = _empty(voters)
-    if disk is not None:
-        write_image(disk, image)
-    return image
-
-
-def load(disk: Disk) -> Image:
-    """The journal that is there. Raises JournalUnreadable, NewerFormat, OSError."""
-    return read_image(disk)
-
-
-def _empty(voters: Iterable[str]) -> Image:
-    return Image(new_head((NO_OP_COMMAND, 1, 0), (NO_OP_COMMAND, 2, 0), voters))

@@ -21,6 +21,7 @@ from cluster.metadata.raft_pb2 import (
     Piece,
     Propose,
     RaftMessage,
+    Remembered,
     RequestVote,
     Resign,
 )
@@ -33,7 +34,7 @@ _INDEX_MAX: Final = 2**62
 """No log gets so long: beyond it arithmetic of others might overflow."""
 
 VOTERS_ONLY: Final = frozenset(
-    {"request_vote", "grant_vote", "ask_vote", "answer_vote", "append", "piece", "resign"}
+    {"request_vote", "grant_vote", "ask_vote", "answer_vote", "append", "piece", "resign", "remembered"}
 )
 """Kinds that observers may not send: they only propose, and say how far they are (reliability §3.5: no role check in
 PySyncObj)."""
@@ -85,7 +86,7 @@ def encode(term: int, message: CoreMessage) -> bytes:
     return body.SerializeToString()
 
 
-def encode_own(term: int, message: AskVote | AnswerVote | Applied | Resign | Propose) -> bytes:
+def encode_own(term: int, message: AskVote | AnswerVote | Applied | Resign | Propose | Remembered) -> bytes:
     """A message that PySyncObj knows nothing of."""
     body = RaftMessage(term=term)
     match message:
@@ -99,6 +100,8 @@ def encode_own(term: int, message: AskVote | AnswerVote | Applied | Resign | Pro
             body.resign.CopyFrom(message)
         case Propose():
             body.propose.CopyFrom(message)
+        case Remembered():
+            body.remembered.CopyFrom(message)
     return body.SerializeToString()
 
 

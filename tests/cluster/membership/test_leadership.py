@@ -172,7 +172,7 @@ def test_a_leader_whose_entries_are_not_committed_declares_nobody_down() -> None
     scene = leading("n2", "n3")
     scene.lead(2.0, "n2", "n3")
     scene.node.majority_changed(False, scene.now)
-    outputs = scene.wait(20.0)
+    outputs = scene.wait(10.0)
     assert downs(outputs) == []
     assert of(Pause, outputs) == [Pause("no majority of the cluster's disk nodes can be reached")]
 

@@ -162,6 +162,14 @@ def test_a_paused_node_resumes_when_its_lease_is_renewed() -> None:
     scene.took(Resume())
 
 
+def test_a_pause_that_lasts_ends_the_incarnation() -> None:
+    """A node whose disk hangs is heard and gets no lease: what it is master of goes to others all the same."""
+    scene = Scene.up("n2", "n3")
+    scene.wait(16.0, "n2", "n3")
+    assert scene.node.state is State.OFF
+    assert scene.node.incarnation == 0, "its heartbeats renew nothing"
+
+
 def test_pausing_says_why() -> None:
     scene = Scene.up("n2", "n3")
     scene.node.majority_changed(False, scene.now)

@@ -5,19 +5,22 @@ import pytest
 from cluster.metadata.entries import LogEntry
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.journal_file import (
+    HEADER,
     NEW_PATH,
     PATH,
     Image,
     JournalUnreadable,
+    framed,
     has_journal,
     new_head,
     piece_payloads,
     read_image,
+    read_record,
     write_image,
 )
 from cluster.metadata.snapshots import first_entries
-from node.store.records import NewerFormat
-from tests.node.store.simulated_disk import SimulatedDisk
+from node.store.records import NewerFormat, read_records
+from tests.node.store.simulated_disk import PAGE_BYTES, SimulatedDisk
 
 
 def _written(*items: bytes) -> SimulatedDisk:
@@ -106,13 +109,85 @@ def test_a_torn_end_is_cut_off() -> None:
     journal.add(*_entry(12))
     journal.flush()
     disk.settle()
-    whole = disk.size(PATH)
     journal.add(*_entry(13))
     journal.flush()
     disk.settle()
     disk.truncate(PATH, disk.size(PATH) - 1)
     assert _entries(disk) == [_entry(12)]
-    assert disk.size(PATH) == whole
+    assert not read_image(disk).is_torn, "it is cut off on disk, too"
+
+
+def _journal_with_two_writes() -> tuple[SimulatedDisk, int]:
+    """A journal with two writes of several pages each, and where the second one begins."""
+    disk = _written()
+    journal = _journal(disk)
+    for index in range(12, 20):
+        journal.add(b"\0" + b"x" * 2000, index, 2)
+    journal.flush()
+    disk.settle()
+    second = disk.size(PATH)
+    for index in range(20, 28):
+        journal.add(b"\0" + b"y" * 2000, index, 2)
+    journal.flush()
+    disk.settle()
+    return disk, second
+
+
+@pytest.mark.parametrize("page", range(4))
+def test_a_page_of_the_last_write_that_is_zeros_is_a_torn_end(page: int) -> None:
+    """A power loss may keep later pages of a write that was never synced and lose earlier ones."""
+    disk, second = _journal_with_two_writes()
+    begin = max(second, (second // PAGE_BYTES + page) * PAGE_BYTES)
+    end = (second // PAGE_BYTES + page + 1) * PAGE_BYTES
+    disk.zero(PATH, begin, end - begin)
+    entries = _entries(disk)
+    assert entries[:8] == [(b"\0" + b"x" * 2000, index, 2) for index in range(12, 20)]
+    assert len(entries) == 8 + max(0, (begin - second) // 2020)
+    assert _entries(disk) == entries, "it is cut off on disk, too"
+
+
+def test_a_page_of_an_earlier_write_that_is_zeros_is_refused() -> None:
+    """The write behind it says that it had been synced: it may be a promise."""
+    disk, second = _journal_with_two_writes()
+    disk.zero(PATH, second // PAGE_BYTES * PAGE_BYTES - PAGE_BYTES, PAGE_BYTES)
+    with pytest.raises(JournalUnreadable, match="are no record"):
+        read_image(disk)
+
+
+def test_a_bad_byte_of_the_last_write_is_refused() -> None:
+    """It is no page that was never written: what is behind it may have been synced."""
+    disk, second = _journal_with_two_writes()
+    disk.flip_bit(PATH, second + 100)
+    with pytest.raises(JournalUnreadable, match="are no record"):
+        read_image(disk)
+
+
+def test_a_write_that_was_followed_by_another_was_synced() -> None:
+    """Also when that other one is the note of how far the log is committed, which comes within a second or so."""
+    disk, second = _journal_with_two_writes()
+    journal = _journal(disk)
+    journal.setRaftCommitIndex(27)
+    journal.onOneSecondTimer()
+    journal.flush()
+    disk.settle()
+    disk.zero(PATH, (second // PAGE_BYTES + 1) * PAGE_BYTES, PAGE_BYTES)
+    with pytest.raises(JournalUnreadable, match="are no record"):
+        read_image(disk)
+
+
+def test_a_hole_in_a_journal_of_an_earlier_version_is_refused() -> None:
+    """Its records do not say where their write began."""
+    disk, second = _journal_with_two_writes()
+    data, old = disk.content(PATH), bytearray(HEADER)
+    for _, payload in read_records(data):
+        record = read_record(payload)
+        record.append_at = 0
+        old += framed(record.SerializeToString())
+    disk.write(PATH, bytes(old))
+    assert len(_entries(disk)) == 16
+    disk.zero(PATH, (second // PAGE_BYTES + 1) * PAGE_BYTES, PAGE_BYTES)
+    with pytest.raises(JournalUnreadable, match="are no record"):
+        read_image(disk)
 
 
 def test_damage_elsewhere_is_refused_by_name() -> None:

@@ -1,5 +1,10 @@
 """Members of a Raft group, in memory and in virtual time."""
 
+import pytest
+
+from cluster.metadata.entries import BATCH_BYTES
+from cluster.metadata.journal import UNSYNCED_MAX_BYTES
+from cluster.metadata.journal_file import PATH
 from cluster.metadata.raft_pb2 import (
     AnswerVote,
     Append,
@@ -14,7 +19,8 @@ from cluster.metadata.raft_pb2 import (
 from cluster.metadata.wire import decode
 from node.broker.commands import Refused
 from node.broker.replicated_log import NOT_WRITTEN
-from tests.sim.raft_world import Process, World, parameter
+from tests.node.store.simulated_disk import SimulatedDisk
+from tests.sim.raft_world import FULL_RETRY_S, Process, Profile, World, parameter
 
 
 def _group(*names: str, observers: tuple[str, ...] = (), seed: int = 1) -> World:
@@ -319,3 +325,211 @@ def test_a_snapshot_of_a_newer_version_ends_the_member() -> None:
     world.run(1)
     assert process.broken is not None
     assert "was it written by a later version?" in process.broken
+
+
+def test_a_change_of_who_votes_leaves_when_its_leader_has_it_safe() -> None:
+    """Others heed it once they have it. If the leader forgot it in a power loss, it would need the vote of one whose
+    log is longer than its own, and who does not vote any more.
+    """
+    world = _group("a", "b")
+    leader = _leader(world)
+    (other,) = set("ab") - {leader}
+    world.hang_disk(leader)
+    world.up[leader].replica.remove_voter(other, lambda why: None)
+    world.run(1)
+    assert world.up[leader].replica.voters == {leader}
+    assert world.up[other].replica.voters == {"a", "b"}
+    world.let_disk_go_on(leader)
+    world.run(1)
+    assert world.up[other].replica.voters == {leader}
+
+
+# --- a disk that is stuck ---
+
+LEASE_S = 4.0
+"""For how long no entry may be committed, or all nodes pause."""
+
+
+def _leader(world: World) -> str:
+    (leader,) = (name for name, process in world.up.items() if process.replica.is_leader)
+    return leader
+
+
+def _commits(world: World, name: str, number: int, within_s: float) -> None:
+    """A node's command is applied everywhere within a time."""
+    answers = world.submit(name, parameter(number))
+    assert world.run(within_s, lambda: bool(answers)), number
+    assert answers == [True]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_leader_whose_disk_is_stuck_lets_another_lead(seed: int, is_full: bool) -> None:
+    """It would commit nothing for ever, as it does not count itself, and nobody would miss it."""
+    world = _group("a", "b", "c", seed=seed)
+    stuck = _leader(world)
+    if is_full:
+        world.disks[stuck].fill_up()
+    else:
+        world.hang_disk(stuck)
+    others = sorted(set("abc") - {stuck})
+    _commits(world, others[0], 1, LEASE_S / 2)
+    leader = _leader(world)
+    assert leader != stuck
+    for number in range(2, 40):
+        _commits(world, others[number % 2], number, 0.1)
+        world.run(1)
+    assert _leader(world) == leader
+    assert world.up[stuck].replica.applied_index == world.up[leader].replica.applied_index
+    assert any(line.startswith(f"{stuck}: ") and "disk" in line for line in world.reports)
+    world.let_disk_go_on(stuck)
+    _commits(world, stuck, 40, FULL_RETRY_S + 0.1)
+    assert _leader(world) == leader
+    world.run(1)
+    world.checks.at_rest()
+
+
+def test_a_follower_whose_disk_is_stuck_is_not_missed() -> None:
+    world = _group("a", "b", "c")
+    leader = _leader(world)
+    stuck, other = sorted(set("abc") - {leader})
+    world.hang_disk(stuck)
+    for number in range(40):
+        _commits(world, other, number, 0.1)
+        world.run(1)
+    assert _leader(world) == leader
+    assert world.up[stuck].replica.applied_index == world.up[leader].replica.applied_index
+
+
+@pytest.mark.parametrize("step_s", [0.1, 0.3, 0.5])
+def test_disks_that_are_slow_alike_keep_their_leader(step_s: float) -> None:
+    """The others' disks need as long: another leader would be no better."""
+    world = _group("a", "b", "c")
+    leader, term = _leader(world), world.up["a"].replica.term
+    world.disk_profile = Profile(step_s, step_s)
+    before = world.up[leader].replica._core.position().committed
+    for number in range(60):
+        world.submit("abc"[number % 3], parameter(number))
+        world.run(1)
+    assert (_leader(world), world.up["a"].replica.term) == (leader, term)
+    assert world.up[leader].replica._core.position().committed > before + 10
+
+
+def test_without_a_majority_of_disks_nothing_is_committed() -> None:
+    """One of three is dead and the leader's disk is stuck: what the third has is no majority. All is well again as
+    soon as the disk is.
+    """
+    world = _group("a", "b", "c")
+    stuck = _leader(world)
+    dead, other = sorted(set("abc") - {stuck})
+    world.stop(dead)
+    world.hang_disk(stuck)
+    answers = world.submit(other, parameter(1))
+    world.run(30)
+    assert isinstance(answers[0], Refused)
+    world.let_disk_go_on(stuck)
+    world.run(3)
+    _commits(world, other, 2, 1)
+    world.start(dead)
+    assert world.run(20, world.is_settled)
+    world.checks.at_rest()
+
+
+def test_a_stuck_leader_that_only_a_minority_hears_gives_up() -> None:
+    """Its disk is stuck, and its link to one of two followers is cut: these two could go on without it, and the
+    other one is told by it, again and again, that there is a leader.
+    """
+    world = _group("a", "b", "c")
+    stuck = _leader(world)
+    one, other = sorted(set("abc") - {stuck})
+    world.hang_disk(stuck)
+    world.block(stuck, one)
+    world.submit(other, parameter(1))
+    world.run(15)
+    assert _leader(world) in (one, other)
+    assert world.up[one].log.catalogue.global_parameter("p1") is not None
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_what_waits_for_a_stuck_disk_is_bounded(leads: bool) -> None:
+    """Beyond the bound a follower takes no entries, and a leader no commands."""
+    world = _group("a", "b", "c")
+    leader = _leader(world)
+    others = sorted(set("abc") - {leader})
+    stuck = leader if leads else others[0]
+    if leads:
+        world.stop(others[0])
+    world.hang_disk(stuck)
+    for number in range(100):
+        world.submit(others[1], parameter(number, 400_000))
+        world.run(0.5)
+    journal = world.up[stuck].replica._journal
+    assert UNSYNCED_MAX_BYTES / 2 < journal.unsynced_bytes < UNSYNCED_MAX_BYTES + 4 * BATCH_BYTES
+    assert len(journal) < 200
+    world.let_disk_go_on(stuck)
+    if leads:
+        world.start(others[0])
+    assert world.run(40, lambda: world.is_settled() and not world.is_busy())
+    world.checks.at_rest()
+
+
+def test_a_group_of_one_waits_for_its_disk() -> None:
+    """There is nobody else; it does not spin meanwhile."""
+    world = _group("a")
+    world.hang_disk("a")
+    world.submit("a", parameter(1))
+    world.run(30)
+    steps = world.steps
+    world.run(10)
+    assert world.steps - steps < 200
+    world.let_disk_go_on("a")
+    _commits(world, "a", 2, 0.1)
+
+
+# --- a data directory that went back in time ---
+
+
+def test_who_comes_back_with_less_than_it_had_does_not_vote() -> None:
+    """An old copy of its data directory: a majority was counted with it, and it could vote away what was committed."""
+    world = _group("a", "b", "c", seed=2)
+    leader = _leader(world)
+    old, behind = sorted(set("abc") - {leader})
+    copy = world.disks[old].content(PATH)
+    world.run(1)
+    world.block(leader, behind)
+    world.block(old, behind)
+    world.run(2)
+    world.submit(leader, parameter(1))
+    world.run(2)
+    assert world.up[leader].log.catalogue.global_parameter("p1") is not None
+    world.stop(old)
+    world.disks[old].write(PATH, copy)
+    world.checks.acknowledged.pop(old)
+    world.run(1)
+    world.start(old)
+    assert world.run(1, lambda: any("it has only" in line for line in world.reports))
+    world.stop(leader)
+    world.heal()
+    world.run(20)
+    assert not any(process.replica.is_leader for process in world.up.values())
+    world.start(leader)
+    assert world.run(20, world.is_settled)
+    assert f"{old}: this node has caught up with the Raft log, and votes again" in world.reports
+    assert world.up[behind].log.catalogue.global_parameter("p1") is not None
+
+
+def test_who_was_removed_may_come_back_with_nothing() -> None:
+    """A node that was forgotten joins again under its name, with an empty disk."""
+    world = _group("a", "b", "c")
+    told: list[str | None] = []
+    leader = _leader(world)
+    gone = next(name for name in "abc" if name != leader)
+    world.stop(gone)
+    world.up[leader].replica.remove_voter(gone, told.append)
+    assert world.run(15, lambda: bool(told))
+    world.disks[gone] = SimulatedDisk()
+    world.checks.acknowledged.pop(gone)
+    world.checks.terms.pop(gone)
+    world.start(gone, sorted(set("abc") - {gone}))
+    assert world.run(20, lambda: world.is_settled() and gone in world.up[leader].replica.voters)
+    assert not any("it has only" in line for line in world.reports)
