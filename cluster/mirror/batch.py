@@ -1,10 +1,11 @@
 """What the master of a queue tells its mirrors in one turn, as one payload of the ring.
 
     batch     = next_seq:longlong mastership:longlong count:short (sender:longlong number:longlong)* step*
-    step      = length:long (operation | roll | handover | sync-mode | sender-gone)
+    step      = length:long (operation | roll | handover | sync-mode | sender-gone | clock)
     operation = see node.broker.operations; the contents of an Enqueue are always embedded
     roll      = 16 member:longlong count:short (sender:longlong number:longlong)* bounds:longlong*
     handover  = 17 version:longlong   sync-mode = 18 is_on:octet   sender-gone = 19 sender:longlong
+    clock     = 20 at_ms:longlong, before all other steps where messages expire, and with a roll
 
 Source: reliability §4.4, §4.5.
 """
@@ -29,6 +30,7 @@ _ROLL: Final = 16
 _HANDOVER: Final = 17
 _SYNC_MODE_KIND: Final = 18
 _SENDER_GONE_KIND: Final = 19
+_CLOCK: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,14 @@ class SenderGone:
     sender: int
 
 
-Step: TypeAlias = Operation | Roll | Handover | SyncMode | SenderGone
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time of the master's node, ms since 1970, by which it says when messages expire."""
+
+    at_ms: int
+
+
+Step: TypeAlias = Operation | Roll | Handover | SyncMode | SenderGone | Clock
 
 
 @dataclass(slots=True)
@@ -106,6 +115,8 @@ def _encode_step(step: Step) -> list[bytes]:
             return [_SYNC_MODE.pack(_SYNC_MODE_KIND, is_on)]
         case SenderGone(sender):
             return [_NUMBERED.pack(_SENDER_GONE_KIND, sender)]
+        case Clock(at_ms):
+            return [_NUMBERED.pack(_CLOCK, at_ms)]
         case _:
             return encode(step)
 
@@ -144,6 +155,8 @@ def _decode_step(raw: bytes) -> Step:
         return SyncMode(bool(_SYNC_MODE.unpack(raw)[1]))
     if kind == _SENDER_GONE_KIND:
         return SenderGone(_NUMBERED.unpack(raw)[1])
+    if kind == _CLOCK:
+        return Clock(_NUMBERED.unpack(raw)[1])
     return decode(raw)
 
 

@@ -29,13 +29,14 @@ from node.broker.views import (
     Unmirror,
     View,
     ViewChange,
+    is_followed,
 )
 
 LOOKS_MAX: Final = 200
 """Queues that are looked at in one go: a few milliseconds."""
 
 BACK_OFF_S: Final = 10.0
-"""How long a node gets no new mirrors after one there did not keep up. Doubled each time (§4.9)."""
+"""How long a node gets no new mirrors or masters after one there did not keep up. Doubled each time (§4.9)."""
 
 BACK_OFF_S_MAX: Final = 300.0
 """The most; and who behaved for so long after it begins anew."""
@@ -54,12 +55,14 @@ class _Charge:
     """A queue of ours.
 
     slow: members that are to go since they don't keep up.   heard: the mastership in which the handover was heard.
+    defect: why another node is to be master; empty: there is nothing wrong here.
     """
 
     record: QueueRecord
     settings: QueueSettings
     slow: set[int] = field(default_factory=set)
     heard: int = 0
+    defect: str = ""
 
 
 @dataclass(slots=True)
@@ -77,7 +80,7 @@ class Nodes:
     """The members as far as they matter.
 
     incarnations: of those that are up.   draining: of these, who should get no masters.
-    shunned: of these, who should get no new mirrors of ours, since one did not keep up.
+    shunned: of these, who should get no new mirrors or masters of ours, since one did not keep up.
     """
 
     incarnations: dict[str, int]
@@ -106,6 +109,8 @@ class Caretaker:
         self._heard_early: set[str] = set()
         """Queues whose handover was heard, but whose view with us as master is still to be told."""
         self._is_stopping = False
+        self._followed: set[str] = set()
+        """Queues whose master was here and said its last word, which is still on its way."""
         self._left: set[str] = set()
         """Queues whose master left since this node stops. One that comes back stays: others don't know that we stop."""
 
@@ -125,10 +130,14 @@ class Caretaker:
         uid = record.uid
         is_heard = uid in self._heard_early
         self._heard_early.discard(uid)
+        if record.view is not None and is_followed(record.view, self.here):
+            self._followed.add(uid)
+        else:
+            self._followed.discard(uid)
         if not self._is_ours(record) or (record.view is None and not is_mirrored(record, settings)):
             if self._is_stopping and uid in self._charges:
                 self._left.add(uid)
-            self.forget(uid)
+            self._release(uid)
             return
         charge = self._charges.get(uid)
         if charge is None:
@@ -143,6 +152,10 @@ class Caretaker:
     def forget(self, uid: str) -> None:
         """A queue was deleted. Nothing if it isn't known."""
         self._heard_early.discard(uid)
+        self._followed.discard(uid)
+        self._release(uid)
+
+    def _release(self, uid: str) -> None:
         if self._charges.pop(uid, None) is not None:
             self._proposals.forget(uid)
 
@@ -158,16 +171,38 @@ class Caretaker:
             charge.heard = charge.record.view.since
             self._proposals.look_at(uid)
 
-    def evict(self, uid: str, member: int, now: float) -> None:
-        """A mirror does not keep up (`SlowMirrors`): it goes, and its node gets no new ones for a while."""
+    def evict(self, uid: str, mirror: RingMember, now: float) -> None:
+        """A mirror does not keep up (`SlowMirrors`): it goes, if the queue is ours; `shun` its node."""
         charge = self._charges.get(uid)
-        view = None if charge is None else charge.record.view
-        mirror = None if view is None else view.member(member)
-        if charge is None or mirror is None or member in charge.slow:
+        if charge is not None and charge.record.view is not None:
+            if charge.record.view.member(mirror.id) is None or mirror.id in charge.slow:
+                return
+            charge.slow.add(mirror.id)
+            self._proposals.look_at(uid)
+        self.shun(mirror, now)
+
+    def shun(self, mirror: RingMember, now: float) -> None:
+        """The node of a mirror that can't keep up, or be master, gets no new mirrors or masters for a while."""
+        member = self._members.get(mirror.node)
+        if member is None or member.incarnation != mirror.incarnation:
             return
-        charge.slow.add(member)
-        self._proposals.look_at(uid)
-        self._back_off(mirror, now)
+        known = self._back_offs.get(mirror.node)
+        if known is None:
+            self._back_offs[mirror.node] = _BackOff(mirror.incarnation, now + BACK_OFF_S)
+        elif known.is_on:
+            return  # more queues have noticed the same
+        else:
+            has_behaved = now - known.until_s >= BACK_OFF_S_MAX
+            known.length_s = BACK_OFF_S if has_behaved else min(2 * known.length_s, BACK_OFF_S_MAX)
+            known.until_s, known.is_on = now + known.length_s, True
+        self._renew()
+
+    def hand_over(self, uid: str, reason: str) -> None:
+        """Another node is to be master, as soon as there is one with a synchronised mirror.   reason: for the log."""
+        charge = self._charges.get(uid)
+        if charge is not None:
+            charge.defect = reason
+            self._proposals.look_at(uid)
 
     def stop(self) -> None:
         """This node is about to stop: masters move away, as they do from one in maintenance mode."""
@@ -176,11 +211,11 @@ class Caretaker:
 
     @property
     def moving(self) -> int:
-        """How many masters here will move as soon as they may: who stops or drains waits for them, for a while.
+        """How many masters here will move as soon as they may, or have moved and are still to be followed.
 
-        Looks at each queue.
+        Who stops or drains waits for them, for a while. Looks at each queue.
         """
-        return sum(
+        return len(self._followed) + sum(
             charge.record.view is not None and self._refuge(charge, charge.record.view) is not None
             for charge in self._charges.values()
         )
@@ -221,14 +256,14 @@ class Caretaker:
         record, settings, view = charge.record, charge.settings, charge.record.view
         if view is None:
             return Step(None)
+        charge.slow.intersection_update(member.id for member in view.ring)
+        if charge.slow:  # be it the master before: what it said may not come round while it is there
+            return Step(DropMirror(min(charge.slow)))
         if view.previous:
             return Step(TookOver(view.since)) if charge.heard == view.since else None
-        charge.slow.intersection_update(member.id for member in view.ring)
-        if charge.slow:
-            return Step(DropMirror(min(charge.slow)))
         refuge = self._refuge(charge, view)
         if refuge is not None:
-            return self._moved(charge, view, refuge)
+            return self._moved(view, refuge, charge.defect)
         if self._is_stopping:
             return None
         mirrors = [member.node for member in view.ring if member.id != view.master]
@@ -242,7 +277,7 @@ class Caretaker:
         )
         there = view.member_on(master)
         if master != self.here and there is not None and self._may_move(view, there):
-            return self._moved(charge, view, there)
+            return self._moved(view, there)
         return self._reshaped(charge, view, {master, *wanted})
 
     def _reshaped(self, charge: _Charge, view: View, wanted: set[str]) -> Step | None:
@@ -269,21 +304,27 @@ class Caretaker:
     # --- masters that move ---
 
     def _refuge(self, charge: _Charge, view: View) -> RingMember | None:
-        """Who becomes master since this node stops or is in maintenance mode; None: it needn't, or nobody can.
+        """Who becomes master since this node stops, is in maintenance mode or has no good copy; None: nobody.
 
         The name decides among several, so that they are spread and the choice stays.
         """
         is_leaving = self._is_stopping and charge.record.uid not in self._left
-        if view.previous or not (is_leaving or self.here in self._nodes.draining):
+        if view.previous or not (is_leaving or charge.defect or self.here in self._nodes.draining):
             return None
-        able = [member for member in view.ring if member.id != view.master and self._may_move(view, member)]
+        mirrors = [member for member in view.ring if member.id != view.master]
+        able = [member for member in mirrors if self._may_move(view, member)]
+        if not able and charge.defect:  # a node that drains has a good copy all the same
+            welcome = [member for member in mirrors if member.node not in self._nodes.shunned]
+            able = [member for member in welcome if member.id in view.synced]
         return able[crc32(charge.record.uid.encode()) % len(able)] if able else None
 
     def _may_move(self, view: View, member: RingMember) -> bool:
-        return member.id in view.synced and member.node not in self._nodes.draining
+        is_welcome = member.node not in self._nodes.draining and member.node not in self._nodes.shunned
+        return member.id in view.synced and is_welcome
 
-    def _moved(self, charge: _Charge, view: View, to: RingMember) -> Step:
-        return Step(TransferMaster(view.master, to.id), f"Migrating queue leader to node {to.node}")
+    def _moved(self, view: View, to: RingMember, defect: str = "") -> Step:
+        reason = f": the copy here {defect}" if defect else ""
+        return Step(TransferMaster(view.master, to.id), f"Migrating queue leader to node {to.node}{reason}")
 
     # --- nodes ---
 
@@ -313,17 +354,10 @@ class Caretaker:
             self._nodes = nodes
             self._proposals.look_at_all(self._charges)
 
-    def _back_off(self, mirror: RingMember, now: float) -> None:
-        member = self._members.get(mirror.node)
-        if member is None or member.incarnation != mirror.incarnation:
-            return
-        known = self._back_offs.get(mirror.node)
-        if known is None:
-            self._back_offs[mirror.node] = _BackOff(mirror.incarnation, now + BACK_OFF_S)
-        elif known.is_on:
-            return  # more queues have noticed the same
-        else:
-            has_behaved = now - known.until_s >= BACK_OFF_S_MAX
-            known.length_s = BACK_OFF_S if has_behaved else min(2 * known.length_s, BACK_OFF_S_MAX)
-            known.until_s, known.is_on = now + known.length_s, True
-        self._renew()
+
+def declined(before: View | None, after: View | None, here: str) -> RingMember | None:
+    """The member that was to be master instead of one here, if it could not (`DeclineMaster`)."""
+    if before is None or after is None or not before.previous or after.previous:
+        return None
+    is_back = after.master == before.previous and after.master_node == here
+    return before.member(before.master) if is_back else None

@@ -75,6 +75,7 @@ class Copy:
         self._storage = storage
         self._place = place
         self._epoch = epoch
+        self._master_epoch_s: float | None = None
         self._embed_max_bytes = embed_max_bytes
         self._parts: list[_Part] = []  # by number; those before _head are gone
         self._head = 0
@@ -92,6 +93,10 @@ class Copy:
         self.next_seq = seqs.stop
         self.held.add(seqs)
         self._take_in(entry)
+
+    def hear_clock(self, at_ms: int, now: float) -> None:
+        """What time it is at the master's node, which says by that when messages expire. Here it is `now`."""
+        self._master_epoch_s = at_ms / 1000 - now
 
     def remove(self, ranges: Iterable[range]) -> None:
         """Messages are done with. What is not here is no longer owed."""
@@ -164,7 +169,8 @@ class Copy:
     def _take_in(self, entry: Enqueue) -> None:
         assert len(entry.contents) == entry.count, "contents are embedded"
         envelope, first, embed_max_bytes = entry.envelope, entry.first_seq, self._embed_max_bytes
-        expiry = expiry_of(entry.expires_at_ms, self._epoch())
+        epoch_s = self._epoch() if self._master_epoch_s is None else self._master_epoch_s
+        expiry = expiry_of(entry.expires_at_ms, epoch_s)
         is_kept = self.is_durable and envelope.persistent
         for contents in by_place(entry.contents, entry.size, embed_max_bytes):
             is_large = len(contents[0]) >= embed_max_bytes

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from cluster.mirror.batch import Batch, Handover, Roll, SenderGone, SyncMode, decode_batch
+from cluster.mirror.batch import Batch, Clock, Handover, Roll, SenderGone, SyncMode, decode_batch
 from cluster.mirror.copy import Copy
 from node.broker.operations import Delivered, Enqueue, Remove
 from node.broker.storage import Storage
@@ -20,6 +20,10 @@ class Ring(Protocol):
     """What a follower needs of its group."""
 
     id: int
+
+    @property
+    def now(self) -> float:
+        """The broker's clock."""
 
     def on_disk(self, origin: int, upto: int) -> None:
         """This node's disk has what it must of a member's broadcasts up to here."""
@@ -44,16 +48,19 @@ class Follower:
     """copy: what is here.   senders: the last publish of each front end that the queue got.
 
     is_rolled: it is known what the copy lacks; until then nothing that comes is of use.
+    is_written: nothing of the copy is on its way to the disk: else no mark passes before that is there.
     """
 
-    def __init__(self, ring: Ring, copy: Copy, storage: Storage, *, is_rolled: bool) -> None:
+    def __init__(
+        self, ring: Ring, copy: Copy, storage: Storage, *, is_rolled: bool, is_written: bool = True
+    ) -> None:
         self.copy = copy
         self.senders: dict[int, int] = {}
         self.is_rolled = is_rolled
         self._ring = ring
         self._storage = storage
         self._is_durable = copy.is_durable
-        self._was_kept = False
+        self._was_kept = self._is_durable and not is_written
         self._asked: deque[tuple[int, int, int]] = deque()
         """Broadcasts that wait for the disk: number of the wait, who sent them, and up to which."""
         self._waits = 0
@@ -73,6 +80,8 @@ class Follower:
 
     def _apply(self, batch: Batch) -> None:
         copy = self.copy
+        if batch.steps and isinstance(clock := batch.steps[0], Clock):
+            copy.hear_clock(clock.at_ms, self._ring.now)
         if not self.is_rolled:
             # All of that was before this member's time, unless it is told what there is.
             steps = batch.steps
@@ -156,12 +165,20 @@ class Follower:
         ):
             return
         self._is_finishing = True
+        if self._is_durable:  # a disk that hangs, as one may see now, is never to hold up marks
+            self._storage.await_safety(_Finish(self._written), 0, 0)
+        else:
+            self._ring.count_disk(is_on=True)
+            self._finished(is_safe=True)
+
+    def _written(self, *, is_safe: bool) -> None:
+        """The disk works: from now on marks wait for it."""
+        if not is_safe or self._is_broken or self.copy.owed:
+            self._finished(is_safe=is_safe)
+            return
         # What marks have passed this disk before was here before, and is on it when this wait is over.
         self._ring.count_disk(is_on=True)
-        if self._is_durable:
-            self._storage.await_safety(_Finish(self._finished), 0, 0)
-        else:
-            self._finished(is_safe=True)
+        self._storage.await_safety(_Finish(self._finished), 0, 0)
 
     def _finished(self, *, is_safe: bool) -> None:
         self._is_finishing = False

@@ -16,18 +16,19 @@ from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import Parcel
 from cluster.mirror.copy import Copy
 from cluster.mirror.follower import Follower
-from cluster.mirror.leader import Leader
+from cluster.mirror.leader import NODE_BYTES, Leader
+from cluster.mirror.ring_watch import RingWatch
 from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side, encode_side
-from cluster.mirror.slow_mirrors import PROBE_S, Ask, Blocked, Evict, SlowMirrors
 from cluster.mirror.sync_source import SyncSource, refusal
 from cluster.mirror.sync_target import SyncTarget
-from node.broker.mirroring import ReplicaFacts, SyncProgress
+from cluster.remote.frames import Malformed
+from node.broker.mirroring import SyncProgress
 from node.broker.number_set import NumberSet
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.broker.storage import QueueStorage
 from node.broker.unsettled import unsettled
-from node.broker.views import DropMirror, MirrorSynced, View, ViewChange
+from node.broker.views import GiveUp, MirrorSynced, View, ViewChange, is_spared, is_there
 
 if TYPE_CHECKING:
     from cluster.mirror.mirrors import Mirrors
@@ -53,20 +54,25 @@ class Group:
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self.is_lost = False
+        """Whether its member has left the ring: nothing comes from it any more."""
+        self.is_gone = False
+        """Whether the view shows that, so that its copy is dropped."""
+        self.defect = ""
+        """Why the copy is of no use; empty: it is."""
         self._mirrors = mirrors
         self._broker = mirrors.broker
         self._source: SyncSource | None = None
         self._target: SyncTarget | None = None
         self._is_sync_wanted = False
         """By an operator, whatever the policy says."""
-        self._slow = SlowMirrors()
+        self._watch = RingWatch(self, mirrors)
         self._former: list[Leader] = []
         """What this node was earlier, as long as somebody waits for that."""
         self._handed_over = 0
         """The latest view in which a master handed over whose last word was heard."""
-        self._rolled: dict[int, int] = {}
+        self.told_from: dict[int, int] = {}
         """Members who were told by this leader what there is, and the number of the first message after that."""
-        self._is_filling = False
+        self.is_filling = False
         self._is_complete = False
         """Whether the copy lacks nothing, which the view may not show yet."""
         self._is_broken = False
@@ -74,6 +80,8 @@ class Group:
         self._confirmed = self._durable = -1
         """How far our broadcasts are, which leaders hear while the view is settled."""
         self._lazy_at: float | None = None
+        self._counted = 0
+        """Pending bytes that `Mirrors` knows of."""
         self.member = Member(id_, record.view, self)
 
     # --- views ---
@@ -98,8 +106,11 @@ class Group:
         """The next view, in order."""
         assert record.view is not None
         self.record = record
+        was_lost = self.is_lost
         self.member.see(record.view)
         if self.is_lost:
+            if was_lost and not self._is_in_view:
+                self._go()
             return
         if self.leader is not None and not self.is_master:
             self._step_down()
@@ -110,30 +121,47 @@ class Group:
         self.look_after()
         self.touch()
 
+    @property
+    def _is_in_view(self) -> bool:
+        member = self.view.member(self.id)
+        return member is not None and is_there(member)
+
+    @property
+    def is_spared(self) -> bool:
+        """Whether the ring has another synchronised copy."""
+        return is_spared(self.view, self.id)
+
     def look_after(self) -> None:
         """Propose again what the view doesn't show yet. Called now and then."""
+        self._propose_leaving()
+        if self.is_lost:
+            return
         self.member.retry()
         self._propose_synced()
-        self._propose_leaving()
-        self._look_for_slow_mirrors()
+        self._watch.look(self.now)
 
     @property
     def is_restless(self) -> bool:
         """Whether it has to be looked after."""
         view = self.view
         is_settled = len(view.ring) == len(view.members) and not view.previous
-        is_unconfirmed = self.leader is not None and self.leader.oldest_number is not None
-        is_well = self.id in view.synced and not self._is_broken and not self.is_lost
-        return not (is_settled and is_well) or is_unconfirmed
+        is_well = self.id in view.synced and not (self._is_broken or self.is_lost or self.defect)
+        return not (is_settled and is_well) or self.is_unconfirmed
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether something of what this node said is awaited by others, or by it."""
+        leader = self.leader
+        return self.member.oldest_unconfirmed is not None or (leader is not None and leader.is_disk_awaited)
 
     # --- roles ---
 
     def begin_as_mirror(self, copy: Copy, *, is_rolled: bool) -> None:
         """Have a copy.   is_rolled: it is known what it lacks: nothing."""
-        self._follow(copy, is_rolled=is_rolled)
+        self._follow(copy, is_rolled=is_rolled, is_written=True)
 
-    def _follow(self, copy: Copy, *, is_rolled: bool) -> None:
-        self.follower = Follower(self, copy, self._broker.storage, is_rolled=is_rolled)
+    def _follow(self, copy: Copy, *, is_rolled: bool, is_written: bool) -> None:
+        self.follower = Follower(self, copy, self._broker.storage, is_rolled=is_rolled, is_written=is_written)
         self._target = SyncTarget(
             copy,
             self._send_to_master,
@@ -151,9 +179,11 @@ class Group:
         """Make the copy a queue and act as its master, if this node is to be and has heard all that came before."""
         follower = self.follower
         may_act = self.is_master and self._handed_over >= self.view.handover
-        if follower is None or self._is_filling or self.is_lost or not may_act:
+        if follower is None or self.is_filling or self.is_lost or not may_act:
             return
-        self._is_filling = True
+        if self._watch.has_declined or (self.defect and self.is_spared):
+            return  # another one is to be master
+        self.is_filling = True
         live = follower.copy.held
         # Who lacks something may have been told of publishes that it lacks. Their publishers are not to believe that
         # they are here; that they may come twice is the lesser evil.
@@ -162,7 +192,7 @@ class Group:
         queue = self._broker.make_queue(self.record, self.storage)
 
         def filled() -> None:
-            self._is_filling = False
+            self.is_filling = False
             if self.is_lost:
                 return
             self.follower = self._target = None
@@ -191,11 +221,12 @@ class Group:
         self._source = SyncSource(
             queue,
             lambda: unsettled(self._broker, queue),
-            self._send_side,
+            self.send_side,
             epoch_s=lambda: self._broker.storage.epoch_s,
             wake=self.touch,
         )
-        self._rolled.clear()
+        self.told_from.clear()
+        self.defect = ""  # there is no better copy: what it lacks is lost
         self.settings_changed()
         self.leader.begin()
         self._roll_newcomers()
@@ -207,8 +238,8 @@ class Group:
         if leader is None or not self.is_master:
             return
         for member in view.ring:
-            if member.status == "alive" and member.id not in view.synced and member.id not in self._rolled:
-                self._rolled[member.id] = leader.next_seq
+            if member.status == "alive" and member.id not in view.synced and member.id not in self.told_from:
+                self.told_from[member.id] = leader.next_seq
                 leader.roll(member.id)
 
     def _forget_served(self) -> None:
@@ -236,11 +267,11 @@ class Group:
         queue.mirror = None
         copy, missing = Copy.taken_from(queue, leader.live, loose, *self._mirrors.place_and_time)
         queue.retire()
-        self._follow(copy, is_rolled=True)
+        self._follow(copy, is_rolled=True, is_written=False)
         assert self.follower is not None
         self.follower.senders = dict(leader.senders)
-        if missing:  # then it is not what the view says that it is: begin anew
-            self.lost(f"messages {missing} are nowhere")
+        if missing:  # then it is not what the view says that it is
+            self.give_up(f"lacks {sum(map(len, missing))} messages")
 
     # --- a `Host` of the ring's member ---
 
@@ -249,10 +280,16 @@ class Group:
         self._mirrors.send(self, to, message)
 
     def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """See `Host.deliver`. Raises: Malformed."""
-        if self.follower is not None:
+        """See `Host.deliver`. The neighbour that passed it on has nothing to do with what an origin says."""
+        if self.follower is None:
+            return
+        try:
             self.follower.deliver(origin, first, payloads)
-            self.take_up()
+        except Malformed as error:
+            speaker = self.view.member(origin)
+            name = "a node that is gone" if speaker is None else speaker.node
+            self.give_up(f"cannot do what {name} said: {error}")
+        self.take_up()
 
     def confirmed(self, upto: int) -> None:
         """See `Host.confirmed`."""
@@ -283,9 +320,18 @@ class Group:
         self._mirrors.propose(self.record, change)
 
     def lost(self, reason: str) -> None:
-        """See `Host.lost`: this copy is of no use any more."""
+        """See `Host.lost`. While the view has this member its copy stays: it still has all that was confirmed."""
         self.is_lost = True
-        self._mirrors.lost(self, reason)
+        if not self._is_in_view:
+            self._go()
+            return
+        self._abandon(is_safe=False)
+        self._mirrors.retire(self)
+        self.give_up(reason)
+
+    def _go(self) -> None:
+        self.is_gone = True
+        self._mirrors.gone(self)
 
     def active(self) -> None:
         """See `Host.active`."""
@@ -311,6 +357,17 @@ class Group:
     def pending_bytes(self) -> int:
         """See `leader.Ring`."""
         return self.member.pending_bytes
+
+    @property
+    def is_node_full(self) -> bool:
+        """See `leader.Ring`."""
+        return self._mirrors.own_bytes > NODE_BYTES
+
+    @property
+    def newly_pending(self) -> int:
+        """How much more a master here has under way than when this was asked last: ask for it once in a turn."""
+        before, self._counted = self._counted, self.member.pending_bytes if self.is_acting else 0
+        return self._counted - before
 
     def broadcast(self, payload: bytes) -> int:
         """See `leader.Ring`."""
@@ -340,10 +397,25 @@ class Group:
             self.member.counts = is_on
         self._propose_leaving()
 
+    def give_up(self, reason: str) -> None:
+        """This copy is of no use: it goes as soon as another one is master and has heard all that this one said.
+
+        The node may get a new one then, which is another member. Until then it passes on what it gets, if it can.
+        """
+        if not self.defect:
+            self.defect = reason
+            self._mirrors.overseer.tell_defect(self.record, self.id, reason)
+        self._propose_leaving()
+
     def _propose_leaving(self) -> None:
         """Who is synchronised can't stop to count, but leave: it would hold up all confirms."""
-        if self._is_broken and self.follower is not None and self.id in self.view.synced and not self.is_lost:
-            self.propose(DropMirror(self.id))
+        is_useless = self._is_broken and self.follower is not None and self.id in self.view.synced
+        if self.is_gone or not (self.defect or is_useless):
+            return
+        if self.leader is not None:
+            self._mirrors.overseer.hand_over(self.record, self.defect)
+        elif self.is_lost or self.view.previous != self.id:
+            self.propose(GiveUp(self.id))
 
     def is_complete(self) -> None:
         """See `follower.Ring`."""
@@ -389,38 +461,6 @@ class Group:
         return self._source.progress if self._source is not None else {}
 
     @property
-    def lacks(self) -> dict[int, int]:
-        """At the master: how many messages its unsynchronised mirrors have not got, at most, by member.
-
-        They lack of what was there when they were told of it: what came later has come by the ring. Those that the
-        queue still has are so many; a mirror that synchronises has said how many it lacked then, which get only fewer.
-        """
-        leader, view = self.leader, self.view
-        if leader is None or not self.is_acting:
-            return {}
-        found: dict[int, int] = {}
-        for member in view.ring:
-            if member.id == self.id or member.id in view.synced:
-                continue
-            count = leader.live.count_below(self._rolled.get(member.id, leader.next_seq))
-            told = self.sync_progress.get(member.id)
-            found[member.id] = count if told is None else min(count, told.total - told.installed)
-        return found
-
-    @property
-    def facts(self) -> ReplicaFacts:
-        """How far this copy is."""
-        leader, follower = self.leader, self.follower
-        if leader is not None:
-            return ReplicaFacts(True, leader.next_seq, self.pending, leader.oldest_age_s(self.now), 0)
-        if follower is None:
-            return ReplicaFacts(False, 0, None, 0.0, 0)
-        copy = follower.copy
-        # A synchronised copy owes nothing, and has nothing to count any more.
-        owed = 0 if self.id in self.view.synced else None if copy.owed is None else len(copy.owed)
-        return ReplicaFacts(False, copy.next_seq, owed, 0.0, copy.memory_bytes)
-
-    @property
     def pending(self) -> int:
         """Own broadcasts that are not everywhere."""
         oldest = self.leader.oldest_number if self.leader is not None else None
@@ -431,11 +471,12 @@ class Group:
         if self.leader is not None:
             self.leader.set_sync(is_on=is_on)
 
-    def _send_side(self, to: int, message: bytes) -> None:
+    def send_side(self, to: int, message: bytes) -> None:
+        """Tell a member something beside the ring."""
         self._mirrors.send(self, to, message)
 
     def _send_to_master(self, message: bytes) -> None:
-        self._send_side(self.view.master, message)
+        self.send_side(self.view.master, message)
 
     # --- what comes from other nodes ---
 
@@ -453,14 +494,16 @@ class Group:
                 if self._source is not None:
                     self._pull(self._source, sender, message)
                 else:
-                    self._send_side(sender, refusal(message))
+                    self.send_side(sender, refusal(message))
             case Chunk():
                 if self._target is not None and sender == self.view.master:
                     self._target.chunk(message)
             case Probe():
-                self._send_side(sender, encode_side(Report(self.member.last_of(sender))))
-            case Report(last):
-                self._slow.report(sender, last, self._broker.now)
+                member = self.member
+                disk = member.disk_of(sender) if member.counts else None
+                self.send_side(sender, encode_side(Report(member.last_of(sender), disk)))
+            case Report():
+                self._watch.reported(sender, message)
 
     def _pull(self, source: SyncSource, sender: int, message: Pull) -> None:
         """A mirror asks, and maybe begins or ends to."""
@@ -473,23 +516,6 @@ class Group:
             self._mirrors.sync_began(self.record, sender, message.owed)
         elif was_running and not is_running:
             self._mirrors.sync_ended(self.record, is_whole=not message.owed)
-
-    def _look_for_slow_mirrors(self) -> None:
-        leader, now = self.leader, self._broker.now
-        number = None if leader is None else leader.oldest_number
-        if leader is None or number is None or leader.oldest_age_s(now) < PROBE_S:
-            return
-        policy = self._mirrors.settings_of(self.record).ha_slow_mirror
-        age_s = leader.oldest_age_s(now)
-        for verdict in self._slow.look(self.view, number, age_s, self.pending_bytes, policy, now):
-            match verdict:
-                case Ask(members, asked):
-                    for member in members:
-                        self._send_side(member, encode_side(Probe(asked)))
-                case Evict(member, reason):
-                    self._mirrors.evict(self.record, member, reason)
-                case Blocked(member, reason):
-                    self._mirrors.tell_slow(self.record, member, reason)
 
     # --- the end of a turn ---
 
@@ -546,11 +572,18 @@ class Group:
         self.close(is_safe=True)
 
     def close(self, *, is_safe: bool) -> None:
-        """The queue was deleted, or this copy is of no use: who waits hears that it `is_safe`, or not."""
-        self.is_lost = True
-        if self._source is not None:
-            self._source.close()
-        for leader in self._leaders():
-            leader.abandon(is_safe=is_safe)
+        """The queue was deleted, or has no view any more: who waits hears that it `is_safe`, or not."""
+        self.is_lost = self.is_gone = True
+        self._abandon(is_safe=is_safe)
         if self.follower is not None:
             self.follower.copy.drop()
+        elif self.queue is None:
+            self.storage.drop()
+
+    def _abandon(self, *, is_safe: bool) -> None:
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+        for leader in self._leaders():
+            leader.abandon(is_safe=is_safe)
+        self.touch()

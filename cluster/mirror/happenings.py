@@ -23,6 +23,7 @@ Kind: TypeAlias = Literal[
     "mirror-lost",
     "mirror-dropped",
     "mirror-slow",
+    "copy-given-up",
     "promotion",
     "transfer",
     "data-loss-possible",
@@ -124,6 +125,16 @@ def _masters(record: QueueRecord, old: View, new: View) -> Iterator[MirrorEvent]
     if old.state == "down":
         text = f"Running again with the copy of node {master.node}: {named(master)}"
         yield happening("warning", "revived", record, text, node=master.node)
+        if (master.node, False) in new.judged:
+            text = (
+                f"The copy of node {master.node} has lost messages on its disk, and there was no other: "
+                "messages may be lost (data_loss_possible)"
+            )
+            yield happening("error", "data-loss-possible", record, text, node=master.node)
+        return
+    if former is not None and old.previous == new.master and not new.previous:
+        text = f"{named(former)} has not heard the last word of {named(master)}, which stays the leader"
+        yield happening("warning", "transfer", record, text, node=master.node, former=former_node)
         return
     if former is not None and is_there(former):
         text = f"Promoting mirror {named(master)} to leader: {named(former)} hands over"
@@ -171,6 +182,17 @@ def blocked(record: QueueRecord, member: RingMember, reason: str) -> MirrorEvent
     """A mirror does not keep up, and publishers have to wait for it."""
     text = f"Waiting for mirror {named(member)}, which {reason}"
     return happening("warning", "mirror-slow", record, text, node=member.node)
+
+
+def disk_stuck(record: QueueRecord, master: RingMember, reason: str) -> MirrorEvent:
+    """The master's disk holds up publishers."""
+    return happening("warning", "mirror-slow", record, f"Leader {named(master)} {reason}", node=master.node)
+
+
+def given_up(record: QueueRecord, member: RingMember, reason: str) -> MirrorEvent:
+    """A node's copy is of no use: it is dropped as soon as others can do without, and a new one made."""
+    text = f"Giving up the copy on node {member.node}: {named(member)} {reason}"
+    return happening("error", "copy-given-up", record, text, node=member.node)
 
 
 def proposed(proposal: Proposal) -> MirrorEvent:

@@ -7,13 +7,14 @@ Source: reliability §4.4, §4.8; architecture §3.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from cluster.mirror.batch import Batch, Handover, Roll, SenderGone, Step, SyncMode, encode_batch
+from cluster.mirror.batch import Batch, Clock, Handover, Roll, SenderGone, Step, SyncMode, encode_batch
+from cluster.mirror.slow_disks import DiskState
 from node.amqp.reader import MIXED_SIZES
 from node.broker.number_set import NumberSet
-from node.broker.operations import Delivered, Remove, enqueues, joined
+from node.broker.operations import Delivered, Enqueue, Remove, enqueues, joined
 from node.broker.run import Envelope, Run
 from node.broker.storage import Storage, Waiter
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 CONGESTED_BYTES: Final = 16 * 1024 * 1024
 """Payloads of one queue that are not at every mirror: with more its publishers are not read from."""
 
+NODE_BYTES: Final = 64 * 1024 * 1024
+"""The same of all queues whose master is on this node: with more, those that have something under way hold on."""
+
+BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Contents that are broadcast together, unless they came in together."""
+
 RUN_MAX: Final = 4096
 """Messages at which an Enqueue grows no more; as a run of the queue."""
 
@@ -31,7 +38,7 @@ class Ring(Protocol):
     """What a leader needs of its group.
 
     now: the broker's clock.   next_number: of the next broadcast.   is_alone: nobody else is to hear of it.
-    pending_bytes: of broadcasts that are not everywhere.
+    pending_bytes: of broadcasts that are not everywhere.   is_node_full: those of all queues are too many.
     """
 
     @property
@@ -45,6 +52,9 @@ class Ring(Protocol):
 
     @property
     def pending_bytes(self) -> int: ...
+
+    @property
+    def is_node_full(self) -> bool: ...
 
     def broadcast(self, payload: bytes) -> int:
         """Send to all; its number. Marks that go round with it are about the disks of the others."""
@@ -80,6 +90,7 @@ class Leader:
         self._storage = storage
         self._is_durable = is_durable
         self._fresh: list[Run] = []
+        self._fresh_bytes = 0
         self._gone: list[range] = []
         self._returned: list[tuple[range, int]] = []
         self._new_senders: dict[int, int] = {}
@@ -105,7 +116,8 @@ class Leader:
     @property
     def is_congested(self) -> bool:
         """See `Mirror.is_congested`."""
-        return self._ring.pending_bytes > CONGESTED_BYTES
+        pending_bytes = self._ring.pending_bytes
+        return pending_bytes > (0 if self._ring.is_node_full else CONGESTED_BYTES)
 
     def await_relief(self, connection: "Connection") -> None:
         """See `Mirror.await_relief`."""
@@ -114,7 +126,9 @@ class Leader:
 
     def relieve(self) -> None:
         """Let those go on who wait for it, if there is room."""
-        if self._relief and self._ring.pending_bytes <= CONGESTED_BYTES // 2:
+        if self._relief and self._ring.pending_bytes <= (
+            0 if self._ring.is_node_full else CONGESTED_BYTES // 2
+        ):
             self.release()
 
     def release(self) -> None:
@@ -127,6 +141,10 @@ class Leader:
         self, envelope: Envelope, first_seq: int, contents: list[bytes], size: int, expiry: float
     ) -> None:
         """See `Mirror.enqueued`."""
+        new_bytes = size * len(contents) if size != MIXED_SIZES else sum(map(len, contents))
+        if self._fresh and self._fresh_bytes + new_bytes > BATCH_BYTES:
+            self.flush()  # all that belongs to those that came before has been told
+        self._fresh_bytes += new_bytes
         fresh, stop = self._fresh, first_seq + len(contents)
         self.next_seq = stop
         if fresh:
@@ -175,9 +193,6 @@ class Leader:
         number = self._ring.next_number - (0 if self.is_due else 1)
         if number <= (self._durable if is_kept else self._confirmed):
             waiter.settle(first, last, is_safe=True)
-            return
-        if is_kept and self._is_broken:
-            waiter.settle(first, last, is_safe=False)
             return
         waiting = self._keeping if is_kept else self._waiting
         if waiting:
@@ -264,6 +279,17 @@ class Leader:
         return self.next_seq - self._fresh[0].seqs.start if self._fresh else 0
 
     @property
+    def is_disk_awaited(self) -> bool:
+        """Whether somebody waits for disks."""
+        return bool(self._keeping)
+
+    @property
+    def disk_state(self) -> DiskState:
+        """How far disks are, and whether that matters."""
+        awaited = self._keeping[0].number if self._keeping else None
+        return DiskState(awaited, self._confirmed, self._mark, self._disk_done, self.is_own_disk_enough)
+
+    @property
     def oldest_number(self) -> int | None:
         """The first broadcast that is not everywhere."""
         return self._sent[0][0] if self._sent else None
@@ -273,15 +299,14 @@ class Leader:
         return now - self._sent[0][1] if self._sent else 0.0
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`: our own disk has these broadcasts, or never will."""
+        """See `Waiter.settle`: our own disk has these broadcasts, or never will. Then this node ends, and who waits is
+        answered by the next master.
+        """
         if is_safe:
             self._disk_done = last
             self._settle_kept()
             return
         self._is_broken = True
-        while self._keeping:
-            each = self._keeping.popleft()
-            each.waiter.settle(each.first, each.last, is_safe=False)
 
     # --- the end of a turn ---
 
@@ -295,13 +320,15 @@ class Leader:
         if not self.is_due:
             return
         self.is_due = False
+        is_large = self._fresh_bytes > BATCH_BYTES
         steps, has_kept = self._take_steps()
         self.senders.update(self._new_senders)
+        is_first = self._ring.next_number == self.first_number
+        if is_large:
+            steps = self._send_large(steps)
         batch = Batch(self.next_seq, self.mastership, self._new_senders, steps)
         self._new_senders = {}
-        is_first = self._ring.next_number == self.first_number
-        number = self._ring.broadcast(b"" if self._ring.is_alone else encode_batch(batch))
-        self._sent.append((number, self._ring.now))
+        number = self._broadcast(batch)
         if self._is_durable and (has_kept or is_first or self._disk_done < self._disk_asked):
             # The first one stands for all that this node kept before it was master, too.
             self._disk_asked = number
@@ -309,9 +336,30 @@ class Leader:
         elif not self._is_broken:
             self._disk_asked = self._disk_done = number
 
+    def _broadcast(self, batch: Batch) -> int:
+        if any(map(_needs_clock, batch.steps)):
+            batch.steps.insert(0, Clock(round((self._ring.now + self._storage.epoch_s) * 1000)))
+        number = self._ring.broadcast(b"" if self._ring.is_alone else encode_batch(batch))
+        self._sent.append((number, self._ring.now))
+        return number
+
+    def _send_large(self, steps: list[Step]) -> list[Step]:
+        """Broadcast messages that came in together and are too large for that, but for the last ones.
+
+        Returns: these, and what else there is to tell: who sent them is told with them, so nobody sends them again.
+        """
+        pieces = [piece for step in steps if isinstance(step, Enqueue) for piece in _pieces(step)]
+        expected = self._ring.next_number
+        for piece in pieces[:-1]:
+            self._broadcast(Batch(piece.seqs.stop, self.mastership, {}, [piece]))
+        for waiting in (*self._waiting, *self._keeping):
+            if waiting.number == expected:
+                waiting.number = self._ring.next_number  # for all of it
+        return [*pieces[-1:], *(step for step in steps if not isinstance(step, Enqueue))]
+
     def _take_steps(self) -> tuple[list[Step], bool]:
         """What has gathered, and whether any of it has to be on disk. What came and went meanwhile is left out."""
-        fresh, self._fresh = self._fresh, []
+        fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
         first = fresh[0].seqs.start if fresh else self.next_seq
         for run in fresh:
             self.live.add(run.seqs)
@@ -336,6 +384,21 @@ class Leader:
         steps += self._steps
         self._steps = []
         return steps, self._is_durable and any(run.envelope.persistent for run in fresh)
+
+
+def _needs_clock(step: Step) -> bool:
+    return step.expires_at_ms > 0 if isinstance(step, Enqueue) else isinstance(step, Roll)
+
+
+def _pieces(entry: Enqueue) -> Iterator[Enqueue]:
+    """The same messages, so many together as are not too large."""
+    begin = size = 0
+    for at, content in enumerate(entry.contents):
+        if size and size + len(content) > BATCH_BYTES:
+            yield entry[begin:at]
+            begin, size = at, 0
+        size += len(content)
+    yield entry[begin : entry.count] if begin else entry
 
 
 def _solid(seqs: range) -> list[range]:

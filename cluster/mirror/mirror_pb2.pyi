@@ -51,7 +51,9 @@ class Probe(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("last",)
+    __slots__ = ("last", "disk")
     LAST_FIELD_NUMBER: _ClassVar[int]
+    DISK_FIELD_NUMBER: _ClassVar[int]
     last: int
-    def __init__(self, last: _Optional[int] = ...) -> None: ...
+    disk: int
+    def __init__(self, last: _Optional[int] = ..., disk: _Optional[int] = ...) -> None: ...

@@ -14,18 +14,21 @@ from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import Parcel, encode_parcel
 from cluster.mirror.copy import Copy, numbers_of
 from cluster.mirror.group import Group
+from cluster.mirror.group_facts import facts, lacks
+from cluster.mirror.known_queue import KnownQueue
 from cluster.mirror.metered_group import MeteredGroup
 from cluster.mirror.overseer import Overseer
 from cluster.mirror.post import Post
+from cluster.mirror.recovered_copies import RecoveredCopies
 from cluster.remote.frames import Malformed
 from node.broker.commands import ChangeView
 from node.broker.live_queue import LiveQueue
-from node.broker.mirroring import MirrorStatus, ReplicaFacts
+from node.broker.mirroring import MirrorStatus, RecoveredCopy, ReplicaFacts
 from node.broker.number_set import NumberSet
 from node.broker.policy import QueueSettings
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
-from node.broker.storage import Page, QueueStorage
+from node.broker.storage import QueueStorage
 from node.broker.timers import Timer
 from node.broker.unsettled import unsettled
 from node.broker.views import RingMember, View, ViewChange
@@ -43,23 +46,6 @@ all nodes what a hundred messages do, so it would be CPU, not this time, that co
 
 RETRY_S: Final = 1.0
 """When proposals are made again, and what isn't settled is looked after."""
-
-
-class _Known:
-    """One mirrored queue.   kind: what clients here have of it: where, and since when.   group: if a copy is here."""
-
-    __slots__ = ("group", "kind", "record")
-
-    def __init__(self, record: QueueRecord) -> None:
-        self.record = record
-        self.kind: tuple[Any, ...] = ()
-        self.group: Group | None = None
-
-    @property
-    def view(self) -> View:
-        """The view that was seen last."""
-        assert self.record.view is not None
-        return self.record.view
 
 
 class Mirrors:
@@ -88,16 +74,19 @@ class Mirrors:
         self._incarnation = 0
         """Of this broker, from the moment when it counts as up."""
         self._overseer: Overseer | None = None
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, KnownQueue] = {}
         self._dirty: dict[Group, None] = {}
         self._waiting: dict[Group, None] = {}
         self._timer: Timer | None = None
         self._restless: dict[Group, None] = {}
         self._proposed: set[tuple[str, ViewChange]] = set()
-        self._recovered: dict[str, tuple[QueueStorage, int, list[Page]]] = {}
+        self._recovered = RecoveredCopies(broker.settings.node_name)
+        self.is_store_whole = True
         self._is_early_due = False
         """Whether something that came too early may be for a queue that is known now."""
         self._is_closed = False
+        self.own_bytes = 0
+        """What masters here have said that is not everywhere yet."""
 
     # --- what the catalogue says ---
 
@@ -111,30 +100,25 @@ class Mirrors:
             self._refresh(known)
         self._take_early()
         self._recover_unread()
-        for uid, (storage, next_seq, _) in list(self._recovered.items()):
+        for uid in list(self._recovered):
             found = self._known.get(uid)
-            if found is None or not self._is_recoverable(found.view):
-                del self._recovered[uid]
-                storage.drop()
-            else:
-                self._overseer.recovered(found.record, next_seq)
+            copy = self._recovered.sift(uid, None if found is None else found.view)
+            if found is not None and copy is not None:
+                self._overseer.recovered(found.record, copy)
         broker.timers.at(broker.now + RETRY_S, self._tick)
         broker.wake()
 
     def _recover_unread(self) -> None:
         """Queues that were declared for an earlier start of this node, and became known after the store was read.
 
-        Nothing was ever in our copies, but nobody else could say so: such a queue would stay down.
+        Nothing was in our copies, unless the store has lost it; nobody else could say so, and they would stay down.
         """
         here = self.broker.settings.node_name
         for uid, known in self._known.items():
             copy = known.view.copy_to_keep(here)
             if copy is not None and known.group is None and uid not in self._recovered:
-                self._recovered[uid] = self.broker.open_storage(known.record, copy), 1, []
-
-    def _is_recoverable(self, view: View) -> bool:
-        """Whether what was found on disk may still be what a queue comes back from."""
-        return view.copy_to_keep(self.broker.settings.node_name) is not None
+                storage = self.broker.open_storage(known.record, copy)
+                self._recovered[uid] = RecoveredCopy(storage, copy, 1, [], self.is_store_whole)
 
     @property
     def incarnations_up(self) -> set[int]:
@@ -143,7 +127,7 @@ class Mirrors:
 
     def open(self, record: QueueRecord) -> LiveQueue:
         """See `Mirroring.open`."""
-        known = self._known[record.uid] = _Known(record)
+        known = self._known[record.uid] = KnownQueue(record)
         self._join(known, is_new=True)
         known.kind = self._kind_of(known)
         self.settings_changed(record)
@@ -168,7 +152,7 @@ class Mirrors:
             self._overseer.see(after, self.settings_of(after))
             self._overseer.tell(before, after, cause)
 
-    def _follow(self, known: _Known, record: QueueRecord) -> None:
+    def _follow(self, known: KnownQueue, record: QueueRecord) -> None:
         known.record = record
         if known.group is not None:
             known.group.see(record)
@@ -177,12 +161,9 @@ class Mirrors:
         group = known.group
         if group is not None and group.is_restless:
             self._restless[group] = None
-        if record.uid in self._recovered and (group is not None or not self._is_recoverable(known.view)):
-            storage, _, _ = self._recovered.pop(record.uid)
-            if group is None or group.storage is not storage:
-                storage.drop()  # the queue goes on without it
+        self._recovered.sift(record.uid, known.view)
 
-    def _replan(self, known: _Known, record: QueueRecord) -> None:
+    def _replan(self, known: KnownQueue, record: QueueRecord) -> None:
         """The view is the same, but a plan wants copies elsewhere, or no more: then others may be synchronised."""
         known.record = record
         if known.group is not None:
@@ -192,9 +173,7 @@ class Mirrors:
     def close(self, record: QueueRecord) -> None:
         """See `Mirroring.close`."""
         known = self._known.pop(record.uid, None)
-        recovered = self._recovered.pop(record.uid, None)
-        if recovered is not None:
-            recovered[0].drop()
+        self._recovered.discard(record.uid)
         if known is not None and known.group is not None:
             known.group.close(is_safe=True)
         if self._overseer is not None:
@@ -216,11 +195,9 @@ class Mirrors:
             if known.group is not None:
                 known.group.nodes_changed()
 
-    def recovered(
-        self, record: QueueRecord, storage: QueueStorage, next_seq: int, pages: Iterable[Page]
-    ) -> None:
+    def recovered(self, record: QueueRecord, copy: RecoveredCopy) -> None:
         """See `Mirroring.recovered`. Comes before this broker counts as up."""
-        self._recovered[record.uid] = storage, next_seq, list(pages)
+        self._recovered[record.uid] = copy
 
     # --- copies of this node ---
 
@@ -229,17 +206,19 @@ class Mirrors:
         own = view.member_on(self.broker.settings.node_name)
         return own if own is not None and self._incarnation and own.incarnation == self._incarnation else None
 
-    def _join(self, known: _Known, *, is_new: bool) -> None:
+    def _join(self, known: KnownQueue, *, is_new: bool) -> None:
         """Begin with a copy, if the view has one here. Of a new queue nothing is missing."""
         own = self._own(known.view)
         if own is None or known.group is not None:
             return
         record, view = known.record, known.view
         recovered = self._recovered.get(record.uid)
-        if view.master == own.id and recovered is not None:
-            group = known.group = self._make_group(record, own.id, recovered[0])
-            copy = self._make_copy(record, recovered[0])
-            copy.adopt(recovered[1], recovered[2], recovered[0].alive)
+        if view.master == own.id and recovered is not None and recovered.copy == own.copy:
+            group = known.group = self._make_group(record, own.id, recovered.storage)
+            copy = self._make_copy(record, recovered.storage)
+            copy.adopt(recovered.next_seq, recovered.pages, recovered.storage.alive)
+            del self._recovered[record.uid]
+            recovered.storage.belong_to(known)
             group.begin_as_mirror(copy, is_rolled=True)
             group.take_up()
             return
@@ -248,9 +227,10 @@ class Mirrors:
         if view.master == own.id and is_new:
             group.begin_as_master(self.broker.make_queue(record, storage), NumberSet())
         else:
+            storage.belong_to(known)
             group.begin_as_mirror(self._make_copy(record, storage), is_rolled=own.id in view.synced)
             group.take_up()
-        if not is_new and not group.is_lost and group.is_restless:
+        if not is_new and not group.is_gone and group.is_restless:
             self._restless[group] = None  # who begins late may be the only one who can do what is to be done
 
     def _make_group(self, record: QueueRecord, id_: int, storage: QueueStorage) -> Group:
@@ -274,7 +254,7 @@ class Mirrors:
 
     def _start_mirroring(self, record: QueueRecord) -> None:
         """A queue that was not mirrored goes on as it is; its copies are still to come."""
-        known = self._known[record.uid] = _Known(record)
+        known = self._known[record.uid] = KnownQueue(record)
         live = self.broker.vhosts[record.vhost].queues[record.name]
         own = self._own(known.view)
         if own is not None and isinstance(live, Queue):
@@ -285,27 +265,49 @@ class Mirrors:
 
     def _unmirror(self, record: QueueRecord) -> None:
         group = self._known.pop(record.uid).group
+        self._recovered.discard(record.uid)
         if group is not None:
             group.unmirror()
             if group.queue is not None:
                 group.queue.mirror = None
 
-    def lost(self, group: Group, reason: str) -> None:
-        """A copy is of no use any more."""
-        group.close(is_safe=False)
+    def retire(self, group: Group) -> None:
+        """A copy of no use is not what clients have of the queue any more, if it was. What is on disk stays."""
         queue, group.leader, group.queue = group.queue, None, None
-        known = self._known.get(group.record.uid)
-        if known is not None and known.group is group:
-            known.group = None
+        if (known := self._known.get(group.record.uid)) is not None:
             self._refresh(known)
         if queue is not None:
             unsettled(self.broker, queue, take=True)
             queue.retire()
+
+    def gone(self, group: Group) -> None:
+        """The view has a member no more: its copy is dropped."""
+        queue = group.queue
+        group.close(is_safe=False)
+        known = self._known.get(group.record.uid)
+        if known is not None and known.group is group:
+            known.group = None
+        self.retire(group)
+        if queue is not None:
             group.storage.drop()
+
+    def damaged(self, record: QueueRecord, reason: str) -> bool:
+        """See `Mirroring.damaged`."""
+        known = self._known.get(record.uid)
+        group = None if known is None else known.group
+        if group is None or group.is_gone:
+            return False
+        if group.leader is not None and not group.is_spared:
+            group.defect = ""
+            self.overseer.hand_over(record, "")
+            return False
+        group.give_up(reason)
+        self._restless[group] = None
+        return True
 
     # --- what clients have of a queue ---
 
-    def _kind_of(self, known: _Known) -> tuple[Any, ...]:
+    def _kind_of(self, known: KnownQueue) -> tuple[Any, ...]:
         view, group = known.view, known.group
         if group is not None and group.is_acting:
             return "here", known.record.mastership
@@ -314,7 +316,7 @@ class Mirrors:
             return "there", master.incarnation, known.record.mastership
         return "nowhere", view.state
 
-    def _live(self, known: _Known) -> LiveQueue:
+    def _live(self, known: KnownQueue) -> LiveQueue:
         """A new live queue of that kind."""
         record, group = known.record, known.group
         if known.kind[0] == "here":
@@ -324,7 +326,7 @@ class Mirrors:
         assert self.broker.peers is not None
         return self.broker.peers.open(record, self.settings_of(record))
 
-    def _refresh(self, known: _Known) -> None:
+    def _refresh(self, known: KnownQueue) -> None:
         """Give clients what they are to have now."""
         kind = self._kind_of(known)
         if kind != known.kind and known.kind:
@@ -335,6 +337,8 @@ class Mirrors:
         """A group acts as master now, or does so no more."""
         known = self._known.get(group.record.uid)
         if known is not None and known.group is group:
+            if group.leader is None:
+                group.storage.belong_to(known)
             self._refresh(known)
 
     # --- what groups need ---
@@ -347,6 +351,12 @@ class Mirrors:
         """Whether copies are synchronised as soon as they lack something: also while a plan moves them."""
         is_always = record.type == "quorum" or bool(record.placement)
         return is_always or self.settings_of(record).ha_sync_mode == "automatic"
+
+    @property
+    def overseer(self) -> Overseer:
+        """Whom groups tell what they find. There is one before there is a group."""
+        assert self._overseer is not None
+        return self._overseer
 
     def touch(self, group: Group) -> None:
         """A group has something to send."""
@@ -367,16 +377,6 @@ class Mirrors:
         self._proposed.add(key)
         command = ChangeView(record.vhost, record.name, record.uid, change)
         self.broker.log.submit(command, lambda _: self._proposed.discard(key))
-
-    def evict(self, record: QueueRecord, member: int, reason: str) -> None:
-        """A mirror does not keep up, and is to go."""
-        if self._overseer is not None:
-            self._overseer.evict(record, member, reason)
-
-    def tell_slow(self, record: QueueRecord, member: int, reason: str) -> None:
-        """A mirror does not keep up, and is waited for."""
-        if self._overseer is not None:
-            self._overseer.tell_slow(record, member, reason)
 
     def sync_began(self, record: QueueRecord, member: int, messages: int) -> None:
         """A mirror begins to get what it lacks, from here."""
@@ -405,29 +405,32 @@ class Mirrors:
         if self._is_early_due:
             self._is_early_due = False
             self._take_early()  # what came earlier goes first
+        faults: list[str] = []
         for frame in frames:
-            try:
-                for parcel in self._post.open(frame):
-                    self._take(node, parcel)
-            except Malformed as error:
-                self._on_fault(node, str(error))
-                return
+            for parcel in self._post.open(frame, faults):
+                self._take(node, parcel, faults)
+        if faults:
+            self._on_fault(node, faults[0])
 
-    def _take(self, node: str, parcel: Parcel) -> None:
+    def _take(self, node: str, parcel: Parcel, faults: list[str]) -> None:
+        """Take a parcel. What is wrong with it is no matter of the others'.   faults: where to tell that."""
         known = self._known.get(parcel.uid)
         group = known.group if known is not None else None
         if group is not None and group.id == parcel.receiver and not group.is_lost:
-            group.receive(parcel)
+            try:
+                group.receive(parcel)
+            except Malformed as error:
+                faults.append(str(error))
             self._restless[group] = None
         elif known is None or parcel.version > known.view.version or not self._incarnation:
             self._post.put_by(node, parcel)
 
     def _take_early(self) -> None:
         for node, parcel in self._post.take_early():
-            try:
-                self._take(node, parcel)
-            except Malformed as error:
-                self._on_fault(node, str(error))
+            faults: list[str] = []
+            self._take(node, parcel, faults)
+            if faults:
+                self._on_fault(node, faults[0])
 
     # --- the turn ---
 
@@ -452,6 +455,9 @@ class Mirrors:
                 due = None if group.is_lost else group.turn(now)
                 if due is not None:
                     self._wait(group, due, now)
+                if group.is_unconfirmed or group.defect:
+                    self._restless[group] = None
+                self.own_bytes += group.newly_pending
             if self._has_broadcast:
                 self._has_broadcast = False
                 factor = 1.0 if self._broadcast_count >= FEW else FEW_FACTOR
@@ -493,11 +499,11 @@ class Mirrors:
             return
         self._post.age()
         for group in list(self._restless):
-            if not group.is_lost:
+            if not group.is_gone:
                 group.look_after()
                 self.touch(group)
-            if group.is_lost or not group.is_restless:
-                del self._restless[group]
+            if group.is_gone or not group.is_restless:
+                self._restless.pop(group, None)
         self.broker.timers.at(now + RETRY_S, self._tick)
 
     # --- what others ask ---
@@ -530,14 +536,14 @@ class Mirrors:
                 for id_, each in progress.items()
                 if id_ in nodes and (each.is_running or id_ not in view.synced)
             },
-            lacks={nodes[id_]: count for id_, count in group.lacks.items()} if group is not None else {},
+            lacks={nodes[id_]: count for id_, count in lacks(group).items()} if group is not None else {},
         )
 
     def replica(self, record: QueueRecord) -> ReplicaFacts | None:
         """See `Mirroring.replica`."""
         known = self._known.get(record.uid)
         group = known.group if known is not None else None
-        return None if group is None or group.is_lost else group.facts
+        return None if group is None or group.is_lost else facts(group)
 
     def copies(self) -> Iterable[Copy]:
         """See `Mirroring.copies`."""

@@ -6,10 +6,12 @@ catalogue ─► Caretaker, Revival ─ proposals ─► catalogue            vi
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cluster.mirror.caretaker import Caretaker
+from cluster.mirror.caretaker import Caretaker, declined
 from cluster.mirror.happenings import (
     blocked,
+    disk_stuck,
     evicted,
+    given_up,
     happenings,
     is_speaker,
     proposed,
@@ -21,6 +23,7 @@ from cluster.mirror.proposals import Proposal
 from cluster.mirror.revival import Revival
 from cluster.mirror.sync_source import batch_size
 from node.broker.commands import ChangeView, Command, StartMirroring
+from node.broker.mirroring import RecoveredCopy
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
 from node.broker.timers import Timer
@@ -60,9 +63,10 @@ class Overseer:
         self.caretaker.forget(uid)
         self.revival.forget(uid)
 
-    def recovered(self, record: QueueRecord, position: int) -> None:
+    def recovered(self, record: QueueRecord, found: RecoveredCopy) -> None:
         """There is a copy on disk that may bring a queue back."""
-        self.revival.recovered(record, position, self._broker.now)
+        now = self._broker.now
+        self.revival.recovered(record, found.copy, found.next_seq, now, is_clean=found.is_clean)
         self.look_soon()
 
     def nodes_changed(self) -> None:
@@ -78,10 +82,15 @@ class Overseer:
     def evict(self, record: QueueRecord, member: int, reason: str) -> None:
         """A mirror does not keep up."""
         now = self._broker.now
-        self.caretaker.evict(record.uid, member, now)
         if record.view is not None and (mirror := record.view.member(member)) is not None:
+            self.caretaker.evict(record.uid, mirror, now)
             each = evicted(record, mirror, reason, self.caretaker.back_off_of(mirror.node, now))
             self._broker.observer.mirror_event(each)
+        self.look_soon()
+
+    def hand_over(self, record: QueueRecord, reason: str) -> None:
+        """Another node is to be master of a queue whose master is here."""
+        self.caretaker.hand_over(record.uid, reason)
         self.look_soon()
 
     def leave(self) -> None:
@@ -138,6 +147,8 @@ class Overseer:
         broker = self._broker
         members = broker.catalogue.members
         up = [name for name, member in members.items() if member.is_up]
+        if (heir := declined(before.view, after.view, broker.settings.node_name)) is not None:
+            self.caretaker.shun(heir, broker.now)
         if not is_speaker(before.view, after.view, broker.settings.node_name, up):
             return
         wanted = wanted_copies(after, broker.queue_settings(after), members.values())
@@ -156,6 +167,16 @@ class Overseer:
         """It has all, or wants no more."""
         each = sync_ended(record, "complete" if is_whole else "cancelled")
         self._broker.observer.mirror_event(each)
+
+    def tell_defect(self, record: QueueRecord, member: int, reason: str) -> None:
+        """The copy of this node is of no use."""
+        if record.view is not None and (mirror := record.view.member(member)) is not None:
+            self._broker.observer.mirror_event(given_up(record, mirror, reason))
+
+    def tell_disk(self, record: QueueRecord, member: int, reason: str) -> None:
+        """The disk of the master, which is here, does not get on."""
+        if record.view is not None and (master := record.view.member(member)) is not None:
+            self._broker.observer.mirror_event(disk_stuck(record, master, reason))
 
     def tell_slow(self, record: QueueRecord, member: int, reason: str) -> None:
         """A mirror does not keep up."""

@@ -211,11 +211,20 @@ class PagedMessages:
                 for absent in absents:
                     found.add(absent.seqs)
                     self.take_absent(absent)
+                for numbers in self._unreadable(range(first, stop)):
+                    found.add(numbers)
+                    self._segment(number).count_in(0, numbers, 0, MIXED_SIZES, count=len(numbers))
+                    self.count += len(numbers)
                 read_next()
 
             self._storage.scan(number, first, stop - 1, scanned)
 
         read_next()
+
+    def _unreadable(self, numbers: range) -> list[range]:
+        """Those that are here and can't be read: who takes over from this copy decides what becomes of them."""
+        unreadable = self._storage.unreadable
+        return unreadable.intersection(numbers) if unreadable is not None else []
 
 
 def _cut(seqs: range, entries: int) -> Iterator[tuple[int, range]]:

@@ -48,9 +48,9 @@ class Post:
                 self._send(node, frame)
 
     @staticmethod
-    def open(frame: bytes) -> Iterable[Parcel]:
-        """The parcels of a frame. Raises: Malformed."""
-        return decode_frame(frame)
+    def open(frame: bytes, faults: list[str]) -> Iterable[Parcel]:
+        """The parcels of a frame.   faults: what makes no sense is told there."""
+        return decode_frame(frame, faults)
 
     def put_by(self, node: str, parcel: Parcel) -> None:
         """Keep what is for a member that this node has not heard of yet."""

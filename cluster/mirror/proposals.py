@@ -22,6 +22,7 @@ from node.broker.views import (
     TookOver,
     TransferMaster,
     ViewChange,
+    is_offered,
     is_there,
 )
 
@@ -204,8 +205,8 @@ def is_shown(record: QueueRecord, change: ViewChange | None) -> bool:
             return view.master != master
         case TookOver(since):
             return view.since != since or not view.previous
-        case OfferCopy(node, incarnation, position):
-            return view.state != "down" or (node, incarnation, position) in view.offers
+        case OfferCopy():
+            return view.state != "down" or is_offered(view, change)
         case Revive(version):
             return view.version != version
     return False

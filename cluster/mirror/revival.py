@@ -1,10 +1,11 @@
 """Brings queues back that are down, from the copies on this node's disk: reliability §4.10, W10.
 
     a queue is down and we have one of the copies that may bring it back ─► OfferCopy
-    30 s after the first offer, and the last master's is not among them ─► Revive: the best one is taken
+    30 s after the first offer, and some are still missing ─► Revive: the best one is taken
 
-The catalogue takes the last master's copy at once, and the best one when all have come. After a restart of all nodes
-there may be thousands of such queues: as many proposals are on their way as of a `Caretaker`.
+The catalogue takes the best copy when all have come. One that has lost something counts only then: where others may
+have all, they are waited for. After a restart of all nodes there may be thousands of such queues: as many proposals are
+on their way as of a `Caretaker`.
 """
 
 from dataclasses import dataclass
@@ -13,18 +14,23 @@ from typing import Final
 from cluster.mirror.caretaker import LOOKS_MAX
 from cluster.mirror.proposals import Proposal, Proposals
 from node.broker.records import QueueRecord
-from node.broker.views import OfferCopy, Revive, View
+from node.broker.views import OfferCopy, Revive, View, is_offered
 
 T_WAIT_S: Final = 30.0
-"""How long the last master is waited for once somebody else has offered a copy."""
+"""How long the others are waited for once somebody has offered a copy."""
 
 
 @dataclass(slots=True)
 class _Case:
-    """A copy of ours, and since when there have been offers."""
+    """A copy of ours, and since when there have been offers.
+
+    copy: which one it is.   position, is_clean: see `OfferCopy`.
+    """
 
     record: QueueRecord
+    copy: int
     position: int
+    is_clean: bool
     offered_s: float | None = None
 
 
@@ -39,9 +45,14 @@ class Revival:
         """When those are due that others have offered for: all for the same time, so in order."""
         self._proposals = Proposals()
 
-    def recovered(self, record: QueueRecord, position: int, now: float) -> None:
-        """This node has read its copy of a queue that is down.   position: the number after its last message."""
-        self._cases[record.uid] = _Case(record, position)
+    def recovered(
+        self, record: QueueRecord, copy: int, position: int, now: float, *, is_clean: bool = True
+    ) -> None:
+        """This node has read its copy of a queue that is down.
+
+        copy: which one.   position, is_clean: see `OfferCopy`.
+        """
+        self._cases[record.uid] = _Case(record, copy, position, is_clean)
         self.see(record, now)
 
     def see(self, record: QueueRecord, now: float) -> bool:
@@ -52,11 +63,11 @@ class Revival:
         case, view = self._cases.get(record.uid), record.view
         if case is None:
             return True
-        if view is None or self._has_another(view) or view.copy_to_keep(self.here) is None:
+        if view is None or self._is_taken(view, case.copy) or view.copy_to_keep(self.here) != case.copy:
             self.forget(record.uid)
             return False
         case.record = record
-        if not view.offers:
+        if not view.offers or self.here not in view.recoverable:
             case.offered_s = None
             self._waiting.pop(record.uid, None)
         elif case.offered_s is None:
@@ -66,10 +77,10 @@ class Revival:
         self._proposals.look_at(record.uid)
         return True
 
-    def _has_another(self, view: View) -> bool:
-        """Whether this node, as it is now, has a copy in the ring: what it recovered, or a new one."""
+    def _is_taken(self, view: View, copy: int) -> bool:
+        """Whether the queue goes on with this copy."""
         own = view.member_on(self.here)
-        return own is not None and own.incarnation == self.incarnation
+        return own is not None and own.incarnation == self.incarnation and own.copy == copy
 
     def forget(self, uid: str) -> None:
         """A queue was deleted. Nothing if it isn't known."""
@@ -105,11 +116,10 @@ class Revival:
     def _wanted(self, case: _Case, now: float) -> OfferCopy | Revive | None:
         view = case.record.view
         assert view is not None
-        if view.state != "down":
-            return None  # who is dead is not known of all yet
-        offer = (self.here, self.incarnation, case.position)
-        if offer not in view.offers:
-            return OfferCopy(*offer)
-        if case.offered_s is not None and now - case.offered_s >= T_WAIT_S:
-            return Revive(view.version)
-        return None
+        if view.state != "down" or self.here not in view.recoverable:
+            return None  # who is dead is not known of all yet, or the queue comes back from another
+        offer = OfferCopy(self.here, self.incarnation, case.position, case.is_clean)
+        if not is_offered(view, offer):
+            return offer
+        is_late = case.offered_s is not None and now - case.offered_s >= T_WAIT_S
+        return Revive(view.version) if is_late and view.clean_offers else None

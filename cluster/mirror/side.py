@@ -58,9 +58,13 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The last broadcast of the master that the member has; -1: none."""
+    """The last broadcast of the master that the member has, and that its disk has; -1: none.
+
+    disk: None: nobody waits for its disk.
+    """
 
     last: int
+    disk: int | None = None
 
 
 Side: TypeAlias = Pull | Chunk | Probe | Report
@@ -81,8 +85,8 @@ def encode_side(message: Side) -> bytes:
             )
         case Probe(number):
             side = wire.Side(probe=wire.Probe(number=number))
-        case Report(last):
-            side = wire.Side(report=wire.Report(last=last + 1))  # the first one is number 0
+        case Report(last, disk):  # the first one is number 0
+            side = wire.Side(report=wire.Report(last=last + 1, disk=0 if disk is None else disk + 2))
     return side.SerializeToString()
 
 
@@ -102,7 +106,8 @@ def decode_side(raw: bytes) -> Side:
         case "probe":
             return Probe(side.probe.number)
         case "report":
-            return Report(side.report.last - 1)
+            report = side.report
+            return Report(report.last - 1, report.disk - 2 if report.disk else None)
         case _:
             raise Malformed("a message beside the ring that says nothing")
 

@@ -6,7 +6,8 @@
                    └ it is the last synchronised one ─► publishers wait for it, and the log says so
 
 A ring that is slow but moves is left alone until it is too far behind: its publishers are held back meanwhile.
-A mirror whose disk is slow passes operations on like the others: it is no matter of the ring (S18).
+A mirror whose disk is slow passes operations on like the others: it is no matter of the ring (S18), but of `SlowDisks`.
+While there is no master the one that answers for the dead one watches; then a single synchronised copy is enough.
 """
 
 from collections.abc import Sequence
@@ -68,7 +69,7 @@ class _Mark:
 
 
 class SlowMirrors:
-    """Watches the ring of one queue for its master.
+    """Watches the ring of one queue for who broadcasts.
 
     Looked at each second while there is an own broadcast that is older than `PROBE_S`; there is no need to otherwise.
     """
@@ -85,14 +86,14 @@ class SlowMirrors:
         self._said: tuple[type[Verdict], int] | None = None
 
     def look(
-        self, view: View, oldest: int, age_s: float, pending_bytes: int, policy: str, now: float
+        self, view: View, own: int, oldest: int, age_s: float, pending_bytes: int, policy: str, now: float
     ) -> Sequence[Verdict]:
         """What to do.
 
-        oldest: own broadcast that is not confirmed, and its age.   pending_bytes: of all that are not.
-        policy: `ha-slow-mirror`, evict or block.
+        own: the member that broadcasts.   oldest: own broadcast that is not confirmed, and its age.
+        pending_bytes: of all that are not.   policy: `ha-slow-mirror`, evict or block.
         """
-        mirrors = _after_master(view)
+        mirrors = _after(view, own)
         if now - self._looked_s > PROBE_S:
             self._marks.clear()  # it went well meanwhile
         self._looked_s = now
@@ -173,11 +174,11 @@ def next_look(age_s: float, now: float) -> float:
     return now + max(PROBE_S - age_s, 1.0)
 
 
-def _after_master(view: View) -> tuple[RingMember, ...]:
-    """The mirrors in the order in which operations come to them."""
+def _after(view: View, own: int) -> tuple[RingMember, ...]:
+    """The others in the order in which this member's operations come to them."""
     ring = view.ring
     ids = [member.id for member in ring]
-    if view.master not in ids:
+    if own not in ids:
         return ()
-    at = ids.index(view.master)
+    at = ids.index(own)
     return (*ring[at + 1 :], *ring[:at])

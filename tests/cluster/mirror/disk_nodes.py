@@ -3,9 +3,10 @@
 cluster.cut_off.add("n1")      nothing comes to n1 or from it, and it hears of no command
 cluster.frozen.add("n1")       … and it does nothing either: what is sent to it waits
 cluster["n1"].is_disk_held     what it writes is not synced
+cluster.cut("n1", "n2")        what these two send to each other waits, and each hears the others
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from cluster.mirror.mirrors import Mirrors
 from node.amqp.methods import BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk
 from node.amqp.properties import Properties
 from node.broker.commands import NodeDown, NodeUp, PutMember, SetPolicy
+from node.broker.mirroring import RecoveredCopy
 from node.broker.paging import Pager
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
@@ -61,12 +63,15 @@ class Node(nodes.Node):
         live = {stored_uid(queue.record.uid, queue.record.copy): queue for queue in local}
         wanted = {uid: stored(queue.record, queue.record.copy) for uid, queue in live.items()}
         wanted.update((uid, stored(record, copy)) for uid, (record, copy) in copies.items())
-        found = recover(self.disk, self.store, wanted, now=lambda: 0.0)
+        found = recover(self.disk, self.store, wanted, now=lambda: 0.0, copies=copies)
+        self.mirrors.is_store_whole = found.is_whole
         for uid, queue in live.items():
             queue.restore(found.queues[uid].next_seq, found.queues[uid].pages)
         for uid, (record, copy) in copies.items():
-            storage = self.broker.open_storage(record, copy)
-            self.mirrors.recovered(record, storage, found.queues[uid].next_seq, found.queues[uid].pages)
+            each, storage = found.queues[uid], self.broker.open_storage(record, copy)
+            self.mirrors.recovered(
+                record, RecoveredCopy(storage, copy, each.next_seq, each.pages, each.is_clean)
+            )
         self.store.begin()
 
     def turn(self) -> None:
@@ -85,7 +90,10 @@ class Node(nodes.Node):
 
 
 class Cluster(nodes.Cluster):
-    """cut_off: nodes that nobody reaches.   frozen: those of them that stand still."""
+    """cut_off: nodes that nobody reaches.   frozen: those of them that stand still.
+
+    cut_links: pairs of nodes of which the first does not reach the second.
+    """
 
     nodes: dict[str, Node]  # type: ignore[assignment]
 
@@ -93,6 +101,7 @@ class Cluster(nodes.Cluster):
         self.disks: dict[str, SimulatedDisk] = {}
         self.cut_off: set[str] = set()
         self.frozen: set[str] = set()
+        self.cut_links: set[tuple[str, str]] = set()
         super().__init__(*names)
 
     def __getitem__(self, name: str) -> Node:
@@ -157,6 +166,10 @@ class Cluster(nodes.Cluster):
         assert member is not None
         self.log.append((NodeDown(name, member.incarnation), "", 0, None))
 
+    def cut(self, one: str, other: str) -> None:
+        """Two nodes don't reach each other any more."""
+        self.cut_links |= {(one, other), (other, one)}
+
     def is_away(self, name: str) -> bool:
         """Whether a node is cut off or frozen."""
         return name in self.cut_off or name in self.frozen
@@ -167,7 +180,7 @@ class Cluster(nodes.Cluster):
         return not self.is_away(name) and super().apply(name)
 
     def deliver(self, origin: str, to: str, count: int = 1 << 30) -> int:
-        if self.is_away(to) or origin in self.cut_off:
+        if self.is_away(to) or origin in self.cut_off or (origin, to) in self.cut_links:
             return 0
         return super().deliver(origin, to, count)
 
@@ -201,6 +214,14 @@ class Cluster(nodes.Cluster):
             else:
                 World.advance(node, seconds)
         self.settle()
+
+    def wait(self, seconds: float, is_it: Callable[[], bool] = lambda: False) -> float:
+        """Let time pass until something is so, or for so long.   Returns: how long it took."""
+        passed = 0.0
+        while passed < seconds and not is_it():
+            self.advance(0.5)
+            passed += 0.5
+        return passed
 
     def _has_work(self, node: Node) -> bool:
         return not self.is_away(node.name) and node.applied < len(self.log)
@@ -322,3 +343,9 @@ def id_on(cluster: Cluster, node: str) -> int:
     member = cluster.view().member_on(node)
     assert member is not None
     return member.id
+
+
+def frames_to(cluster: Cluster, node: str) -> list[bytes]:
+    """What is under way to a node, of rings."""
+    found = [frame for (_, to), frames in cluster.frames.items() if to == node for frame in frames]
+    return [frame for frame in found if frame.startswith(nodes.RING)]

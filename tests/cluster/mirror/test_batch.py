@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.mirror.batch import Batch, Handover, Roll, SenderGone, Step, SyncMode, decode_batch, encode_batch
+from cluster.mirror.batch import (
+    Batch,
+    Clock,
+    Handover,
+    Roll,
+    SenderGone,
+    Step,
+    SyncMode,
+    decode_batch,
+    encode_batch,
+)
 from cluster.remote.frames import Malformed
 from node.broker.operations import Delivered, Enqueue, Remove
 from node.broker.run import Envelope
@@ -29,6 +39,7 @@ def steps() -> st.SearchStrategy[list[Step]]:
             st.builds(Roll, NUMBERS, ranges, st.dictionaries(NUMBERS, NUMBERS, max_size=3)),
             NUMBERS.map(Handover),
             st.booleans().map(SyncMode),
+            st.integers(0, 2**63).map(Clock),
             NUMBERS.map(SenderGone),
         ),
         max_size=5,

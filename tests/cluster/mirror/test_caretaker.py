@@ -9,7 +9,16 @@ import pytest
 from cluster.mirror.caretaker import LOOKS_MAX, Caretaker, is_mirrored
 from cluster.mirror.proposals import OUTSTANDING_MAX
 from node.broker.policy import QueueSettings
-from node.broker.views import AddMirror, DropMirror, TookOver, TransferMaster, View, changed, created
+from node.broker.views import (
+    AddMirror,
+    DropMirror,
+    RingMember,
+    TookOver,
+    TransferMaster,
+    View,
+    changed,
+    created,
+)
 from tests.cluster.mirror.caretaker_world import ALL, PLAIN, World, exactly, member, nodes, queue
 
 
@@ -383,8 +392,8 @@ def test_masters_leave_a_node_that_stops_and_do_not_return() -> None:
 # --- slow mirrors -----------------------------------------------------------------------------------------
 
 
-def _mirrors(view: View) -> dict[str, int]:
-    return {each.node: each.id for each in view.ring}
+def _mirrors(view: View) -> dict[str, RingMember]:
+    return {each.node: each for each in view.ring}
 
 
 def test_a_mirror_that_was_evicted_comes_back_after_ten_seconds_then_twenty() -> None:
@@ -420,7 +429,7 @@ def test_another_node_takes_the_place_of_an_evicted_mirror() -> None:
 def test_evictions_at_the_same_time_count_once_and_a_restart_is_forgiven() -> None:
     caretaker = _lone(100, ALL, mirrors="bc")
     for at in range(100):
-        caretaker.evict(f"uid-q{at}", 2, 0.0)
+        caretaker.evict(f"uid-q{at}", RingMember(2, "b", 1, "alive", 3), 0.0)
     assert caretaker.back_off_of("b", 0.0) == 10.0
     drops = caretaker.look(0.0)
     assert [each.change for each in drops] == [DropMirror(2)] * 100
@@ -430,8 +439,8 @@ def test_evictions_at_the_same_time_count_once_and_a_restart_is_forgiven() -> No
 
 def test_evicting_nobody_is_harmless() -> None:
     caretaker = _lone(1, ALL, mirrors="bc")
-    caretaker.evict("uid-q0", 99, 0.0)
-    caretaker.evict("uid-other", 1, 0.0)
+    caretaker.evict("uid-q0", RingMember(99, "b", 1, "alive", 99), 0.0)
+    caretaker.evict("uid-other", RingMember(1, "d", 1, "alive", 1), 0.0)
     caretaker.forget("uid-other")
     caretaker.heard_handover("uid-other")
     assert caretaker.look(0.0) == []
@@ -500,3 +509,39 @@ def test_what_is_one_too_many_is_dropped_in_the_view_that_was_seen() -> None:
     without = changed(view, DropMirror(2))
     assert without is not None
     assert changed(without, proposal.change) is None
+
+
+# --- masters that can't stay ------------------------------------------------------------------------------
+
+
+def test_a_master_whose_copy_is_damaged_moves_also_to_a_node_that_drains() -> None:
+    caretaker = _lone(1, ALL, mirrors="b")
+    caretaker.members_changed([member("a"), member("b", is_draining=True), member("c")])
+    caretaker.hand_over("uid-q0", "has unreadable messages")
+    changes = [(each.change, each.reason) for each in caretaker.look(0.0)]
+    assert changes == [
+        (TransferMaster(1, 2), "Migrating queue leader to node b: the copy here has unreadable messages")
+    ]
+
+
+def test_who_declined_is_not_asked_again_at_once() -> None:
+    """Or the queue would have no master most of the time."""
+    caretaker = _lone(1, ALL, mirrors="b")
+    caretaker.shun(RingMember(2, "b", 1, "alive", 3), 0.0)
+    caretaker.hand_over("uid-q0", "has waited 10 s for its disk")
+    assert TransferMaster(1, 2) not in [each.change for each in caretaker.look(0.0)]
+    assert TransferMaster(1, 2) in [each.change for now in (10.0, 11.0, 12.0) for each in caretaker.look(now)]
+
+
+def test_a_queue_counts_as_moving_until_the_next_master_acts() -> None:
+    caretaker = _lone(1, ALL, mirrors="b")
+    view = created(0, [("a", 1), ("b", 1)])
+    moved = changed(view, TransferMaster(1, 2))
+    assert moved is not None
+    caretaker.see(replace(queue("q0"), view=moved), ALL)
+    assert caretaker.moving == 1
+    caretaker.see(replace(queue("q0"), view=changed(moved, TookOver(moved.since))), ALL)
+    assert caretaker.moving == 0
+    caretaker.see(replace(queue("q0"), view=moved), ALL)
+    caretaker.forget("uid-q0")
+    assert caretaker.moving == 0

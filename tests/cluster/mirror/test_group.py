@@ -13,7 +13,7 @@ from cluster.mirror.leader import Leader
 from node.amqp.methods import BasicAck, BasicConsume, BasicGet, BasicNack, BasicQos
 from node.broker.commands import RemoveMember, SetPolicy
 from node.broker.queue import Queue
-from node.broker.views import DropMirror, EraseMirror, MirrorSynced, TookOver
+from node.broker.views import DropMirror, EraseMirror, GiveUp, MirrorSynced, TookOver
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,
@@ -454,12 +454,20 @@ def test_ha_confirm(confirm: str) -> None:
 
 
 def test_disk_that_breaks_is_never_called_safe() -> None:
-    """L5: persistent publishes are nacked when the master's own disk has broken; transient ones are confirmed."""
+    """L5: the master's node ends when its own disk has broken; who waits hears from the next master, and no nack."""
     cluster = mirrored("n1", "n2")
     client = publisher_of(cluster["n1"])
     cluster["n1"].disk.fail_sync()
     client.publish(1, "q", b"1", properties=PERSISTENT)
-    assert client.methods() == [BasicNack(delivery_tag=1, multiple=True)]
+    cluster.settle()
+    assert client.methods() == []
+    remote = publisher_of(cluster["n2"])
+    remote.publish(1, "q", b"2", properties=PERSISTENT)
+    cluster.settle()
+    assert remote.methods() == []
+    cluster.crash("n1")
+    cluster.advance(2.0)
+    assert remote.methods() == [BasicAck(delivery_tag=1)]
 
 
 def test_synchronised_mirror_whose_disk_breaks_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -473,7 +481,7 @@ def test_synchronised_mirror_whose_disk_breaks_leaves(monkeypatch: pytest.Monkey
         cluster["n2"].disk.fail_sync()
         client.publish(1, "q", b"1", properties=PERSISTENT)
         cluster.settle()
-    assert lost == [DropMirror(group.id)]
+    assert lost == [GiveUp(group.id)]
     assert client.methods() == []
     cluster.advance(2.0)
     assert cluster.view().member(group.id) is None
@@ -488,3 +496,36 @@ def test_mirror_whose_disk_breaks_is_never_synchronised() -> None:
     cluster.advance(3.0)
     assert proposed(cluster, MirrorSynced) == []
     publish(cluster, "n1", b"4")
+
+
+def test_what_a_former_master_has_not_written_is_waited_for() -> None:
+    """§4.4, I8: a confirm means that every synchronised copy's disk has the message, be it a former master's."""
+    cluster = mirrored("n1", "n2", "n3")
+    client = publisher_of(cluster["n3"])
+    cluster["n1"].is_disk_held = True
+    client.publish(1, "q", b"1", properties=PERSISTENT)
+    assert client.methods() == []
+    cluster.transfer("q", "n2")
+    cluster.advance(2.0)
+    assert cluster.view().master_node == "n2"
+    assert not cluster.view().previous
+    assert client.methods() == []
+    cluster["n1"].is_disk_held = False
+    cluster.settle()
+    assert client.methods() == [BasicAck(delivery_tag=1)]
+
+
+def test_what_a_master_of_a_moment_has_not_written_is_waited_for() -> None:
+    """The mastership goes from n1 to n2 and on to n3 before anything is on the disk of n2."""
+    cluster = mirrored("n1", "n2", "n3")
+    client = publisher_of(cluster["n3"])
+    cluster["n2"].is_disk_held = True
+    client.publish(1, "q", b"1", properties=PERSISTENT)
+    for node in ("n2", "n3"):
+        cluster.transfer("q", node)
+        cluster.advance(2.0)
+    assert cluster.view().master_node == "n3"
+    assert client.methods() == []
+    cluster["n2"].is_disk_held = False
+    cluster.settle()
+    assert client.methods() == [BasicAck(delivery_tag=1)]

@@ -48,8 +48,10 @@ def test_what_the_master_drops_is_dropped_everywhere() -> None:
     assert cluster.copy("n2") == []
 
 
-def test_marks_wait_for_a_mirror_s_disk_from_the_moment_when_it_lacks_nothing() -> None:
-    """§4.5: not only when the view shows that it is synchronised: what is confirmed in between it must have kept."""
+def test_marks_wait_for_a_mirror_s_disk_before_it_is_synchronised() -> None:
+    """§4.5: what is confirmed before the view shows it must be kept there. But not from when the mirror lacks nothing:
+    first its disk has to show that it works.
+    """
     cluster = with_a_mirror_that_lacks(3)
     cluster["n2"].is_disk_held = True
     client = publisher_of(cluster["n1"])
@@ -59,11 +61,16 @@ def test_marks_wait_for_a_mirror_s_disk_from_the_moment_when_it_lacks_nothing() 
     cluster.advance(1.0)
     assert cluster.copy("n2") == [range(1, 5)]
     client.publish(1, "q", b"5", properties=PERSISTENT)
-    assert client.methods() == []
+    assert client.methods() == [BasicAck(delivery_tag=2)]
     assert proposed(cluster, MirrorSynced) == []
+    while not cluster.group("n2").member.counts:
+        assert cluster["n2"].disk.step()
+        cluster.settle()
+    client.publish(1, "q", b"6", properties=PERSISTENT)
+    assert client.methods() == []
     cluster["n2"].is_disk_held = False
     cluster.settle()
-    assert client.methods() == [BasicAck(delivery_tag=2)]
+    assert client.methods() == [BasicAck(delivery_tag=3)]
     assert len(cluster.view().synced) == 2
 
 

@@ -135,6 +135,16 @@ def test_stopped_and_revived() -> None:
     assert "with the copy of node a" in told[0].text
 
 
+def test_revived_from_a_copy_that_has_lost_something() -> None:
+    down = _then(died(TWO, [1, 2], may_lose=False), OfferCopy("b", 7, 3, False))
+    told = _told(down, _then(down, OfferCopy("a", 7, 5, False)))
+    assert [(each.kind, each.level) for each in told] == [
+        ("revived", "warning"),
+        ("data-loss-possible", "error"),
+    ]
+    assert "The copy of node a has lost messages on its disk" in told[1].text
+
+
 def test_no_view_no_line() -> None:
     assert _told(TWO, None) == []
     assert _told(None, created(0, [("a", 1)])) == []

@@ -1,6 +1,9 @@
 """The master's side of a mirrored queue: what leaves the node at the end of a turn, and who is told when it is safe."""
 
-from cluster.mirror.batch import Batch, Handover, Roll, SenderGone, Step, decode_batch
+import pytest
+
+from cluster.mirror import leader
+from cluster.mirror.batch import Batch, Clock, Handover, Roll, SenderGone, Step, decode_batch
 from cluster.mirror.leader import CONGESTED_BYTES, Leader
 from node.broker.number_set import NumberSet
 from node.broker.operations import Delivered, Enqueue, Remove
@@ -19,6 +22,7 @@ class Ring:
         self.is_alone = is_alone
         self.payloads: list[bytes] = []
         self.pending_bytes = 0
+        self.is_node_full = False
         self.touched = 0
 
     @property
@@ -75,10 +79,10 @@ class World:
         )
         self._next = 1
 
-    def publish(self, *contents: bytes, envelope: Envelope = TRANSIENT) -> range:
+    def publish(self, *contents: bytes, envelope: Envelope = TRANSIENT, size: int = 1) -> range:
         first = self._next
         self._next += len(contents)
-        self.leader.enqueued(envelope, first, list(contents), 1, NEVER)
+        self.leader.enqueued(envelope, first, list(contents), size, NEVER)
         return range(first, self._next)
 
     def turn(self) -> list[Step]:
@@ -223,10 +227,10 @@ def test_broken_disk_is_never_called_safe() -> None:
     world.leader.await_stable(world.client, 1, 1, is_kept=True)
     world.turn()
     world.disk.sync(is_safe=False)
-    assert world.client.settled == [(1, 1, False)]
     world.publish(b"b", envelope=PERSISTENT)
     world.leader.await_stable(world.client, 2, 2, is_kept=True)
-    assert world.client.settled[-1] == (2, 2, False)
+    world.turn()
+    assert world.client.settled == [], "the next master answers"
 
 
 def test_new_master_says_something_in_any_case() -> None:
@@ -278,7 +282,8 @@ def test_roll_has_all_that_came_before_it() -> None:
     world.leader.roll(9)
     said = world.ring.said()
     assert [contents(batch.steps) for batch in said] == [[(1, [b"a"]), (3, [b"c"])], []]
-    assert said[1].steps == [Roll(9, (range(1, 2), range(3, 4)), {3: 1})]
+    assert said[1].steps[1:] == [Roll(9, (range(1, 2), range(3, 4)), {3: 1})]
+    assert isinstance(said[1].steps[0], Clock), "a mirror that gets them hears when they expire"
 
 
 def test_last_word_comes_last() -> None:
@@ -336,6 +341,47 @@ def test_congestion() -> None:
     world.turn()
     world.leader.progress(0, 0)
     assert connection.throttle.relieved == 1
+
+
+def test_a_node_that_has_too_much_under_way_holds_up_queues_that_have_some() -> None:
+    world = World()
+    world.ring.is_node_full = True
+    assert not world.leader.is_congested
+    world.ring.pending_bytes = 1
+    assert world.leader.is_congested
+    world.ring.is_node_full = False
+    assert not world.leader.is_congested
+
+
+def test_what_is_too_large_together_goes_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each publish is told together with the number that its front end gave it: else it could come twice."""
+    monkeypatch.setattr(leader, "BATCH_BYTES", 10)
+    world = World()
+    for number, body in enumerate([b"123456", b"1234", b"1", b"x" * 30, b"2"], 1):
+        world.publish(body, size=len(body))
+        world.leader.received(3, number)
+    world.turn()
+    said = world.ring.said()
+    assert [batch.next_seq for batch in said] == [3, 4, 5, 6]
+    assert [batch.senders for batch in said] == [{3: 2}, {3: 3}, {3: 4}, {3: 5}]
+
+
+def test_messages_that_came_in_together_and_are_too_large_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader, "BATCH_BYTES", 10)
+    world = World()
+    world.publish(*(b"123456" for _ in range(4)), size=6)
+    world.leader.received(3, 1)
+    world.leader.say(Handover(5))
+    world.leader.await_stable(world.client, 1, 1, is_kept=False)
+    world.turn()
+    said = world.ring.said()
+    assert [batch.next_seq for batch in said] == [2, 3, 4, 5]
+    assert [batch.senders for batch in said] == [{}, {}, {}, {3: 1}]
+    assert [len(batch.steps) for batch in said] == [1, 1, 1, 2]
+    world.leader.progress(2, 2)
+    assert world.client.settled == []
+    world.leader.progress(3, 3)
+    assert world.client.settled == [(1, 1, True)]
 
 
 def test_oldest_broadcast() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from cluster.gm_ring.messages import Activity, Item
 from cluster.gm_ring.wire import encode_parcel
 from cluster.mirror.side import Probe, encode_side
 from node.amqp.methods import (
@@ -29,8 +28,8 @@ from node.amqp.properties import Properties
 from node.broker.commands import ClearPolicy, DeleteQueue, SetPolicy
 from node.broker.views import DropMirror, stored_uid
 from tests.cluster.mirror import disk_nodes
-from tests.cluster.mirror.disk_nodes import mirrored, publish, publisher_of, record_of
-from tests.cluster.mirror.nodes import RING, Cluster
+from tests.cluster.mirror.disk_nodes import frames_to, mirrored, publish, publisher_of, record_of
+from tests.cluster.mirror.nodes import Cluster
 from tests.cluster.remote.nodes import client_of
 
 PERSISTENT = Properties(delivery_mode=2)
@@ -126,12 +125,6 @@ def test_master_moves() -> None:
 # --- whole brokers with disks: see `tests.cluster.mirror.disk_nodes` ---------------------------------------
 
 
-def frames_to(cluster: disk_nodes.Cluster, node: str) -> list[bytes]:
-    """What is under way to a node, of rings."""
-    found = [frame for (_, to), frames in cluster.frames.items() if to == node for frame in frames]
-    return [frame for frame in found if frame.startswith(RING)]
-
-
 def stored_on(cluster: disk_nodes.Cluster, node: str) -> set[str]:
     """The uids of the queues that a node has files of."""
     paths = (path.split("/") for path in cluster[node].disk.paths())
@@ -219,22 +212,6 @@ def test_parcels_of_another_queue_s_member_go_nowhere() -> None:
     cluster.advance(100.0)
     assert not cluster["n2"].mirrors._post._early
     assert cluster["n2"].faults == []
-
-
-def test_l3_nonsense_of_a_node_is_a_fault_of_that_node_only() -> None:
-    """§1.1 L3: whatever goes wrong with a mirror, the master goes on; and the other way round."""
-    cluster = mirrored("n1", "n2", "n3")
-    uid = record_of(cluster).uid
-    ids = [member.id for member in cluster.view().members]
-    item = Item(ids[0], cluster.group("n2").member.last_of(ids[0]) + 1, (b"x",), -1, -1)
-    broken = encode_parcel(uid, ids[0], ids[1], Activity(cluster.view().version, 3, (item,)))
-    side = encode_parcel(uid, ids[1], ids[0], b"\xff\xff")
-    for raw in (broken, b"\xff" + broken):
-        cluster["n2"].mirrors.receive("n1", [raw])
-    cluster["n1"].mirrors.receive("n2", [side])
-    assert [node for node, _ in cluster["n2"].faults] == ["n1", "n1"]
-    assert [node for node, _ in cluster["n1"].faults] == ["n2"]
-    assert cluster.group("n1").is_acting
 
 
 @pytest.mark.parametrize("times", [20])

@@ -124,9 +124,9 @@ def test_an_evicted_mirror_comes_back_after_ten_seconds() -> None:
     assert old is not None
     assert record is not None
     since = len(cluster.log)
-    cluster["n1"].mirrors.evict(record, old.id, "does not keep up")
+    cluster["n1"].mirrors.overseer.evict(record, old.id, "does not keep up")
     cluster.settle()
-    cluster["n1"].mirrors.evict(record, old.id, "does not keep up")
+    cluster["n1"].mirrors.overseer.evict(record, old.id, "does not keep up")
     cluster.advance(9.0)
     assert [member.node for member in cluster.view().members] == ["n1"]
     assert [kind for _, kind in proposals(cluster, since) if kind in (DropMirror, AddMirror)] == [DropMirror]

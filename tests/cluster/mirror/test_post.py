@@ -21,7 +21,7 @@ def test_one_frame_a_node_and_turn() -> None:
     assert len(mail) == 2
     mail.flush()
     assert [node for node, _ in sent] == ["n2", "n3"]
-    assert [each.uid for each in decode_frame(sent[0][1])] == ["q0", "q1", "q2"]
+    assert [each.uid for each in decode_frame(sent[0][1], [])] == ["q0", "q1", "q2"]
     assert not len(mail)
 
 
@@ -34,12 +34,12 @@ def test_a_frame_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         mail.add("n2", encode_parcel("q", 1, 2, b"x" * size, 3))
     mail.flush()
     sizes = [
-        [len(each.message) for each in decode_frame(frame) if isinstance(each.message, bytes)]
+        [len(each.message) for each in decode_frame(frame, []) if isinstance(each.message, bytes)]
         for frame in sent
     ]
     assert [size for frame in sizes for size in frame] == [40, 40, 40, 300, 10]
     assert [300] in sizes
-    assert all(len(frame) <= 100 or len(decode_frame(frame)) == 1 for frame in sent)
+    assert all(len(frame) <= 100 or len(decode_frame(frame, [])) == 1 for frame in sent)
 
 
 def test_early_parcels_come_back_in_order() -> None:

@@ -5,7 +5,18 @@ from dataclasses import replace
 from cluster.mirror.proposals import OUTSTANDING_MAX, Proposal
 from cluster.mirror.revival import Revival
 from node.broker.records import QueueRecord
-from node.broker.views import OfferCopy, Revive, View, changed, created, died
+from node.broker.views import (
+    ActivateMirror,
+    AddMirror,
+    MirrorSynced,
+    OfferCopy,
+    Revive,
+    View,
+    changed,
+    created,
+    died,
+    forgotten,
+)
 from tests.cluster.mirror.caretaker_world import queue
 
 DOWN = died(created(0, [("a", 1), ("b", 2), ("c", 3)]), [1, 2, 3], may_lose=False)
@@ -16,12 +27,16 @@ def _down(name: str = "q", view: View = DOWN) -> QueueRecord:
     return replace(queue(name), view=view, ring_version=view.version)
 
 
-def _offered(view: View, *offers: tuple[str, int, int]) -> View:
+def _offered(view: View, *offers: tuple[str, int, int], is_clean: bool = True) -> View:
     for offer in offers:
-        after = changed(view, OfferCopy(*offer))
+        after = changed(view, OfferCopy(*offer, is_clean))
         assert after is not None
         view = after
     return view
+
+
+A, B = 1, 2
+"""The copies of these nodes."""
 
 
 def _changes(proposals: list[Proposal]) -> list[object]:
@@ -30,19 +45,19 @@ def _changes(proposals: list[Proposal]) -> list[object]:
 
 def test_a_copy_is_offered_until_the_view_shows_it() -> None:
     revival = Revival("b", 5)
-    revival.recovered(_down(), 70, 0.0)
+    revival.recovered(_down(), B, 70, 0.0)
     assert revival.next_look(0.0) == 0.0
-    assert _changes(revival.look(0.0)) == [OfferCopy("b", 5, 70)]
+    assert _changes(revival.look(0.0)) == [OfferCopy("b", 5, 70, True)]
     assert revival.look(0.5) == []
-    assert _changes(revival.look(1.0)) == [OfferCopy("b", 5, 70)]
+    assert _changes(revival.look(1.0)) == [OfferCopy("b", 5, 70, True)]
     assert revival.see(_down(view=_offered(DOWN, ("b", 5, 70))), 1.1)
     assert revival.look(1.1) == []
     assert revival.next_look(1.1) == 31.1
 
 
-def test_the_last_master_is_waited_for_30_s() -> None:
+def test_the_others_are_waited_for_30_s() -> None:
     revival = Revival("b", 5)
-    revival.recovered(_down(), 70, 0.0)
+    revival.recovered(_down(), B, 70, 0.0)
     view = _offered(DOWN, ("b", 5, 70))
     revival.see(_down(view=view), 1.0)
     assert revival.look(30.9) == []
@@ -56,7 +71,7 @@ def test_the_last_master_is_waited_for_30_s() -> None:
 
 def test_others_offers_do_not_make_it_longer_and_the_version_follows() -> None:
     revival = Revival("b", 5)
-    revival.recovered(_down(), 70, 0.0)
+    revival.recovered(_down(), B, 70, 0.0)
     revival.see(_down(view=_offered(DOWN, ("b", 5, 70))), 1.0)
     view = _offered(DOWN_OF_FOUR, ("b", 5, 70), ("c", 6, 80))
     revival.see(_down(view=view), 20.0)
@@ -66,7 +81,7 @@ def test_others_offers_do_not_make_it_longer_and_the_version_follows() -> None:
 def test_the_time_begins_anew_when_all_offers_are_withdrawn() -> None:
     revival = Revival("b", 5)
     view = _offered(DOWN, ("c", 6, 80))
-    revival.recovered(_down(view=view), 70, 0.0)
+    revival.recovered(_down(view=view), B, 70, 0.0)
     revival.look(0.0)
     revival.see(_down(), 10.0)
     revival.look(10.0)
@@ -75,26 +90,79 @@ def test_the_time_begins_anew_when_all_offers_are_withdrawn() -> None:
     assert len(revival.look(42.0)) == 1
 
 
-def test_the_last_masters_own_node_offers_and_that_is_all() -> None:
+def test_the_last_masters_own_node_waits_for_the_others_too() -> None:
     revival = Revival("a", 5)
-    revival.recovered(_down(), 70, 0.0)
+    revival.recovered(_down(), A, 70, 0.0)
     (proposal,) = revival.look(0.0)
     assert isinstance(proposal.change, OfferCopy)
     after = changed(DOWN, proposal.change)
     assert after is not None
-    assert after.state == "live"
-    assert not revival.see(_down(view=after), 0.1)
+    assert after.state == "down"
+    revival.see(_down(view=after), 0.1)
+    assert _changes(revival.look(30.1)) == [Revive(after.version)]
+    after = changed(after, Revive(after.version))
+    assert after is not None
+    assert after.master_node == "a"
+    assert not revival.see(_down(view=after), 30.2), "it is taken"
+
+
+def test_a_copy_that_has_lost_something_is_not_taken_while_another_may_come() -> None:
+    revival = Revival("b", 5)
+    revival.recovered(_down(), B, 70, 0.0, is_clean=False)
+    assert _changes(revival.look(0.0)) == [OfferCopy("b", 5, 70, False)]
+    view = _offered(DOWN, ("b", 5, 70), is_clean=False)
+    revival.see(_down(view=view), 1.0)
+    assert revival.look(31.0) == []
+    assert revival.next_look(31.0) is None
+    view = _offered(view, ("c", 6, 60))
+    revival.see(_down(view=view), 40.0)
+    assert _changes(revival.look(40.0)) == [Revive(view.version)], "they have waited long enough"
+    after = changed(view, Revive(view.version))
+    assert after is not None
+    assert after.master_node == "c"
+
+
+def test_a_copy_that_was_not_taken_is_offered_when_the_one_that_was_is_forgotten() -> None:
+    revival = Revival("b", 5)
+    revival.recovered(_down(), B, 70, 0.0)
+    view = _offered(DOWN, ("b", 5, 70), ("c", 6, 80))
+    revived = changed(view, Revive(view.version))
+    assert revived is not None
+    assert revived.master_node == "c"
+    assert revival.see(_down(view=revived), 40.0), "it is kept"
+    assert revival.look(40.0) == []
+    down = died(revived, [revived.master], may_lose=False)
+    assert revival.see(_down(view=down), 41.0)
+    assert revival.look(100.0) == [], "the other one has what was confirmed since"
+    left = forgotten(down, "c")
+    assert left is not None
+    revival.see(_down(view=left), 101.0)
+    assert _changes(revival.look(101.0)) == [OfferCopy("b", 5, 70, True)]
+
+
+def test_a_copy_that_was_not_taken_goes_when_there_is_a_synchronised_mirror() -> None:
+    revival = Revival("b", 5)
+    revival.recovered(_down(), B, 70, 0.0)
+    view = _offered(DOWN, ("b", 5, 70), ("c", 6, 80))
+    for change in (Revive(view.version), AddMirror("b", 5), ActivateMirror(view.version + 2)):
+        after = changed(view, change)
+        assert after is not None, change
+        view = after
+        assert revival.see(_down(view=view), 40.0), "the new one lacks everything"
+    after = changed(view, MirrorSynced(view.members[-1].id))
+    assert after is not None
+    assert not revival.see(_down(view=after), 41.0)
 
 
 def test_a_queue_that_lives_or_waits_for_others_is_not_offered() -> None:
     revival = Revival("z", 5)
-    revival.recovered(_down(), 70, 0.0)
+    revival.recovered(_down(), B, 70, 0.0)
     assert revival.look(0.0) == []
     revival = Revival("a", 5)
-    revival.recovered(_down(view=created(0, [("b", 1)])), 70, 0.0)
+    revival.recovered(_down(view=created(0, [("b", 1)])), B, 70, 0.0)
     assert revival.look(0.0) == []
     assert revival.see(_down("other"), 0.0)
-    revival.recovered(_down(), 70, 0.0)
+    revival.recovered(_down(), B, 70, 0.0)
     revival.forget("uid-q")
     assert revival.look(0.0) == []
 
@@ -108,7 +176,7 @@ def test_only_the_only_synchronised_copy_may_revive() -> None:
     down = died(after, [1], may_lose=False)
     assert (down.state, down.recoverable) == ("down", ("a",))
     revival = Revival("b", 5)
-    revival.recovered(_down(view=down), 70, 0.0)
+    revival.recovered(_down(view=down), B, 70, 0.0)
     assert revival.look(100.0) == []
 
 
@@ -121,7 +189,7 @@ def _erase(view: View):  # type: ignore[no-untyped-def]
 def test_ten_thousand_at_a_restart() -> None:
     revival = Revival("b", 5)
     for at in range(10_000):
-        revival.recovered(_down(f"q{at}"), 1, 0.0)
+        revival.recovered(_down(f"q{at}"), B, 1, 0.0)
     made = revival.look(0.0) + revival.look(0.0)
     assert len(made) == OUTSTANDING_MAX
     rounds, now = 0, 0.0

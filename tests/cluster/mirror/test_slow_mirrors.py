@@ -19,6 +19,7 @@ class Ring:
 
     def __init__(self, view: View = FOUR, policy: str = "evict") -> None:
         self.view, self.policy = view, policy
+        self.own = view.master
         self.slow = SlowMirrors()
         self.oldest, self.sent_s, self.now, self.pending_bytes = 100, 0.0, 0.0, 1000
         self.asked: list[int] = []
@@ -27,8 +28,9 @@ class Ring:
         """Until a verdict that isn't a question."""
         while self.now < until_s:
             self.now += 0.5
+            age_s = self.now - self.sent_s
             verdicts = self.slow.look(
-                self.view, self.oldest, self.now - self.sent_s, self.pending_bytes, self.policy, self.now
+                self.view, self.own, self.oldest, age_s, self.pending_bytes, self.policy, self.now
             )
             others: list[Verdict] = []
             for verdict in verdicts:

@@ -11,11 +11,11 @@ from cluster.remote.homeless_queue import HomelessQueue
 from node.broker.commands import ChangeView
 from node.broker.connection import Connection
 from node.broker.live_queue import LiveQueue
-from node.broker.mirroring import MirrorStatus
+from node.broker.mirroring import MirrorStatus, RecoveredCopy
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
-from node.broker.storage import Page, QueueStorage, Waiter
+from node.broker.storage import Waiter
 from node.broker.unsettled import unsettled
 from node.broker.views import (
     ActivateMirror,
@@ -256,9 +256,9 @@ class Mirrors:
 
     # --- of no matter here ---
 
-    def recovered(
-        self, record: QueueRecord, storage: QueueStorage, next_seq: int, pages: Iterable[Page]
-    ) -> None: ...
+    is_store_whole = True
+
+    def recovered(self, record: QueueRecord, copy: RecoveredCopy) -> None: ...
 
     def receive(self, node: str, frames: Sequence[bytes]) -> None: ...
 

@@ -183,9 +183,13 @@ def test_deliveries_for_a_consumer_that_is_gone_go_back(cluster: Cluster, no_ack
     cluster.is_held = True
     cluster["n2"].broker.now = cluster["n2"].now
     at_home = cluster["n2"].home_queue("q")
+    client.send(1, BasicCancel("t"))
+    cluster["n1"].turn()
+    cluster.deliver("n1", "n2")
+    cluster["n2"].turn()  # its answer is on the way: what comes after that is not for the consumer
     fill_home(cluster, b"1", b"2")
     cluster["n2"].turn()
-    client.send(1, BasicCancel("t"))
+    cluster.deliver("n2", "n1", 1)
     cluster.is_held = False
     assert client.methods() == [BasicCancelOk("t")]
     assert (at_home.backlog.count, at_home.unacked_count) == (2, 0)

@@ -1,0 +1,30 @@
+"""A mirrored queue as one broker knows it: what the catalogue says of it, and the copy that is here, if any."""
+
+from typing import Any
+
+from cluster.mirror.group import Group
+from node.broker.records import QueueRecord
+from node.broker.views import View
+
+
+class KnownQueue:
+    """One mirrored queue.   kind: what clients here have of it: where, and since when.   group: if a copy is here."""
+
+    __slots__ = ("group", "kind", "record")
+
+    def __init__(self, record: QueueRecord) -> None:
+        self.record = record
+        self.kind: tuple[Any, ...] = ()
+        self.group: Group | None = None
+
+    @property
+    def view(self) -> View:
+        """The view that was seen last."""
+        assert self.record.view is not None
+        return self.record.view
+
+    def unreadable(self, reason: str) -> None:
+        """See `StorageOwner.unreadable`: of a mirror's copy."""
+        if self.group is not None:
+            self.group.give_up(f"has unreadable messages ({reason})")
+            self.group.touch()

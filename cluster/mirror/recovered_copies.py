@@ -1,0 +1,26 @@
+"""The copies of mirrored queues that a node has found on its disk, until it is known whether they are wanted."""
+
+from node.broker.mirroring import RecoveredCopy
+from node.broker.views import View
+
+
+class RecoveredCopies(dict[str, RecoveredCopy]):
+    """Of the node `here`, by uid of the queue."""
+
+    def __init__(self, here: str) -> None:
+        super().__init__()
+        self._here = here
+
+    def sift(self, uid: str, view: View | None) -> RecoveredCopy | None:
+        """What was found of a queue, if the queue may still come back from it; else it is removed."""
+        copy = self.get(uid)
+        if copy is not None and (view is None or view.copy_to_keep(self._here) != copy.copy):
+            self.discard(uid)
+            return None
+        return copy
+
+    def discard(self, uid: str) -> None:
+        """Remove what was found of a queue, if there is something: it goes on without it, or is gone."""
+        copy = self.pop(uid, None)
+        if copy is not None:
+            copy.storage.drop()

@@ -1,0 +1,176 @@
+"""Watches what holds up one queue, at each of its members, and has it put right: reliability §4.9.
+
+    at the master         a broadcast does not come round ─► SlowMirrors ─► a mirror goes, or is waited for
+                          a mirror's disk holds up confirms ─► SlowDisks ─► the same
+                          its own disk does, others' go on ─► another one is to be master
+    at who is to be it    the last word of the one before does not come ─► that one is to be master again
+    at who answers for    what a dead one said does not go round, and there is no master before it has
+    a dead one            ─► SlowMirrors, with a broadcast of its own
+
+It is looked at each second while something is not as it should be (`Mirrors`): nothing is done for each message.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from cluster.mirror.side import Probe, Report, encode_side
+from cluster.mirror.slow_disks import SlowDisks
+from cluster.mirror.slow_mirrors import PROBE_S, T_RING_S, Ask, Blocked, Evict, SlowMirrors, Verdict
+from node.broker.views import DeclineMaster, DropMirror, GiveUp, is_there
+
+if TYPE_CHECKING:
+    from cluster.mirror.group import Group
+    from cluster.mirror.mirrors import Mirrors
+
+FLUSH_S: Final = 1.0
+"""How long what a dead one said may take to go round, which it mostly does at once."""
+
+
+class RingWatch:
+    """Of one member."""
+
+    def __init__(self, group: "Group", mirrors: "Mirrors") -> None:
+        self._group = group
+        self._mirrors = mirrors
+        self._ring = SlowMirrors()
+        self._disks = SlowDisks()
+        self._oldest: int | None = None
+        """Our first broadcast that has not come round, and since when it has been that."""
+        self._oldest_s = 0.0
+        self._flushing = 0
+        """The view in which a dead one was first waited for, and since when."""
+        self._flushing_s = 0.0
+        self._condemned = 0
+        """A member that is to go so that there can be a master."""
+        self._heard = (0, -1)
+        """What came last of the master before, in which mastership, and when it came."""
+        self._heard_s = 0.0
+        self._declined = 0
+        """The mastership that this node does not want."""
+        self._is_disk_told = False
+
+    @property
+    def has_declined(self) -> bool:
+        """Whether this node is not to begin as master in this mastership, as the one before may have it back."""
+        view = self._group.view
+        former = view.member(view.previous)
+        return self._declined == view.since and former is not None and is_there(former)
+
+    def look(self, now: float) -> None:
+        """See what stands still. Called each second while `Group.is_restless`."""
+        group, view = self._group, self._group.view
+        former = view.member(view.previous)
+        self._note_oldest(now)
+        if group.leader is not None:
+            self._look_as_master(now)
+        elif view.state == "flushing" or (former is not None and not is_there(former)):
+            self._look_as_heir_of_the_dead(now)
+        elif group.is_master and former is not None and not group.is_filling:
+            self._await_last_word(now)
+
+    def reported(self, sender: int, report: Report) -> None:
+        """A member says how far it is."""
+        now = self._group.now
+        self._ring.report(sender, report.last, now)
+        self._disks.report(sender, report.disk)
+
+    def _note_oldest(self, now: float) -> None:
+        oldest = self._group.member.oldest_unconfirmed
+        if oldest != self._oldest:
+            self._oldest, self._oldest_s = oldest, now
+
+    # --- at the master ---
+
+    def _look_as_master(self, now: float) -> None:
+        group = self._group
+        leader, record = group.leader, group.record
+        assert leader is not None
+        verdicts = [*self._judged(leader.oldest_age_s(now), now)]
+        policy = self._mirrors.settings_of(record).ha_slow_mirror
+        state = leader.disk_state
+        verdicts += self._disks.look(group.view, state, policy, now)
+        for verdict in verdicts:
+            match verdict:
+                case Ask(members, number):
+                    self._ask(members, number)
+                case Evict(member, reason):
+                    self._mirrors.overseer.evict(record, member, reason)
+                case Blocked(member, reason):
+                    self._mirrors.overseer.tell_slow(record, member, reason)
+        self._look_at_own_disk(self._disks.own_stuck_s(state, now))
+
+    def _look_at_own_disk(self, stuck_s: float) -> None:
+        """Let another one be master whose disk gets on."""
+        group = self._group
+        if stuck_s < T_RING_S:
+            if self._is_disk_told and not group.defect:
+                self._mirrors.overseer.hand_over(group.record, "")
+            self._is_disk_told = False
+            return
+        reason = f"has waited {stuck_s:.0f} s for its disk"
+        if not self._is_disk_told:
+            self._is_disk_told = True
+            self._mirrors.overseer.tell_disk(group.record, group.id, reason)
+        if group.is_spared:
+            self._mirrors.overseer.hand_over(group.record, reason)
+
+    def _judged(self, age_s: float, now: float) -> Sequence[Verdict]:
+        """What to do about a broadcast of ours that has not come round.   age_s: as its sender knows it."""
+        group = self._group
+        if self._oldest is None:
+            return ()
+        age_s = max(age_s, now - self._oldest_s)
+        if age_s < PROBE_S:
+            return ()
+        policy = self._mirrors.settings_of(group.record).ha_slow_mirror
+        return self._ring.look(group.view, group.id, self._oldest, age_s, group.pending_bytes, policy, now)
+
+    def _ask(self, members: Sequence[int], number: int) -> None:
+        for member in members:
+            self._group.send_side(member, encode_side(Probe(number)))
+
+    # --- while there is no master ---
+
+    def _look_as_heir_of_the_dead(self, now: float) -> None:
+        """Who answers for a dead one finds out who holds up the ring, by a broadcast that says nothing."""
+        group, view = self._group, self._group.view
+        is_owner = any(
+            view.owner_of(member.id) == group.id for member in view.members if not is_there(member)
+        )
+        if not is_owner:
+            return
+        if view.version != self._flushing:
+            self._flushing, self._flushing_s = view.version, now
+        if self._oldest is None:
+            if now - self._flushing_s >= FLUSH_S:
+                group.broadcast(b"")
+                group.touch()
+            return
+        for verdict in self._judged(0.0, now):
+            match verdict:
+                case Ask(members, number):
+                    self._ask(members, number)
+                case Evict(member, reason):
+                    self._condemned = member
+                    self._mirrors.overseer.evict(group.record, member, reason)
+                case Blocked(member, reason):
+                    self._mirrors.overseer.tell_slow(group.record, member, reason)
+        condemned = view.member(self._condemned)
+        if condemned is None or not is_there(condemned):
+            return
+        if condemned.id == view.master:
+            group.propose(GiveUp(group.id))  # one of the two has to go, and the other one is to be master
+        else:
+            group.propose(DropMirror(condemned.id, view.version))
+
+    # --- at who is to be master ---
+
+    def _await_last_word(self, now: float) -> None:
+        group, view = self._group, self._group.view
+        heard = view.since, group.member.last_of(view.previous)
+        if heard != self._heard:
+            self._heard, self._heard_s = heard, now
+        if now - self._heard_s >= T_RING_S:
+            self._declined = view.since
+        if self.has_declined:
+            group.propose(DeclineMaster(group.id, view.since))
