@@ -22,6 +22,7 @@ from node.broker.belongings import attach, publish_again
 from node.broker.catalogue import Catalogue
 from node.broker.commands import DeleteQueue
 from node.broker.counters import BrokerCounters
+from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
 from node.broker.following import Following
 from node.broker.live_queue import Asked, Belongings, LiveQueue, Peers, at_once, move
@@ -32,14 +33,16 @@ from node.broker.observer import Observer
 from node.broker.paging import Pager
 from node.broker.pieces import by_place
 from node.broker.policy import NO_POLICY, QueueSettings, queue_settings
-from node.broker.queue import Queue, is_any_durable
+from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.broker.replicated_log import LocalLog, ReplicatedLog
 from node.broker.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.broker.run import Envelope, Run
+from node.broker.safety import is_any_durable
 from node.broker.settings import BrokerSettings
 from node.broker.storage import NO_STORE_ID, MemoryStorage, QueueStorage, Storage
 from node.broker.timers import Timers
+from node.broker.turn import Turn
 from node.broker.vhost import LiveVhost
 from node.broker.views import stored_uid
 
@@ -57,6 +60,7 @@ class Broker:
     storage: keeps messages on disk.   pager: says when queues move messages there to free memory.
     catalogue, timers: given where others share them.
     meter: keeps account of what each queue costs; None: nobody wants to know.
+    clock: seconds, monotonic, by which a turn is bounded; the default stands still, and bounds nothing.
     wake: called when work for the end of the turn comes up.
     """
 
@@ -72,8 +76,10 @@ class Broker:
         catalogue: Catalogue | None = None,
         timers: Timers | None = None,
         meter: Meter | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.settings = settings
+        self.turns = Turn(clock, lambda: self.wake())
         self.meter = meter
         self.storage: Storage = storage or MemoryStorage()
         self.pager = pager
@@ -116,6 +122,7 @@ class Broker:
         self._touched: dict[Queue, None] = {}
         self._dirty: dict[Connection, None] = {}
         self.dead_letters = DeadLetters(self)
+        self.damages = Damages(self)
         self._connection_numbers = count(1)
         self._plain_settings = NO_POLICY, queue_settings({}, NO_POLICY)
         """The last queue without arguments: of many queues most are like that, and under the same policy."""
@@ -130,6 +137,11 @@ class Broker:
             self.wake()
         self._touched[queue] = None
 
+    def touch_last(self, queue: Queue) -> None:
+        """See `QueueHost.touch_last`."""
+        self._touched.pop(queue, None)
+        self.touch(queue)
+
     def has_output(self, connection: "Connection") -> None:
         """The connection wants to be flushed at the end of the turn."""
         if not self._dirty:
@@ -142,7 +154,9 @@ class Broker:
         return bool(
             self._touched
             or self._dirty
+            or self.turns.has_work
             or self.dead_letters.has_work
+            or self.damages.has_work
             or self.storage.has_work
             or (self.in_flow and not self.storage.is_congested)
             or (self.pager is not None and self.pager.has_work)
@@ -157,12 +171,16 @@ class Broker:
         Returns: the connections for the shell to flush, which then are no longer on the list.
         """
         self.now = now
+        if self.turns.has_work:
+            self.turns.let_go_on()
         if self.in_flow:
             self._end_flow(FLOW_ENDS_MAX)
         if self.following.has_work:
             self.following.turn()
         if self.dead_letters.has_work:
             self.dead_letters.turn()
+        if self.damages.has_work:
+            self.damages.turn()
         queues = deque(self._touched)
         self._touched.clear()
         try:
@@ -179,6 +197,7 @@ class Broker:
             self.mirrors.turn(now)
         if self.peers is not None:
             self.peers.turn(now)
+        self.turns.end()
         dirty, self._dirty = self._dirty, {}
         for connection in self.direct_clients.keys() & dirty.keys() if self.direct_clients else ():
             del dirty[connection]
@@ -253,7 +272,7 @@ class Broker:
     def _end_flow(self, limit: int) -> None:
         """Let up to `limit` publishers go on, until there is too much again."""
         for connection in list(islice(self.in_flow, limit)):
-            if self.storage.is_congested:
+            if self.storage.is_congested or self.turns.is_full:
                 break
             del self.in_flow[connection]
             connection.throttle.flow_ended()
@@ -277,7 +296,7 @@ class Broker:
     def route(
         self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
     ) -> Sequence[LiveQueue]:
-        """The queues that a message goes to, each once."""
+        """The queues that a message goes to, each once. Raises: ProtocolError 406 as `Router.route` does."""
         live = self.vhosts[vhost]
         return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
 
@@ -393,6 +412,10 @@ class Broker:
             return True
         member = self.catalogue.member(record.home)
         return member is not None and member.is_up
+
+    def unreadable(self, queue: Queue, reason: str) -> None:
+        """See `QueueHost.unreadable`."""
+        self.damages.found(queue, reason)
 
     def queue_unused(self, queue: Queue, now: float) -> None:
         """See `QueueHost.queue_unused`."""

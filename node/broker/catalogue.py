@@ -170,6 +170,11 @@ class Catalogue:
         topology = self._topologies.get(vhost)
         return () if topology is None else topology.bindings_to(kind, name)
 
+    def binding_count(self, vhost: str) -> int:
+        """How many explicit bindings the vhost has."""
+        topology = self._topologies.get(vhost)
+        return 0 if topology is None else topology.binding_count
+
     def bindings(self, vhost: str) -> Iterator[Binding]:
         """All bindings of the vhost, the implicit ones of the default exchange included (§3.14)."""
         topology = self._topologies.get(vhost)

@@ -7,6 +7,7 @@ Source: amqp-behaviour §2, §4.
 
 from collections.abc import Collection
 from functools import partial
+from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -27,10 +28,10 @@ from node.broker.deliver_frames import deliver_frame, fitting
 from node.broker.live_queue import local_and_remote
 from node.broker.names import resource
 from node.broker.publishing import Route, make_envelope, rewritten
-from node.broker.queue import is_any_durable
 from node.broker.records import QueueRecord, ResourceKind
 from node.broker.reply_to import ReplyConsumer
 from node.broker.run import Envelope, Run
+from node.broker.safety import is_any_durable
 from node.broker.transaction import Transaction
 from node.broker.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
 
@@ -44,6 +45,7 @@ CANCEL_ON_FAILOVER: Final = "x-cancel-on-ha-failover"
 
 _TRUE: Final = boolean(True)
 _TAG: Final = Struct(">Q")
+_LAST_TAG: Final = attrgetter("last_tag")
 
 
 class Channel:
@@ -153,7 +155,7 @@ class Channel:
             route.queues,
             route.remote,
             route.counters,
-            is_returned=route.is_returned,
+            mandatory=route.mandatory,
             is_mirrored=route.is_mirrored,
         )
 
@@ -170,7 +172,6 @@ class Channel:
         if not route.exchange:
             for key in dict.fromkeys(keys):
                 self.broker.reply(key, envelope, content)
-        is_returned = route.mandatory and not queues and not remote
         is_mirrored = any(queue.mirror is not None for queue in queues)
         self._publish(
             envelope,
@@ -179,7 +180,7 @@ class Channel:
             queues,
             remote,
             route.counters,
-            is_returned=is_returned,
+            mandatory=route.mandatory,
             is_mirrored=is_mirrored,
         )
 
@@ -192,15 +193,14 @@ class Channel:
         remote: "Collection[RemoteQueue]",
         exchange: ExchangeCounters,
         *,
-        is_returned: bool,
+        mandatory: bool,
         is_mirrored: bool,
     ) -> None:
         if self.vhost.tracer is not None:
             self.vhost.tracer.published(self, envelope, contents, [*queues, *remote])
         if self.transaction is not None:
-            self.transaction.publish(
-                envelope, contents, size, queues, remote, exchange, is_returned=is_returned
-            )
+            names = [queue.record.name for queue in (*queues, *remote)]
+            self.transaction.publish(envelope, contents, size, names, exchange, mandatory=mandatory)
             return
         count = len(contents)
         self._counters.publish += count
@@ -208,7 +208,7 @@ class Channel:
         if queues or remote:
             exchange.publish_out += count * (len(queues) + len(remote))
         else:
-            self.unroutable(envelope, contents, is_returned)
+            self.unroutable(envelope, contents, mandatory)
         refused = self.broker.enqueue(envelope, contents, size, queues)
         if remote or is_mirrored:
             self._publish_away(envelope, contents, size, queues, remote, refused or ())
@@ -350,7 +350,8 @@ class Channel:
         if self.connection.room_bytes() <= 0:
             self.connection.stalled[self] = None
             return
-        for consumer in list(self._blocked):
+        # Freed room of the limit for all goes to whoever has waited longest, or the first would take it for ever.
+        for consumer in sorted(self._blocked, key=_LAST_TAG) if self.prefetch_limit else list(self._blocked):
             # A queue on another node keeps account by itself, also of what it has sent and is not delivered yet.
             if not consumer.queue.is_local or self.credit(consumer) > 0:
                 del self._blocked[consumer]
@@ -362,6 +363,7 @@ class Channel:
         head, tail = deliver_frame(consumer, run, self.number)
         tag = self._next_tag
         self._next_tag = tag + count
+        consumer.last_tag = tag
         contents = self.fit(run, consumer.queue)
         if count == 1:
             self.connection.send_parts([head, _TAG.pack(tag), tail, contents[0]], len(contents[0]))

@@ -97,6 +97,7 @@ class DeclareExchange(Command[ExchangeDeclared]):
     auto_delete: bool = False
     internal: bool = False
     arguments: Table = field(default_factory=dict)
+    declared_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,13 @@ from node.broker.handlers import HANDLERS, Steps
 from node.broker.handshake import Handshake
 from node.broker.heartbeat import Heartbeat
 from node.broker.limits import check_user_channels
+from node.broker.live_queue import all_heard
 from node.broker.peer import Peer
 from node.broker.publishing import Route, Routes, check_not_immediate
 from node.broker.records import User
 from node.broker.throttle import Throttle
 from node.broker.timers import Timer
+from node.broker.turn import Share
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
@@ -53,13 +55,6 @@ OUT_MAX_BYTES: Final = 512 * 1024
 
 REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
 """Unsent output at which we stop reading from a client that asks for more without reading the answers."""
-
-WORK_MAX_US: Final = 10_000
-"""What a connection may cost in one turn, by the estimates below, in microseconds; what it sent beyond that
-waits for the next turn, so that a storm of declares holds nobody else up for long."""
-
-_METHOD_US: Final = 40
-_MISS_US: Final = 20
 
 
 class Connection:
@@ -112,13 +107,15 @@ class Connection:
             content_max_bytes=broker.settings.message_max_bytes,
         )
         self.throttle = Throttle(self, self._reader)
+        self._clock = broker.turns.clock
+        self._share = Share(broker.turns, self._reader, self.read_on)
         self._handshake: Handshake | None = Handshake(self)
         self._routes = Routes()
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._waits_for_log = False
         self._is_choked = False  # there is more unsent output than a client may let pile up
-        self._work_us = 0  # spent in this turn
+        self._rest: tuple[int, bytes, Traits, list[bytes], int] | None = None  # of a run of publishes
         self._is_deaf = False  # frames can't be told apart any more
         self._timer: Timer | None = None
         if broker.settings.handshake_timeout_s is not None:
@@ -161,12 +158,23 @@ class Connection:
             data = self._handshake.take_header(data)
             if not data:
                 return
+        self._share.begin()
+        if self._share.has_to_wait:
+            self._share.stop()
+        self._take(data)
+        self._share.end(came_in=True)
+        self._flush_confirms()
+
+    def _take(self, data: bytes | None) -> None:
+        """Work on what the client sent.   data: the next bytes; None: go on with those that were kept."""
         try:
-            self._reader.feed(data)
+            if data is None:
+                self._reader.resume()
+            else:
+                self._reader.feed(data)
         except ProtocolError as error:
             self._is_deaf = self._reader.paused = True
             self._fail(error)
-        self._flush_confirms()
 
     def _flush_confirms(self) -> None:
         if self.confirming:
@@ -219,28 +227,24 @@ class Connection:
             stalled, self.stalled = self.stalled, {}
             for channel in stalled:
                 channel.unblock()
-        spent, self._work_us = self._work_us, 0
-        if self._is_choked or spent > WORK_MAX_US:
+        if self._is_choked:
             self._is_choked = False
             self.read_on()
 
-    def _spend(self, cost_us: int) -> None:
-        """Count work against the turn; beyond the limit, read on only in the next."""
-        self._work_us += cost_us
-        if self._work_us > WORK_MAX_US and not self._reader.paused:
-            self._reader.paused = True
-            self.broker.has_output(self)
-
     def read_on(self) -> None:
         """Read on, unless something else still keeps us from it."""
-        is_stopped = self._waits_for_log or self._is_choked or self._is_deaf or self._work_us > WORK_MAX_US
-        if is_stopped or self.throttle.holds or self.state not in _LISTENING:
+        is_stopped = self._waits_for_log or self._is_choked or self._is_deaf or self._share.is_over
+        has_ended = self.state not in _LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
+        if is_stopped or self.throttle.holds or has_ended:
             return
-        try:
-            self._reader.resume()
-        except ProtocolError as error:
-            self._is_deaf = self._reader.paused = True
-            self._fail(error)
+        self._share.begin()
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            self._reader.paused = False
+            self.on_publish(*rest)
+        if rest is None or not self._reader.paused:
+            self._take(None)
+        self._share.end(came_in=False)
         self._flush_confirms()
         self._on_change()
 
@@ -287,16 +291,45 @@ class Connection:
             if size > broker.settings.message_max_bytes:
                 self._refuse_size(channel, method_frame, size)
             if route is None:
-                self._spend(_MISS_US)
                 route = self._new_route(channel, method_frame)
                 if route is None:
                     return
-            self._spend(route.run_us + route.message_us * len(contents))
+            if len(contents) > route.at_once_max:
+                contents = self._publish_first(channel, method_frame, route, traits, contents, size)
             route.channel.publish(route, traits, contents, size)
             if broker.storage.is_congested:
                 self.throttle.hold()
         except ProtocolError as error:
             self._failed(error, channel, BasicPublish)
+        if self._clock() > self._share.ends_at:
+            self._share.stop()
+
+    def _publish_first(
+        self,
+        channel: int,
+        method_frame: bytes,
+        route: Route,
+        traits: Traits,
+        contents: list[bytes],
+        size: int,
+    ) -> list[bytes]:
+        """Publish a long run piece by piece, up to its last piece or as far as the share of the turn goes.
+
+        Returns: the piece that is still to be published now; what comes after it waits.
+        """
+        step, count = route.at_once_max, len(contents)
+        for at in range(0, count, step):
+            piece, after = contents[at : at + step], at + step
+            if after >= count:
+                break
+            if self._reader.paused or self._clock() > self._share.ends_at:
+                self._rest = channel, method_frame, traits, contents[after:], size
+                self._share.stop()
+                break
+            route.channel.publish(route, traits, piece, size)
+            if self.broker.storage.is_congested:
+                self.throttle.hold()
+        return piece
 
     def _refuse_size(self, channel: int, method_frame: bytes, size: int) -> None:
         publish = self._admit(channel, method_frame[7:-1])
@@ -341,22 +374,25 @@ class Connection:
             known.acks(first, last)
         except ProtocolError as error:
             self._failed(error, channel, BasicAck)
+        if self._clock() > self._share.ends_at:
+            self._share.stop()
 
     def on_method(self, channel: int, payload: bytes) -> None:
         """See `Sink.on_method`."""
         method: Method | None = None
-        self._spend(_METHOD_US)
         try:
             if channel == 0:
                 method = decode_method(payload) if self.state in _LISTENING else None
                 if method is not None:
                     self._connection_method(method)
-                return
-            method = self._admit(channel, payload)
-            if method is not None:
-                self._channel_method(channel, method)
+            else:
+                method = self._admit(channel, payload)
+                if method is not None:
+                    self._channel_method(channel, method)
         except ProtocolError as error:
             self._failed(error, channel, type(method) if method is not None else None)
+        if self._clock() > self._share.ends_at:
+            self._share.stop()
 
     def on_content_frame(self) -> None:
         """See `Sink.on_content_frame`."""
@@ -417,8 +453,7 @@ class Connection:
                 self._handle(channel, method)
             case Step.CLOSE:
                 assert channel is not None
-                self._drop_channel(channel)
-                self._send_after_deletions(method_frame(number, ChannelCloseOk()))
+                self._take_steps(channel, method, self._close_channel(channel))
             case Step.ANSWER_CLOSE:
                 self.send(method_frame(number, ChannelCloseOk()))
             case Step.FORGET:
@@ -448,8 +483,17 @@ class Connection:
             )
         steps = handler(channel, method)
         if steps is not None:
-            self._advance(channel, type(method), steps, None)
-            self._reader.paused = self._reader.paused or self._waits_for_log
+            self._take_steps(channel, method, steps)
+
+    def _take_steps(self, channel: Channel, method: Method, steps: Steps) -> None:
+        self._advance(channel, type(method), steps, None)
+        self._reader.paused = self._reader.paused or self._waits_for_log
+
+    def _close_channel(self, channel: Channel) -> Steps:
+        """The client closes a channel, whose consumers have been given what they should have by now."""
+        yield from all_heard({consumer.queue: None for consumer in channel.consumers.values()})
+        self._drop_channel(channel)
+        self._send_after_deletions(method_frame(channel.number, ChannelCloseOk()))
 
     def _advance(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
         """Run a handler up to where it waits, and on from there once that is done."""
@@ -620,6 +664,7 @@ class Connection:
                 channel.close()
         self.channels.clear()
         self._reader.forget_contents()
+        self._rest = None
         self._routes.clear()
         self.stalled.clear()
         self.confirming.clear()

@@ -71,7 +71,7 @@ class Consumer:
     """A subscription of a channel to a queue.
 
     prefetch: how many messages it may hold unacknowledged; 0 for no limit.   unacked: how many it holds.
-    is_near: its client is connected to this node.
+    is_near: its client is connected to this node.   last_tag: of its latest delivery on its channel, 0: none yet.
     """
 
     is_near = True
@@ -82,6 +82,7 @@ class Consumer:
         "exclusive",
         "frames",
         "is_waiting",
+        "last_tag",
         "no_ack",
         "prefetch",
         "priority",
@@ -110,7 +111,7 @@ class Consumer:
         self.priority = priority
         self.prefetch = 0 if no_ack else prefetch
         self.arguments = arguments or {}
-        self.unacked = 0
+        self.unacked = self.last_tag = 0
         self.is_waiting = False
         """Whether it is in the rotation of its queue."""
         self.frames: dict[tuple[bytes, bool], tuple[bytes, bytes]] = {}
@@ -139,6 +140,11 @@ class Consumers:
 
     def __len__(self) -> int:
         return len(self.all)
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether any of them may take a message, as far as is known."""
+        return bool(self._priorities)
 
     @property
     def exclusive(self) -> bool:

@@ -143,6 +143,20 @@ class DiskCounters:
 
 
 @dataclass(slots=True)
+class ScrubCounters:
+    """Of the reader that looks for what has rotted on disk, since the node's start.
+
+    rounds: complete ones.   last_round_s: when the last one ended, since 1970; 0: none did.
+    findings: files in which there was damage that costs somebody something.
+    """
+
+    rounds: int = 0
+    last_round_s: float = 0.0
+    checked_bytes: int = 0
+    findings: int = 0
+
+
+@dataclass(slots=True)
 class BrokerCounters:
     """Of one node since its broker started.
 
@@ -153,6 +167,7 @@ class BrokerCounters:
     auth_attempts: by protocol: "amqp091", "http".
     ended: the counters of all channels that are gone.   ended_exchanges: of all exchanges that are.
     recv_oct, send_oct: bytes of all connections that are gone.
+    messages_unreadable: messages that were dropped as neither the disk nor a mirror could give them.
     """
 
     connection_created: int = 0
@@ -168,6 +183,7 @@ class BrokerCounters:
     ended_exchanges: ExchangeCounters = field(default_factory=ExchangeCounters)
     recv_oct: int = 0
     send_oct: int = 0
+    messages_unreadable: int = 0
 
     def count_login(self, protocol: str, *, is_good: bool) -> None:
         """Somebody tried to log in."""

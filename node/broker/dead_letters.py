@@ -7,9 +7,12 @@ Source: amqp-behaviour §5.5; architecture §4 (at least once inside the cluster
 """
 
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from node.amqp.errors import ProtocolError
+from node.amqp.field_table import Table
 from node.broker.acceptance import Acceptance
 from node.broker.counters import AT_MOST_ONCE, DISABLED
 from node.broker.dead_letter import Death, dead_copy, dead_envelope, is_cycle
@@ -17,13 +20,16 @@ from node.broker.live_queue import LiveQueue, RemoteQueue
 from node.broker.mirroring import Mirror
 from node.broker.queue import REJECTED, Queue
 from node.broker.run import Run
+from node.broker.turn import TURN_S
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 DEAD_LETTERS_MAX: Final = 500
-"""Messages that are dead-lettered in one turn: at some 20 us each, what a turn may cost in all."""
+"""Messages that are dead-lettered in one turn, unless it gets too long before."""
 
+AT_ONCE_MAX: Final = 20
+"""Messages that are dead-lettered between two looks at the clock: 25 times that is `DEAD_LETTERS_MAX`."""
 
 RETRY_S: Final = 1.0
 """Before dead letters are routed anew that were to go to a mirrored queue without a master."""
@@ -62,12 +68,13 @@ class DeadLetters:
 
     def turn(self) -> None:
         """Publish as many as a turn may cost."""
-        left = DEAD_LETTERS_MAX
-        while self._waiting and left > 0:
+        left, clock = DEAD_LETTERS_MAX, self._broker.turns.clock
+        ends_at = clock() + TURN_S
+        while self._waiting and left > 0 and clock() <= ends_at:
             death, run, queue = self._waiting.popleft()
-            if len(run) > left:
-                self._waiting.appendleft((death, run[left:], queue))
-                run = run[:left]
+            if len(run) > AT_ONCE_MAX:
+                self._waiting.appendleft((death, run[AT_ONCE_MAX:], queue))
+                run = run[:AT_ONCE_MAX]
             left -= len(run)
             if death.vhost not in self._broker.vhosts or not self._publish(death, run, queue):
                 queue.forget(run)  # only now: it is on disk here until it is there
@@ -80,7 +87,7 @@ class DeadLetters:
         targets: list[tuple[LiveQueue, bytes]] = []
         for content in run.contents:
             copy, headers = dead_copy(content, death, run.envelope)
-            for target in broker.route(death.vhost, death.exchange, keys, headers):
+            for target in self._route(death, keys, headers):
                 if death.reason != REJECTED and is_cycle(target.record.name, headers):
                     broker.observer.message_cycled(target.record, keys)
                 else:
@@ -111,6 +118,13 @@ class DeadLetters:
             self._congested = local.mirror
             local.mirror.await_stable(acceptance, 0, 0, is_kept=envelope.persistent and local.is_durable)
         return True
+
+    def _route(self, death: Death, keys: list[str], headers: Table) -> Sequence[LiveQueue]:
+        """Where a dead message goes: nowhere where finding out would cost too much, as nobody can be told."""
+        try:
+            return self._broker.route(death.vhost, death.exchange, keys, headers)
+        except ProtocolError:
+            return ()
 
     def _postpone(self, death: Death, run: Run, queue: Queue) -> None:
         """A mirrored queue has no master: publish to nobody yet, or the others would get it again and again."""

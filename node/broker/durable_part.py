@@ -85,6 +85,7 @@ def declaration(record: Exchange | QueueRecord) -> DeclareExchange | DeclareQueu
             record.auto_delete,
             record.internal,
             record.arguments,
+            record.declared_by,
         )
     return DeclareQueue(
         record.vhost,

@@ -119,6 +119,8 @@ class Handshake:
         if credentials.password is None:
             account = catalogue.user(credentials.user)
             outcome = account or LoginRefused(f"user '{credentials.user}' - invalid credentials")
+            if credentials.user in settings.loopback_users and not self._connection.peer.is_loopback:
+                outcome = LoginRefused(f"user '{credentials.user}' can only connect via localhost")
         else:
             outcome = check_login(
                 catalogue,

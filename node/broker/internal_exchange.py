@@ -9,6 +9,7 @@ Source: management §2.7, §6.3; RabbitMQ 3.10.8, live.
 
 from typing import TYPE_CHECKING, Final
 
+from node.amqp.errors import ProtocolError
 from node.amqp.properties import Properties
 from node.broker.commands import DeclareExchange
 from node.broker.content import encode_content
@@ -78,7 +79,10 @@ class InternalExchange:
         if self._vhost not in self._broker.vhosts:
             return None
         envelope = self._envelope(key)
-        queues = self._broker.route(self._vhost, self._name, (envelope.routing_key,), None)
+        try:
+            queues = self._broker.route(self._vhost, self._name, (envelope.routing_key,), None)
+        except ProtocolError:  # the patterns that somebody bound cost too much: they get nothing
+            return None
         return Post(self._broker, envelope, *local_and_remote(queues)) if queues else None
 
     def _envelope(self, key: str) -> Envelope:

@@ -1,16 +1,26 @@
 """Limits on connections, channels and queues of vhosts and users, with the texts of their refusals.
 
-One rule for all: a negative limit or none at all allows everything, 0 allows nothing, and what is there when
-a limit is lowered stays. Counts are of what exists before the new one, in the whole cluster.
+One rule for those that are set: a negative limit or none at all allows everything, 0 allows nothing, and what is there
+when a limit is lowered stays. Counts are of what exists before the new one, in the whole cluster.
 
 Source: amqp-behaviour §1.5, §2.1, §3.7 step 7, §6.5.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.records import Json, UserLimits
+
+VHOST_BINDINGS_MAX: Final = 1_000_000
+"""Explicit bindings of a vhost: a tenant's share of every node's memory, at some 1 KiB each."""
+
+BINDINGS_TO_MAX: Final = 100_000
+"""Bindings that lead to one queue or exchange: they all go when it is deleted."""
+
+ANY_WORDS_MAX: Final = 16
+"""Wildcards `#` of one pattern of a topic exchange."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,28 @@ def check_vhost_queues(limits: VhostLimits, vhost: str, queue: str, queue_count:
             ReplyCode.PRECONDITION_FAILED,
             f"cannot declare queue '{queue}': "
             f"queue limit in vhost '{vhost}' ({limits.max_queues}) is reached",
+        )
+
+
+def check_bindings(vhost: str, what: str, in_vhost: int, to_destination: int) -> None:
+    """Refuse (406) one more binding where there are too many.   what: the destination, as errors call it."""
+    if _is_reached(BINDINGS_TO_MAX, to_destination):
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED, f"cannot bind {what}: binding limit ({BINDINGS_TO_MAX}) is reached"
+        )
+    if _is_reached(VHOST_BINDINGS_MAX, in_vhost):
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED,
+            f"cannot bind {what}: binding limit in vhost '{vhost}' ({VHOST_BINDINGS_MAX}) is reached",
+        )
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuse (406) a topic exchange's pattern that may match a key in too many ways."""
+    if pattern.count("#") > ANY_WORDS_MAX and pattern.split(".").count("#") > ANY_WORDS_MAX:
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED,
+            f"more than {ANY_WORDS_MAX} wildcards '#' in routing key '{pattern}' of a binding",
         )
 
 

@@ -8,6 +8,7 @@ Source: amqp-behaviour §9.1; architecture §1, §3.
 
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from node.broker.acceptance import Acceptance
@@ -152,7 +153,10 @@ class LiveQueue(Protocol):
     # --- asking ---
 
     def heard(self) -> Asked[None]:
-        """All that was said has been heard; or the queue is gone, and nobody will."""
+        """All that was said has been heard, and consumers here were given what they can take.
+
+        Or the queue is gone, and nobody will hear it.
+        """
 
     def counts(self) -> Asked[Counts]:
         """What is in it; asking is a use (§5.3)."""
@@ -244,6 +248,42 @@ class Peers(Protocol):
 
     def close(self) -> None:
         """This node stops and its clients are gone: take back what is out with those of others. The end."""
+
+
+def all_heard(queues: "Collection[LiveQueue]") -> Asked[None]:
+    """All these queues have heard all that was said to them, see `LiveQueue.heard`. They are asked at the same time."""
+    waits = [wait for queue in queues for wait in _begun(queue.heard())]
+    if waits:
+        yield partial(_wait_for_all, waits)
+
+
+def _begun(asked: Asked[None]) -> "list[tuple[Asked[None], Wait]]":
+    """What an answer waits for, with the rest of its way; nothing if it is there already."""
+    try:
+        awaited = next(asked)
+    except StopIteration:
+        return []
+    assert not isinstance(awaited, Command), awaited
+    return [(asked, awaited)]
+
+
+def _wait_for_all(waits: "list[tuple[Asked[None], Wait]]", on_done: Callable[[Any], None]) -> None:
+    left = len(waits)
+
+    def go_on(asked: Asked[None], result: Any) -> None:
+        nonlocal left
+        try:
+            awaited = asked.send(result)
+        except StopIteration:
+            left -= 1
+            if not left:
+                on_done(None)
+            return
+        assert not isinstance(awaited, Command), awaited
+        awaited(partial(go_on, asked))
+
+    for asked, wait in waits:
+        wait(partial(go_on, asked))
 
 
 def current(queue: LiveQueue) -> LiveQueue:

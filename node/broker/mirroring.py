@@ -103,6 +103,21 @@ class ReplicaFacts:
     memory_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class RecoveredCopy:
+    """A copy that was found on disk.
+
+    copy: which one, see `stored_uid`.   next_seq: above the numbers of all its messages.
+    is_clean: it has all that it ever had, as far as can be told.
+    """
+
+    storage: QueueStorage
+    copy: int
+    next_seq: int
+    pages: Sequence[Page]
+    is_clean: bool
+
+
 class Mirroring(Protocol):
     """The mirrored queues of one broker."""
 
@@ -122,9 +137,10 @@ class Mirroring(Protocol):
     def close(self, record: QueueRecord) -> None:
         """A queue was deleted: drop what is here of it. Its live queue is closed by the broker."""
 
-    def recovered(
-        self, record: QueueRecord, storage: QueueStorage, next_seq: int, pages: Iterable[Page]
-    ) -> None:
+    is_store_whole: bool
+    """Whether this node's disk has all that it ever had of messages, as far as its start could tell."""
+
+    def recovered(self, record: QueueRecord, copy: RecoveredCopy) -> None:
         """A copy that may bring its queue back was found on disk."""
 
     def receive(self, node: str, frames: Sequence[bytes]) -> None:
@@ -135,6 +151,15 @@ class Mirroring(Protocol):
 
     def settings_changed(self, record: QueueRecord) -> None:
         """A queue is new here, or its policy is another one."""
+
+    def damaged(self, record: QueueRecord, reason: str) -> bool:
+        """The copy of a queue here cannot be read, or lacks what it should have. May be told again.
+
+        reason: for the log, as in "the copy here (reason)": "has unreadable messages".
+        True: the copy will be given up: nothing of it is to be dropped, it goes as a whole, and the node gets another
+            one. A master hands over first: until the queue leaves this node, what cannot be read stays in it.
+        False: no better copy is there: what cannot be read is lost.
+        """
 
     def turn(self, now: float) -> None:
         """The end of a turn: hand over what has gathered."""

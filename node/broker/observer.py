@@ -115,6 +115,9 @@ class Observer:
     def mirror_event(self, event: MirrorEvent) -> None:
         """Something happened to a mirrored queue."""
 
+    def messages_unreadable(self, queue: QueueRecord, count: int, reason: str) -> None:
+        """Messages were dropped as the disk could not read them, and no mirror had them."""
+
     def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
         """A dead-lettered message came round to the queue by itself and was dropped."""
 

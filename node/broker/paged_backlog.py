@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.backlog import Backlog
+from node.broker.number_set import NumberSet
 from node.broker.run import Absent, Run
 from node.broker.storage import Page, QueueStorage
 
@@ -272,7 +273,7 @@ class PagedBacklog:
         entries: Iterable[Run | Absent] = chain(self._q4, self._q1, self._q3, self._q2)
         found = [entry.seqs for entry in entries]
         if self._priority is None:
-            found += [range(page.first_seq, page.last_seq + 1) for page in self._delta]
+            found += [page.numbers for page in self._delta]
         return found
 
     def hand_over(self) -> Holdings:
@@ -335,7 +336,7 @@ class PagedBacklog:
         asked = self._ask()
 
         def loaded(runs: list[Run | None]) -> None:
-            if asked != self._asked:
+            if asked != self._asked or (None in runs and self._waits(absent.seqs for absent in wanted)):
                 return
             for absent, run in zip(wanted, runs, strict=True):
                 first = self._q3.popleft()
@@ -366,7 +367,7 @@ class PagedBacklog:
         asked = self._ask()
 
         def scanned(found: list[Absent]) -> None:
-            if asked != self._asked:
+            if asked != self._asked or self._waits([page.numbers]):
                 return
             own = self._own(found)
             self._q3.extend(own)
@@ -390,6 +391,79 @@ class PagedBacklog:
         if self._priority is None:
             return found
         return [absent for absent in found if self._cap(absent.envelope.priority) == self._priority]
+
+    def _waits(self, seqs: Iterable[range]) -> bool:
+        """Whether some of these are unreadable, and it isn't decided yet what becomes of them: `go_on` follows, or the
+        queue moves to where they can be read.
+        """
+        unreadable = self._storage.unreadable
+        return unreadable is not None and any(map(unreadable.intersection, seqs))
+
+    def go_on(self, lost: NumberSet) -> None:
+        """Unreadable messages were given up: they don't count, and what is left is fetched if somebody waits for it.
+
+        lost: their numbers, not to be changed. Those in delta count until the disk has answered.
+        """
+        for part in (self._q3, self._q2):
+            entries = list(part)
+            part.clear()
+            for absent in entries:
+                part.extend(self._without(absent, lost))
+        self._ask_again()
+        self._recount(lost, 0)
+
+    def _ask_again(self) -> None:
+        if self._is_asking:
+            self._asked += 1  # the answer to come is to what was before
+            self._answered()
+
+    def _recount(self, lost: NumberSet, first: int) -> None:
+        """Correct the pages of delta that had lost messages from number `first` on, one after the other.
+
+        Only the disk knows what is left: how large it is, and with priorities, whose it is.
+        """
+        pages = (page for page in self._delta if page.last_seq >= first)
+        page = next((page for page in pages if lost.intersection(page.numbers)), None)
+        if page is None:
+            return
+
+        def scanned(found: list[Absent]) -> None:
+            at = next((at for at, each in enumerate(self._delta) if each is page), None)
+            if at is None:  # it has grown, or gone
+                self._recount(lost, first)
+                return
+            if not self._waits([page.numbers]):
+                self._correct(at, self._own(found))
+            self._recount(lost, page.last_seq + 1)
+
+        self._storage.scan(page.segment, page.first_seq, page.last_seq, scanned)
+
+    def _correct(self, at: int, own: list[Absent]) -> None:
+        """These are the messages of a page of delta."""
+        page = self._delta[at]
+        count, body_bytes = sum(map(len, own)), sum(absent.body_bytes for absent in own)
+        if count == page.count:
+            return
+        self._disk_count += count - page.count
+        self._disk_bytes += body_bytes - page.body_bytes
+        if count:
+            self._delta[at] = replace(page, count=count, body_bytes=body_bytes)
+        else:
+            del self._delta[at]
+        self._ask_again()
+
+    def _without(self, absent: Absent, lost: NumberSet) -> list[Absent]:
+        gone = lost.intersection(absent.seqs)
+        if not gone:
+            return [absent]
+        first = absent.seqs.start
+        left: list[Absent] = []
+        if absent.size != MIXED_SIZES:  # else all of it stands in one record
+            kept = NumberSet([absent.seqs]).minus(NumberSet(gone))
+            left = [absent[seqs.start - first : seqs.stop - first] for seqs in kept]
+        self._disk_count -= len(absent) - sum(map(len, left))
+        self._disk_bytes -= absent.body_bytes - sum(each.body_bytes for each in left)
+        return left
 
     def _ask(self) -> int:
         self._asked += 1
@@ -484,7 +558,7 @@ class PagedBacklog:
         for run in reversed(runs):
             for page in reversed(self._pages(run)):
                 if self._delta and self._delta[0].segment == page.segment:
-                    self._delta[0] = _joined(page, self._delta[0])
+                    self._delta[0] = page.joined(self._delta[0])
                 else:
                     self._delta.appendleft(page)
 
@@ -505,25 +579,13 @@ class PagedBacklog:
 
     def _extend_delta(self, page: Page) -> None:
         if self._delta and self._delta[-1].segment == page.segment:
-            self._delta[-1] = _joined(self._delta[-1], page)
+            self._delta[-1] = self._delta[-1].joined(page)
         else:
             self._delta.append(page)
 
 
 def nobody() -> None:
     """Waits for messages of a queue that is gone."""
-
-
-def _joined(one: Page, other: Page) -> Page:
-    """Two parts of one segment."""
-    return Page(
-        one.segment,
-        one.priority,
-        min(one.first_seq, other.first_seq),
-        max(one.last_seq, other.last_seq),
-        one.count + other.count,
-        one.body_bytes + other.body_bytes,
-    )
 
 
 def _memory_bytes(part: Backlog) -> int:

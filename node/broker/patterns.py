@@ -5,8 +5,8 @@ ASCII. Where Python's syntax is not PCRE's, most patterns are refused when they 
 otherwise: `(?<name>…)`, `\\h`, `\\z`, `\\Q…\\E`, `\\K`, `\\p{…}`, recursion, `(?i)` within the pattern,
 look-behind of varying length, and `[[:alpha:]]`, which `re` would misread and we refuse ourselves. What
 differs in silence: `{,3}` is a repetition here and literal text there, `\\Z` does not match before a final
-line feed here, and letters above 127 in ISO 8859-1 are not `\\w` here. `re` has no match limit: a pattern
-that backtracks without end stalls the broker. Administrators and policymakers can set one.
+line feed here, and letters above 127 in ISO 8859-1 are not `\\w` here. PCRE gives up on a pattern that backtracks
+without end; here such a pattern is matched without backtracking, see `node.broker.linear_pattern`, or refused.
 
 Source: amqp-behaviour §6.1, §6.7, §6.8.
 """
@@ -15,6 +15,8 @@ import re
 import warnings
 from functools import lru_cache
 from typing import Final
+
+from node.broker.linear_pattern import Matcher, TooCostly, matcher
 
 _NESTING_MAX: Final = 100
 """Deeper groups could exhaust Python's stack, on one node and not on the other."""
@@ -29,8 +31,8 @@ class PatternInvalid(ValueError):
         self.position = position
 
 
-def compile_pattern(pattern: str) -> re.Pattern[bytes]:
-    """The compiled pattern, to be searched in encoded names; PatternInvalid when it is none."""
+def compile_pattern(pattern: str) -> Matcher:
+    """What searches an encoded name for the pattern; PatternInvalid when it is none."""
     compiled = _compile(pattern)
     if isinstance(compiled, PatternInvalid):
         raise PatternInvalid(compiled.reason, compiled.position)
@@ -40,7 +42,7 @@ def compile_pattern(pattern: str) -> re.Pattern[bytes]:
 def matches(pattern: str, text: str) -> bool:
     """Whether the pattern is found anywhere in `text`; an invalid one never is."""
     compiled = _compile(pattern)
-    return not isinstance(compiled, PatternInvalid) and compiled.search(encode_name(text)) is not None
+    return not isinstance(compiled, PatternInvalid) and compiled(encode_name(text))
 
 
 def encode_name(name: str) -> bytes:
@@ -49,7 +51,7 @@ def encode_name(name: str) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _compile(pattern: str) -> re.Pattern[bytes] | PatternInvalid:
+def _compile(pattern: str) -> Matcher | PatternInvalid:
     posix_class = pattern.find("[:")
     if posix_class >= 0:
         return PatternInvalid("POSIX named classes are not supported", posix_class)
@@ -62,8 +64,8 @@ def _compile(pattern: str) -> re.Pattern[bytes] | PatternInvalid:
         with warnings.catch_warnings():
             # A later Python may see a set operation in `[a--b]`; today it reads that as PCRE does.
             warnings.simplefilter("ignore", FutureWarning)
-            return re.compile(encode_name(pattern))
+            return matcher(encode_name(pattern))
     except re.error as error:
         return PatternInvalid(error.msg, error.pos or 0)
-    except OverflowError as error:
+    except (OverflowError, TooCostly) as error:
         return PatternInvalid(str(error), 0)

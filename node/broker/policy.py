@@ -7,12 +7,12 @@ the live broker uses. `policy_validation` says which definitions are allowed.
 Source: amqp-behaviour §6.1, §6.2.
 """
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from node.amqp.field_table import Table
+from node.broker.linear_pattern import Matcher
 from node.broker.patterns import PatternInvalid, compile_pattern, encode_name
 from node.broker.records import Json, JsonObject, Policy, QueueType, ResourceKind
 
@@ -83,7 +83,7 @@ class PolicySet:
 
     def __init__(self) -> None:
         self._policies: dict[bool, dict[str, Policy]] = {False: {}, True: {}}
-        self._by_priority: dict[bool, list[tuple[Policy, re.Pattern[bytes]]]] = {False: [], True: []}
+        self._by_priority: dict[bool, list[tuple[Policy, Matcher]]] = {False: [], True: []}
         self._merged: dict[tuple[str | None, str | None], EffectivePolicy] = {}
 
     def policies(self, *, operator: bool) -> Collection[Policy]:
@@ -129,7 +129,7 @@ class PolicySet:
                 continue
             if queue_type is not None and not _UNSUPPORTED[queue_type].isdisjoint(policy.definition):
                 continue
-            if pattern.search(encoded):
+            if pattern(encoded):
                 return policy
         return None
 

@@ -151,6 +151,8 @@ _MIRRORING_KEYS: Final = (
     "ha-confirm",
     "ha-slow-mirror",
 )
+POLICY_KEYS: Final = frozenset({*_RULES, *_MIRRORING_KEYS})
+"""What a policy's definition may have."""
 """The last two are Fluffle's own."""
 
 

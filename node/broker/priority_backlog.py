@@ -5,6 +5,7 @@ Source: amqp-behaviour §4.8, §5.6.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from node.broker.number_set import NumberSet
 from node.broker.paged_backlog import KEPT_BYTES, Holdings, PagedBacklog, nobody
 from node.broker.run import NEVER, Envelope, Run
 from node.broker.storage import Page, QueueStorage
@@ -155,6 +156,11 @@ class PriorityBacklog:
             [absent for each in had for absent in each.absents],
             [page for each in had for page in each.pages],
         )
+
+    def go_on(self, lost: NumberSet) -> None:
+        """See `PagedBacklog.go_on`."""
+        for level in self._ordered:
+            level.go_on(lost)
 
     def abandon(self) -> None:
         """See `PagedBacklog.abandon`."""

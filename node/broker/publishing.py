@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 ROUTES_MAX: Final = 8192
 """Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
 
-_RUN_US: Final = 4
-_MESSAGE_US: Final = 20
+_COPIES_AT_ONCE: Final = 16384
+_LOOKED_AT_AT_ONCE: Final = 16
+"""Messages that are looked at one by one, at some 20 us each where rules of queues are simple."""
 
 EXPIRATION_MAX_MS: Final = 315360000000
 """Ten years, RabbitMQ's limit for every time to live."""
@@ -55,29 +56,25 @@ class Route:
     """Where the publishes with one method frame go, checked and resolved. Valid for one version of the
     catalogue.
 
-    is_returned: it is mandatory and leads nowhere.
     queues, remote: where it leads to on this node, and on others.   is_mirrored: one of `queues` is.
     looks_at_each: routing depends on each message's headers, or leads to a direct reply.
-    run_us: what a run of publishes costs, in microseconds, about.   message_us: what each message costs beside
-        that where it isn't only one of a run.
+    at_once_max: messages of a run that are published before the clock is looked at again.
     counters: of the exchange.
     traits, envelope: of the messages that came last, to be used again while the traits stay the same.
     """
 
     __slots__ = (
+        "at_once_max",
         "channel",
         "counters",
         "envelope",
         "exchange",
         "is_mirrored",
-        "is_returned",
         "looks_at_each",
         "mandatory",
-        "message_us",
         "queues",
         "remote",
         "routing_key",
-        "run_us",
         "traits",
     )
 
@@ -89,15 +86,13 @@ class Route:
         self.routing_key = publish.routing_key
         self.counters = channel.broker.vhosts[channel.connection.vhost].count(publish.exchange)
         self.mandatory = publish.mandatory
-        self.is_returned = publish.mandatory and not queues
         self.queues: Collection[Queue]
         self.remote: Collection[RemoteQueue]
         self.queues, self.remote = local_and_remote(queues)
         self.is_mirrored = any(queue.mirror is not None for queue in self.queues)
         self.looks_at_each = looks_at_each
         is_plain = not looks_at_each and all(queue.is_plain for queue in queues)
-        self.run_us = _RUN_US * (1 + len(queues))
-        self.message_us = 0 if is_plain else _MESSAGE_US
+        self.at_once_max = max(1, _COPIES_AT_ONCE // (1 + len(queues))) if is_plain else _LOOKED_AT_AT_ONCE
         self.traits: Traits | None = None
         self.envelope: Envelope | None = None
 

@@ -7,7 +7,7 @@ Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
@@ -22,43 +22,16 @@ from node.broker.names import resource
 from node.broker.paged_backlog import PagedBacklog
 from node.broker.policy import QueueSettings
 from node.broker.priority_backlog import PriorityBacklog
+from node.broker.queue_host import Copied, QueueHost
 from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope, Run
 from node.broker.storage import NO_STORE_ID, Page, QueueStorage
-from node.broker.timers import Timer, Timers
+from node.broker.timers import Timer
 
 EXPIRED: Final = "expired"
 REJECTED: Final = "rejected"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
-
-
-class QueueHost(Protocol):
-    """What a queue needs of the broker around it."""
-
-    timers: Timers
-    now: float
-
-    def touch(self, queue: "Queue") -> None:
-        """There may be something to deliver: call `pump` at the end of the turn."""
-
-    def dead_letter(self, queue: "Queue", run: Run, reason: str, now: float) -> None:
-        """Publish messages that left the queue to its dead-letter exchange, if it has one; then `forget` them."""
-
-    def take_over(self, queue: "Queue", belongings: Belongings) -> None:
-        """Give the queue what clients of this node had at the masters before."""
-
-    def queue_unused(self, queue: "Queue", now: float) -> None:
-        """Delete the queue: its last consumer left an auto-delete queue, or its time without use is over."""
-
-
-class Copied(Protocol):
-    """What a node had of a queue before it became its master."""
-
-    next_seq: int
-
-    def fill(self, backlog: PagedBacklog | PriorityBacklog, on_done: Callable[[], None]) -> None:
-        """Put all messages into an empty backlog; `on_done` is called when they are there, maybe at once."""
 
 
 class Queue:
@@ -114,6 +87,7 @@ class Queue:
         self._head_timer: Timer | None = None
         self._unused_timer: Timer | None = None
         self.apply_settings(settings, now)
+        storage.belong_to(self)
 
     @property
     def counters(self) -> QueueCounters:
@@ -258,6 +232,11 @@ class Queue:
         if self._is_lazy and backlog.page_new() and self._may_expire:
             self._host.touch(self)  # when the head expires must be known
 
+    def deliver_due(self) -> None:
+        """Give consumers at once what they can take, so that what comes next finds it gone (§4.8)."""
+        if self.consumers.are_waiting and self.backlog.count:
+            self.pump(self._host.now)
+
     def _read_ahead(self, now: float) -> None:
         # A lazy queue has nothing in memory that nobody asks for: no consumer, and no rule for its head.
         if not self._is_lazy or self.consumers.all or self._may_expire or not self.is_plain:
@@ -289,6 +268,7 @@ class Queue:
 
     def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
         """See `LiveQueue.fetch`."""
+        self.deliver_due()
         while self.seek_head(self._host.now):
             yield self.await_head
             if self.successor is not None:
@@ -403,9 +383,14 @@ class Queue:
 
     def purge(self) -> Asked[int]:
         """See `LiveQueue.purge`."""
+        self.deliver_due()
         count = self.backlog.clear(self.mirror.removed if self.mirror is not None else None)
         self._loaded()
         return at_once(count)
+
+    def unreadable(self, reason: str) -> None:
+        """See `StorageOwner.unreadable`."""
+        self._host.unreadable(self, reason)
 
     # --- what is dropped ---
 
@@ -473,19 +458,21 @@ class Queue:
         """See `LiveQueue.subscribe`.
 
         Raises: ProtocolError 403 for what would not leave an exclusive consumer alone, or make one where only one
-        is active.
+        is active; not of a quorum queue, where the flag means nothing.
         """
         consumers = self.consumers
-        if consumers.exclusive or (consumer.exclusive and (len(consumers) or consumers.single_active)):
+        is_taken = consumers.exclusive or (consumer.exclusive and (len(consumers) or consumers.single_active))
+        if is_taken and self.record.type != "quorum":
             where = resource("queue", self.record.name, self.record.vhost)
             raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} in exclusive use")
+        self.deliver_due()
         self.add_consumer(consumer, self._host.now)
         return at_once(None)
 
     def resume(self, consumer: Consumer) -> None:
         """See `LiveQueue.resume`."""
         self.consumers.rejoin(consumer)
-        self._host.touch(self)
+        self._host.touch_last(self)
 
     def limit_changed(self, consumer: Consumer) -> None:
         """See `LiveQueue.limit_changed`: the queue asks for each delivery anyway."""
@@ -502,15 +489,18 @@ class Queue:
 
     def heard(self) -> Asked[None]:
         """See `LiveQueue.heard`."""
+        self.deliver_due()
         return at_once(None)
 
     def counts(self) -> Asked[Counts]:
         """See `LiveQueue.counts`."""
+        self.deliver_due()
         self.used(self._host.now)
         return at_once(Counts(self.backlog.count, len(self.consumers)))
 
     def delete(self, *, if_unused: bool, if_empty: bool) -> Asked[int]:
         """See `LiveQueue.delete`."""
+        self.deliver_due()
         where = resource("queue", self.record.name, self.record.vhost)
         if if_empty and self.backlog.count:
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, f"{where} not empty")
@@ -538,7 +528,7 @@ class Queue:
 
     # --- moving ---
 
-    def begin_with(self, copy: "Copied", on_done: Callable[[], None]) -> None:
+    def begin_with(self, copy: Copied, on_done: Callable[[], None]) -> None:
         """Begin with the messages of a copy; all of them may have been delivered before (reliability §4.6)."""
         self.next_seq = copy.next_seq
         self._unpublished = copy.next_seq - 1
@@ -589,8 +579,3 @@ class Queue:
         for consumer in list(self.consumers.all):
             self.consumers.remove(consumer)
             consumer.channel.cancelled_by_server(consumer)
-
-
-def is_any_durable(queues: Iterable[Queue]) -> bool:
-    """Whether persistent messages to these queues have to reach the disk."""
-    return any(queue.is_durable for queue in queues)

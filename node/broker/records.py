@@ -103,6 +103,8 @@ class Exchange:
     auto_delete: bool = False
     internal: bool = False
     arguments: Table = field(default_factory=dict)
+    declared_by: str = ""
+    """The user; empty: nobody, or not known."""
 
 
 @dataclass(frozen=True, slots=True)

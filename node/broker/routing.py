@@ -13,7 +13,7 @@ from typing import Final
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
-from node.broker.exchanges import BindingIndex
+from node.broker.exchanges import STATES_MAX, BindingIndex, too_many_ways
 from node.broker.exchanges.direct import DirectIndex
 from node.broker.exchanges.fanout import FanoutIndex
 from node.broker.exchanges.headers import HeadersIndex
@@ -123,25 +123,31 @@ class Router:
         routing_keys: the publish key, then those of CC and BCC; at least one.
         headers: None when there are none, and allowed to be None whenever not `needs_headers(exchange)`.
         An exchange that does not exist leads nowhere: refusing the publish (§4.1) is the caller's business.
+        Raises: ProtocolError 406 for a message that may match in more ways than `STATES_MAX`.
         """
         if exchange == DEFAULT_EXCHANGE:
             return sorted(self._queues.intersection(routing_keys))
         queues: set[str] = set()
         reached = {exchange}
         pending = [exchange]  # grows while it is walked: breadth first
+        states = 0
         for name in pending:
             visited = self._exchanges.get(name)
             if visited is None:
                 continue
             following = []
             selected = False
-            for key in routing_keys if visited.index.uses_routing_key else routing_keys[:1]:
-                for kind, destination in visited.index.match(key, headers):
+            index = visited.index
+            for key in routing_keys if index.uses_routing_key else routing_keys[:1]:
+                if states > STATES_MAX:
+                    raise too_many_ways(key)
+                for kind, destination in index.match(key, headers):
                     selected = True
                     if kind == "queue":
                         queues.add(destination)
                     else:
                         following.append(destination)
+                states += 1 + index.states
             if not selected and visited.alternate is not None:
                 following.append(visited.alternate)
             for successor in following:

@@ -1,10 +1,16 @@
-"""Waiting, as a handler does, for the disk."""
+"""What has to wait for the disk, and waiting for it as a handler does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
+    from node.broker.queue import Queue
+
+
+def is_any_durable(queues: "Iterable[Queue]") -> bool:
+    """Whether persistent messages to these queues have to reach the disk."""
+    return any(queue.is_durable for queue in queues)
 
 
 class Safety:

@@ -9,11 +9,12 @@ disk for either reason are *indexed*; when one is done with, the storage must be
 Source: architecture §2.1-2.3; amqp-behaviour §7.3-7.6.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from node.broker.counters import DiskCounters
+from node.broker.counters import DiskCounters, ScrubCounters
+from node.broker.number_set import NumberSet
 from node.broker.records import QueueRecord
 from node.broker.run import Absent, Envelope, Run
 
@@ -35,12 +36,37 @@ class Page:
     count: int
     body_bytes: int
 
+    @property
+    def numbers(self) -> range:
+        """From first to last."""
+        return range(self.first_seq, self.last_seq + 1)
+
+    def joined(self, other: "Page") -> "Page":
+        """Both, as parts of one segment."""
+        return Page(
+            self.segment,
+            self.priority,
+            min(self.first_seq, other.first_seq),
+            max(self.last_seq, other.last_seq),
+            self.count + other.count,
+            self.body_bytes + other.body_bytes,
+        )
+
 
 class Waiter(Protocol):
     """Who waits until what was kept is safe."""
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
         """What was kept before these numbers were registered is synced; is_safe False: it never will be."""
+
+
+class StorageOwner(Protocol):
+    """Who has the messages that a `QueueStorage` keeps."""
+
+    def unreadable(self, reason: str) -> None:
+        """The disk could not read more of them, which are among `QueueStorage.unreadable` now. Nothing is to be asked
+        of the storage before this returns.
+        """
 
 
 class QueueStorage(Protocol):
@@ -55,6 +81,15 @@ class QueueStorage(Protocol):
 
     segment_entries: int
     """How many consecutive numbers share a segment: number n is in segment n // segment_entries."""
+
+    unreadable: NumberSet | None
+    """Messages that the disk could not read and nobody has given up: not to be changed. A scan doesn't find them."""
+
+    def belong_to(self, owner: StorageOwner) -> None:
+        """Say whose messages they are from now on; he is told of what is unreadable already."""
+
+    def lose(self, seqs: Iterable[range]) -> None:
+        """These of the unreadable messages are given up, the others need not be read: nothing is unreadable then."""
 
     @property
     def alive(self) -> list[range]:
@@ -126,6 +161,13 @@ class Storage(Protocol):
         """What was read and written since the node's start."""
 
     @property
+    def scrubbing(self) -> ScrubCounters:
+        """How far the look for what has rotted is."""
+
+    def damaged_files(self) -> list[str]:
+        """Paths of files with damage that costs somebody something. Costs a little for each file of a message store."""
+
+    @property
     def is_congested(self) -> bool:
         """Whether so much waits to be written that publishers should hold on."""
 
@@ -158,9 +200,21 @@ class MemoryStorage:
     has_work = False
     is_congested = False
     disk_reads = disk_writes = 0
+    unreadable: NumberSet | None = None
 
     def __init__(self) -> None:
         self.counters = DiskCounters()
+        self.scrubbing = ScrubCounters()
+
+    def damaged_files(self) -> list[str]:
+        """See `Storage.damaged_files`."""
+        return []
+
+    def belong_to(self, owner: StorageOwner) -> None:
+        """See `QueueStorage.belong_to`."""
+
+    def lose(self, seqs: Iterable[range]) -> None:
+        """See `QueueStorage.lose`."""
 
     def open(self, record: QueueRecord) -> QueueStorage:
         """See `Storage.open`."""

@@ -74,6 +74,8 @@ class Topology:
         self.queues: dict[str, QueueRecord] = {}
         self.exchanges: dict[str, Exchange] = {}
         self.policies = PolicySet()
+        self.binding_count = 0
+        """Explicit ones."""
         self._vhost = vhost
         self._events = events
         self._from: dict[str, dict[BindingKey, Binding]] = {}
@@ -125,6 +127,7 @@ class Topology:
             command.auto_delete,
             command.internal,
             command.arguments,
+            command.declared_by,
         )
         self._add_exchange(exchange)
         return ExchangeDeclared(exchange, created=True)
@@ -230,6 +233,7 @@ class Topology:
             command.arguments,
         )
         bindings[key] = binding
+        self.binding_count += 1
         self._to.setdefault((command.destination_kind, command.destination), {})[key] = binding
         self._events.append(BindingAdded(binding))
         return True
@@ -246,6 +250,7 @@ class Topology:
     def _remove_binding(self, key: BindingKey) -> None:
         source, kind, destination = key[:3]
         binding = self._from[source].pop(key)
+        self.binding_count -= 1
         if not self._from[source]:
             del self._from[source]
         del self._to[kind, destination][key]

@@ -12,12 +12,12 @@ from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.acceptance import Acceptance
 from node.broker.counters import ExchangeCounters
-from node.broker.live_queue import Asked, LiveQueue, RemoteQueue, current, local_and_remote
+from node.broker.live_queue import Asked, RemoteQueue, local_and_remote
 from node.broker.mirroring import Mirror
 from node.broker.paged_backlog import MESSAGE_BYTES
-from node.broker.queue import Queue, is_any_durable
+from node.broker.queue import Queue
 from node.broker.run import Envelope
-from node.broker.safety import Safety
+from node.broker.safety import Safety, is_any_durable
 from node.broker.unacked import Delivery, disowned
 
 if TYPE_CHECKING:
@@ -30,18 +30,28 @@ HELD_MAX_BYTES: Final = 512 * 1024 * 1024
 
 
 class _Publish(NamedTuple):
+    """Messages for queues that are looked up by their names when the transaction commits, as in RabbitMQ."""
+
     envelope: Envelope
     contents: list[bytes]
     size: int
+    names: list[str]
+    exchange: ExchangeCounters
+    mandatory: bool
+
+
+class _Routed(NamedTuple):
+    """The same with the queues that are there.   is_cut: one that exists is out of reach."""
+
+    publish: _Publish
     queues: Collection[Queue]
     remote: Collection[RemoteQueue]
-    exchange: ExchangeCounters
-    is_returned: bool
+    is_cut: bool
 
     @property
     def is_kept(self) -> bool:
         """Whether this node's disk alone has to have it."""
-        return self.envelope.persistent and is_any_durable(
+        return self.publish.envelope.persistent and is_any_durable(
             queue for queue in self.queues if queue.mirror is None
         )
 
@@ -49,14 +59,6 @@ class _Publish(NamedTuple):
     def mirrors(self) -> "list[tuple[Queue, Mirror]]":
         """Those of this node's queues that have copies on others."""
         return [(queue, queue.mirror) for queue in self.queues if queue.mirror is not None]
-
-    def resolved(self) -> "_Publish":
-        """The same, to the queues that have taken the place of others meanwhile."""
-        live: list[LiveQueue] = [*self.queues, *self.remote]
-        if all(queue.successor is None for queue in live):
-            return self
-        queues, remote = local_and_remote([current(queue) for queue in live])
-        return self._replace(queues=queues, remote=remote)
 
 
 class Transaction:
@@ -79,13 +81,12 @@ class Transaction:
         envelope: Envelope,
         contents: list[bytes],
         size: int,
-        queues: Collection[Queue],
-        remote: Collection[RemoteQueue],
+        names: list[str],
         exchange: ExchangeCounters,
         *,
-        is_returned: bool,
+        mandatory: bool,
     ) -> None:
-        """Messages to enqueue, on this node and on others; routed already.   is_returned: mandatory and unroutable.
+        """Messages to enqueue, routed already to queues of these names.
 
         Raises: ProtocolError 506 if the connection's transactions hold too much.
         """
@@ -98,7 +99,7 @@ class Transaction:
         self._held_bytes += cost
         self._connection.held_bytes += cost
         self.publish_count += len(contents)
-        self._publishes.append(_Publish(envelope, contents, size, queues, remote, exchange, is_returned))
+        self._publishes.append(_Publish(envelope, contents, size, names, exchange, mandatory))
 
     def ack(self, settled: list[Delivery]) -> None:
         """Deliveries to acknowledge."""
@@ -113,23 +114,25 @@ class Transaction:
     def commit(self, channel: "Channel") -> Asked[None]:
         """Do it all, and wait until it is safe.
 
-        Raises: ProtocolError 406 if a queue refused a message, or was lost with its node before it answered, or
-            with all its copies; 541 if this node's disk could not keep one. Everything else is done then.
+        Raises: ProtocolError 406 if a queue refused a message, is out of reach, or was lost with its node before it
+            answered, or with all its copies; 541 if this node's disk could not keep one. Everything else is done then.
         """
-        publishes, self._publishes = [publish.resolved() for publish in self._publishes], []
+        publishes, self._publishes = [_routed(channel, publish) for publish in self._publishes], []
         settled, self._settled = self._settled, []
         self.publish_count = self.settled_count = 0
         self._let_go()
-        refused = is_kept = False
-        away = [publish for publish in publishes if publish.remote or publish.mirrors]
-        for publish in publishes:
+        refused = any(routed.is_cut for routed in publishes)
+        is_kept = False
+        away = [routed for routed in publishes if routed.remote or routed.mirrors]
+        for routed in publishes:
+            publish, queues, remote = routed.publish, routed.queues, routed.remote
             channel.counters.publish += len(publish.contents)
-            publish.exchange.published(len(publish.contents), len(publish.queues) + len(publish.remote))
-            if not publish.queues and not publish.remote:
-                channel.unroutable(publish.envelope, publish.contents, publish.is_returned)
-            if channel.broker.enqueue(publish.envelope, publish.contents, publish.size, publish.queues):
+            publish.exchange.published(len(publish.contents), len(queues) + len(remote))
+            if not queues and not remote and not routed.is_cut:
+                channel.unroutable(publish.envelope, publish.contents, publish.mandatory)
+            if channel.broker.enqueue(publish.envelope, publish.contents, publish.size, queues):
                 refused = True
-            is_kept = is_kept or publish.is_kept
+            is_kept = is_kept or routed.is_kept
         for deliveries, requeue in settled:
             if requeue is None:
                 channel.settle_acked(deliveries)
@@ -144,14 +147,15 @@ class Transaction:
             raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are not on disk")
 
     @staticmethod
-    def _publish_away(away: list[_Publish], on_settled: Callable[[Acceptance], None]) -> None:
+    def _publish_away(away: list[_Routed], on_settled: Callable[[Acceptance], None]) -> None:
         """Publish to queues on other nodes, and wait for the mirrors of those on this one."""
-        parties = sum(len(publish.remote) + len(publish.mirrors) for publish in away)
+        parties = sum(len(routed.remote) + len(routed.mirrors) for routed in away)
         acceptance = Acceptance(0, parties, on_settled)
-        for publish in away:
-            for queue in publish.remote:
+        for routed in away:
+            publish = routed.publish
+            for queue in routed.remote:
                 queue.send(publish.envelope, publish.contents, publish.size, acceptance)
-            for local, mirror in publish.mirrors:
+            for local, mirror in routed.mirrors:
                 is_kept = publish.envelope.persistent and local.is_durable
                 mirror.await_stable(acceptance, 0, 0, is_kept=is_kept)
 
@@ -174,3 +178,14 @@ class Transaction:
         self._publishes = []
         self._let_go()
         return settled
+
+
+def _routed(channel: "Channel", publish: _Publish) -> _Routed:
+    """A publish with the queues that have its names by now."""
+    live, vhost = channel.vhost.queues, channel.connection.vhost
+    found = [live[name] for name in publish.names if name in live]
+    queues, remote = local_and_remote(found)
+    is_cut = len(found) < len(publish.names) and any(
+        name not in live and channel.broker.catalogue.queue(vhost, name) is not None for name in publish.names
+    )
+    return _Routed(publish, queues, remote, is_cut)

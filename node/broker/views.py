@@ -12,137 +12,46 @@ Source: reliability §4.1, §4.6, §4.10.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import TypeAlias
 
-MirrorStatus: TypeAlias = Literal["joining", "alive", "dead"]
-ViewState: TypeAlias = Literal["live", "flushing", "down"]
+from node.broker.view import RingMember, View, is_there, stored_uid
 
-
-@dataclass(frozen=True, slots=True)
-class RingMember:
-    """One copy of the queue.
-
-    id: unlike any other that the queue ever had, and rising: who has a lower one joined earlier.
-    node, incarnation: where it is. It ends with the incarnation.
-    status: joining until it has its left neighbour's state; dead until what it had to say has gone round.
-    edge: the version in which it got the left neighbour that it has; of no meaning for the dead.
-    copy: names what it has on disk, see `stored_uid`.
-    """
-
-    id: int
-    node: str
-    incarnation: int
-    status: MirrorStatus
-    edge: int
-    copy: int = 0
-
-
-_STEM_DIGITS: Final = 16
-"""How many digits of a uid all copies of the queue share on disk: so it shows whose they are."""
-
-
-def stored_uid(uid: str, copy: int) -> str:
-    """Names what a node has on disk of a queue: nobody takes up a copy that was given up, be it half removed.
-
-    uid: 32 hexadecimal digits, as the result.
-    """
-    return uid[:_STEM_DIGITS] + f"{int(uid[_STEM_DIGITS:], 16) ^ copy:016x}" if copy else uid
+__all__ = [
+    "ActivateMirror",
+    "AddMirror",
+    "DeclineMaster",
+    "DropMirror",
+    "EraseMirror",
+    "GiveUp",
+    "MirrorSynced",
+    "OfferCopy",
+    "Revive",
+    "RingMember",
+    "TookOver",
+    "TransferMaster",
+    "Unmirror",
+    "View",
+    "ViewChange",
+    "changed",
+    "created",
+    "died",
+    "forgotten",
+    "is_offered",
+    "is_there",
+    "stored_uid",
+    "withdrawn",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """One view.
-
-    members: in the order of the ring, the dead among them.   master: an id; 0: none now.
-    synced: ids of those who have all that was confirmed. A dead one is among them until it is erased, or as long as
-        there is no master: its copy may be what brings the queue back.
-    since: the version in which the master became master: names its mastership.
-    previous: who handed over, and whoever is master waits for the end of its operations; 0: nobody did.
-    handover: the version in which that was.
-    recoverable: nodes that may bring a queue back which is down, the best first; also while it is flushing.
-    copies: what each of them has to do that with.
-    offers: those of them that are there: node, incarnation, position (the number after its last message).
-    may_lose: a copy that is not synchronised may be promoted, if there is no other.
-    """
-
-    version: int
-    members: tuple[RingMember, ...]
-    master: int
-    synced: tuple[int, ...]
-    state: ViewState = "live"
-    since: int = 0
-    previous: int = 0
-    handover: int = 0
-    recoverable: tuple[str, ...] = ()
-    copies: tuple[int, ...] = ()
-    offers: tuple[tuple[str, int, int], ...] = ()
-    may_lose: bool = False
-
-    def member(self, id_: int) -> RingMember | None:
-        """The member of that id."""
-        return next((member for member in self.members if member.id == id_), None)
-
-    def member_on(self, node: str) -> RingMember | None:
-        """The member on a node that is not dead."""
-        return next((member for member in self.members if member.node == node and is_there(member)), None)
-
-    def copy_to_keep(self, node: str) -> int | None:
-        """Which copy on the disk of a node that has started anew may be what the queue comes back from; None: none.
-
-        Who had all there was when it died, or whose death isn't known yet, is recoverable once the master dies.
-        """
-        if node in self.recoverable:
-            return self.copies[self.recoverable.index(node)]
-        good = (member.copy for member in self.members if member.node == node and member.id in self.synced)
-        return next(good, None)
-
-    @property
-    def ring(self) -> tuple[RingMember, ...]:
-        """Those who pass on operations, each to the next, the last one to the first."""
-        return tuple(filter(is_there, self.members))
-
-    @property
-    def is_first(self) -> bool:
-        """Whether it is the first one of the queue, or since it came back: whoever comes later is joining at first."""
-        return any(member.id == self.version and member.status == "alive" for member in self.members)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether what is at all members may be confirmed: not while there is no master, nor while a dead one counts as
-        having all that was confirmed.
-        """
-        dead = (member.id for member in self.members if not is_there(member))
-        return self.state == "live" and not any(id_ in self.synced for id_ in dead)
-
-    @property
-    def master_node(self) -> str | None:
-        """Where the master is."""
-        master = self.member(self.master)
-        return None if master is None else master.node
-
-    def left_of(self, id_: int) -> int:
-        """Whom a member of the ring hears: itself if it is alone."""
-        ids = [member.id for member in self.ring]
-        return ids[ids.index(id_) - 1]
-
-    def right_of(self, id_: int) -> int:
-        """Whom a member of the ring tells: itself if it is alone."""
-        ids = [member.id for member in self.ring]
-        return ids[(ids.index(id_) + 1) % len(ids)]
-
-    def owner_of(self, id_: int) -> int:
-        """Who answers for a member's operations: itself, or of a dead one the next that is alive; 0: nobody is."""
-        ids = [member.id for member in self.members]
-        at = ids.index(id_)
-        for member in (*self.members[at:], *self.members[:at]):
-            if member.status == "alive":
-                return member.id
-        return 0
+def is_spared(view: View, id_: int) -> bool:
+    """Whether another synchronised member is there, which so has all that was confirmed."""
+    return any(is_there(member) and member.id in view.synced for member in view.members if member.id != id_)
 
 
-def is_there(member: RingMember) -> bool:
-    """Whether it is part of the ring."""
-    return member.status != "dead"
+def is_followed(view: View, node: str) -> bool:
+    """Whether the master was on a node, and the next one has not taken over from it."""
+    former = view.member(view.previous)
+    return former is not None and former.node == node and is_there(former)
 
 
 # --- changes ----------------------------------------------------------------------------------------------
@@ -175,10 +84,21 @@ class DropMirror:
     """The master wants a member no more, by policy or because it doesn't keep up.
 
     version: of the view that its proposer saw, when others could spare the member; 0: it goes whatever others do.
+        While there is no master it goes in that view only, and only if another synchronised one is there.
     """
 
     member: int
     version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """A member's copy is of no use, as the member itself says: it goes, be it the master, and nothing is left of it.
+
+    Refused to who is the last synchronised one that is there.
+    """
+
+    member: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +118,17 @@ class TransferMaster:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclineMaster:
+    """The master has waited too long for the last word of the one before it, which is to be master again.
+
+    The one that declines has done nothing as master, and will not in this mastership.   since: as of its view.
+    """
+
+    master: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
 class TookOver:
     """All members have heard what the master before had to say: the present one's first broadcast has come round.
 
@@ -209,19 +140,21 @@ class TookOver:
 
 @dataclass(frozen=True, slots=True)
 class OfferCopy:
-    """A recoverable node has recovered its copy of a queue that is down.
+    """A recoverable node has recovered its copy of a queue that is down. When all have offered the best one is taken.
 
-    The last master's is taken at once, and so is the best one when all have offered.
+    is_clean: it has all that it ever had, as far as its node can tell; None: an older version, which did not look. Then
+        the last master's is taken at once.
     """
 
     node: str
     incarnation: int
     position: int
+    is_clean: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Revive:
-    """The last master has been waited for long enough: take the best copy that was offered.
+    """The others have been waited for long enough: take the best copy that was offered, if it is clean.
 
     version: of the view that its proposer saw.
     """
@@ -241,8 +174,10 @@ ViewChange: TypeAlias = (
     | ActivateMirror
     | MirrorSynced
     | DropMirror
+    | GiveUp
     | EraseMirror
     | TransferMaster
+    | DeclineMaster
     | TookOver
     | OfferCopy
     | Revive
@@ -281,16 +216,20 @@ def changed(view: View, change: ViewChange) -> View | None:
         case MirrorSynced(id_):
             return _synced(view, id_)
         case DropMirror(id_, version):
-            return _drop(view, id_) if version in (0, view.version) else None
+            return _drop(view, id_, version)
+        case GiveUp(id_):
+            return _give_up(view, id_)
         case EraseMirror(id_, owner):
             return _erase(view, id_, owner)
         case TransferMaster(master, to):
             return _transfer(view, master, to)
+        case DeclineMaster(master, since):
+            return _decline(view, master, since)
         case TookOver(since):
             is_meant = view.state == "live" and view.since == since and view.previous
             return replace(view, version=view.version + 1, previous=0, handover=0) if is_meant else None
-        case OfferCopy(node, incarnation, position):
-            return _offer(view, node, incarnation, position)
+        case OfferCopy():
+            return _offer(view, change)
         case Revive(version):
             return _revive(view) if view.version == version else None
         case Unmirror(master):
@@ -329,14 +268,36 @@ def _synced(view: View, id_: int) -> View | None:
     member = view.member(id_)
     if member is None or member.status != "alive" or id_ in view.synced:
         return None
-    return replace(view, version=view.version + 1, synced=(*view.synced, id_))
+    return replace(view, version=view.version + 1, synced=(*view.synced, id_), judged=(), kept=())
 
 
-def _drop(view: View, id_: int) -> View | None:
+def _drop(view: View, id_: int, version: int) -> View | None:
     member = view.member(id_)
-    if view.state != "live" or member is None or not is_there(member) or id_ == view.master:
+    if member is None or not is_there(member) or id_ == view.master or version not in (0, view.version):
         return None
-    return died(view, (id_,), may_lose=False)
+    if view.state != "live" and not (version and is_spared(view, id_)):
+        return None
+    return _without(view, member)
+
+
+def _give_up(view: View, id_: int) -> View | None:
+    member = view.member(id_)
+    if member is None or not is_there(member) or (id_ in view.synced and not is_spared(view, id_)):
+        return None
+    return _without(view, member)
+
+
+def _without(view: View, member: RingMember) -> View:
+    """The view after a member was cut out whose copy is dropped: nobody has to wait for it to come back."""
+    gone = (member.node, member.copy)
+    left = [each for each in zip(view.recoverable, view.copies, strict=True) if each != gone]
+    others = replace(
+        view,
+        synced=tuple(id_ for id_ in view.synced if id_ != member.id),
+        recoverable=tuple(node for node, _ in left),
+        copies=tuple(copy for _, copy in left),
+    )
+    return died(others, (member.id,), may_lose=False)
 
 
 def died(view: View, ids: Iterable[int], *, may_lose: bool) -> View:
@@ -410,7 +371,9 @@ def _promoted(view: View) -> View:
 
 
 def _down(view: View) -> View:
-    return replace(view, members=(), master=0, synced=(), state="down", previous=0, handover=0, offers=())
+    return replace(
+        view, members=(), master=0, synced=(), state="down", previous=0, handover=0, offers=(), judged=()
+    )
 
 
 def _transfer(view: View, master: int, to: int) -> View | None:
@@ -423,67 +386,110 @@ def _transfer(view: View, master: int, to: int) -> View | None:
     return replace(view, version=version, master=to, previous=master, handover=version, since=version)
 
 
-def _offer(view: View, node: str, incarnation: int, position: int) -> View | None:
+def _decline(view: View, master: int, since: int) -> View | None:
+    former = view.member(view.previous)
+    if view.state != "live" or view.master != master or view.since != since:
+        return None
+    if former is None or not is_there(former):
+        return None
+    version = view.version + 1
+    return replace(view, version=version, master=former.id, previous=0, handover=0, since=version)
+
+
+def _offer(view: View, change: OfferCopy) -> View | None:
+    node = change.node
     if view.state != "down" or node not in view.recoverable:
         return None
-    offer = (node, incarnation, position)
-    if offer in view.offers:
+    if is_offered(view, change):
         return None
-    others = tuple(known for known in view.offers if known[0] != node)
-    after = replace(view, version=view.version + 1, offers=(*others, offer))
-    is_last_master = node == view.recoverable[0]
-    has_all = {known[0] for known in after.offers} == set(view.recoverable)
-    if is_last_master or has_all:
-        return _revived(after, offer if is_last_master else _best(after))
-    return after
+    offer = (node, change.incarnation, change.position)
+    judgement = () if change.is_clean is None else ((node, change.is_clean),)
+    after = _without_offer(view, node)
+    after = replace(
+        after,
+        version=view.version + 1,
+        offers=(*after.offers, offer),
+        judged=(*after.judged, *judgement),
+    )
+    if change.is_clean is None and node == view.recoverable[0]:
+        return _revived(after, offer)
+    return _revived(after, _best(after)) if _has_all(after) else after
+
+
+def is_offered(view: View, change: OfferCopy) -> bool:
+    """Whether a view has this very offer."""
+    judgement = None if change.is_clean is None else (change.node, change.is_clean)
+    offer = (change.node, change.incarnation, change.position)
+    return offer in view.offers and (judgement is None or judgement in view.judged)
+
+
+def _has_all(view: View) -> bool:
+    return {offer[0] for offer in view.offers} == set(view.recoverable)
+
+
+def _without_offer(view: View, node: str) -> View:
+    return replace(
+        view,
+        offers=tuple(offer for offer in view.offers if offer[0] != node),
+        judged=tuple(each for each in view.judged if each[0] != node),
+    )
 
 
 def _revive(view: View) -> View | None:
-    if view.state != "down" or not view.offers:
+    if view.state != "down" or not view.clean_offers:
         return None
     return _revived(replace(view, version=view.version + 1), _best(view))
 
 
 def _best(view: View) -> tuple[str, int, int]:
-    return max(view.offers, key=lambda offer: (offer[2], -view.recoverable.index(offer[0])))
+    """Who has lost something is taken only if nobody else is there; then who has the most, then who stands first."""
+    return max(
+        view.clean_offers or view.offers, key=lambda offer: (offer[2], -view.recoverable.index(offer[0]))
+    )
 
 
 def _revived(view: View, offer: tuple[str, int, int]) -> View:
+    """The view with the copy that was offered; the others stay where they are until it is no more the only one."""
     node, incarnation, _ = offer
     version = view.version
     copy = view.copies[view.recoverable.index(node)]
     master = RingMember(version, node, incarnation, "alive", version, copy)
-    return View(version, (master,), version, (version,), since=version)
+    judged = tuple(each for each in view.judged if each[0] == node)
+    # An older version, which did not judge, had the others removed at once: what it decided stays as it was.
+    others = zip(view.recoverable, view.copies, strict=True) if judged else ()
+    kept = tuple(each for each in (*others, *view.kept) if each[0] != node)
+    return View(version, (master,), version, (version,), since=version, judged=judged, kept=kept)
 
 
 def withdrawn(view: View, node: str) -> View | None:
     """The view after a node that had offered its copy went down; None: it had not."""
-    offers = tuple(offer for offer in view.offers if offer[0] != node)
-    return None if offers == view.offers else replace(view, version=view.version + 1, offers=offers)
+    after = _without_offer(view, node)
+    return None if after.offers == view.offers else replace(after, version=view.version + 1)
 
 
 def forgotten(view: View, node: str) -> View | None:
     """The view after a node is no member of the cluster any more: nobody waits for its copy. None: nobody did.
 
-    The best of those that were offered is taken if they are all there are now.
+    The best of those that were offered is taken if they are all there are now. If there is no other, those count that
+    were not taken when the queue came back before.
     """
     gone = {member.id for member in view.members if member.node == node and not is_there(member)}
     synced = tuple(id_ for id_ in view.synced if id_ not in gone)
-    if node not in view.recoverable and synced == view.synced:
+    kept = tuple(each for each in view.kept if each[0] != node)
+    if node not in view.recoverable and synced == view.synced and kept == view.kept:
         return None
-    left = [each for each in zip(view.recoverable, view.copies, strict=True) if each[0] != node]
-    recoverable = tuple(known for known, _ in left)
-    copies = tuple(copy for _, copy in left)
-    offers = tuple(offer for offer in view.offers if offer[0] != node)
+    left = tuple(each for each in zip(view.recoverable, view.copies, strict=True) if each[0] != node)
+    if view.state != "live" and not left:
+        left, kept = kept, ()
     after = replace(
-        view,
+        _without_offer(view, node),
         version=view.version + 1,
         synced=synced,
-        recoverable=recoverable,
-        copies=copies,
-        offers=offers,
+        recoverable=tuple(known for known, _ in left),
+        copies=tuple(copy for _, copy in left),
+        kept=kept,
     )
-    if after.state == "down" and offers and {offer[0] for offer in offers} == set(recoverable):
+    if after.state == "down" and after.offers and _has_all(after):
         return _revived(after, _best(after))
     return after
 

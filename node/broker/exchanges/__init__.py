@@ -5,10 +5,24 @@ from exchange to exchange. The rules are those of amqp-behaviour §3.15-§3.17.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
 from node.broker.records import Binding
+
+STATES_MAX: Final = 20_000
+"""Nodes of topic exchanges' patterns that one message may reach with all its keys: some 2 ms. A thousand patterns that
+are all matched in each word of a key of ten words come to half of that."""
+
+
+def too_many_ways(routing_key: str) -> ProtocolError:
+    """The error for a message whose routing would cost more than that."""
+    return ProtocolError(
+        ReplyCode.PRECONDITION_FAILED,
+        f"too many ways to match patterns of topic exchanges with routing key '{routing_key}'",
+    )
 
 
 class Destination(NamedTuple):
@@ -57,6 +71,10 @@ class BindingIndex(Protocol):
     uses_routing_key: ClassVar[bool]
     uses_headers: ClassVar[bool]
 
+    @property
+    def states(self) -> int:
+        """What the last match cost, as `STATES_MAX` counts."""
+
     def bind(self, binding: Binding) -> None:
         """Take in a new binding from this exchange."""
 
@@ -68,4 +86,5 @@ class BindingIndex(Protocol):
 
         headers: the message's headers, None when it has none. Only a type with `uses_headers` looks at them.
         The result must be consumed before the next change of the index.
+        Raises: ProtocolError 406 for what passes `STATES_MAX`.
         """

@@ -16,6 +16,7 @@ class DirectIndex:
 
     uses_routing_key: ClassVar[bool] = True
     uses_headers: ClassVar[bool] = False
+    states: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._by_key: dict[str, Destinations] = {}

@@ -16,6 +16,7 @@ class FanoutIndex:
 
     uses_routing_key: ClassVar[bool] = False
     uses_headers: ClassVar[bool] = False
+    states: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._destinations = Destinations()

@@ -76,6 +76,7 @@ class HeadersIndex:
 
     uses_routing_key: ClassVar[bool] = False
     uses_headers: ClassVar[bool] = True
+    states: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._by_pattern: dict[Pattern, Destinations] = {}

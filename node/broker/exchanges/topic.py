@@ -3,7 +3,8 @@
 The patterns form a trie, one node a word. A message's key is walked word by word through all nodes that it
 can have reached so far, never by trying one way after another: `#.#.#.#` against `a.a.a.a.a` would take
 exponentially many. A node is reached at most once per word, so a match costs at most (words of the key) x
-(words of all patterns), and in practice a handful of dict look-ups per word.
+(words of all patterns), and in practice a handful of dict look-ups per word. Patterns that were made to cost more are
+bounded: what passes `STATES_MAX` is refused.
 
 Source: amqp-behaviour §3.16.
 """
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from node.amqp.field_table import Table
-from node.broker.exchanges import Destination, Destinations, destination_of
+from node.broker.exchanges import STATES_MAX, Destination, Destinations, destination_of, too_many_ways
 from node.broker.records import Binding
 
 
@@ -63,6 +64,7 @@ class TopicIndex:
 
     def __init__(self) -> None:
         self._root = _Node()
+        self.states = 0
 
     def bind(self, binding: Binding) -> None:
         """See `BindingIndex.bind`."""
@@ -93,12 +95,16 @@ class TopicIndex:
             node = parent
 
     def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
-        """See `BindingIndex.match`."""
+        """See `BindingIndex.match`. Raises: ProtocolError 406 for a key that reaches too much."""
         reached = [self._root]
         # The `#` nodes reached so far. Whatever words follow, `#` takes them: a node stays here to the end.
         absorbing: dict[_Node, None] = {}
         _open_any_words(self._root, absorbing)
+        states = 0
         for word in split_words(routing_key):
+            states += len(reached) + len(absorbing)
+            if states > STATES_MAX:
+                raise too_many_ways(routing_key)
             following = []
             for node in (*reached, *absorbing) if absorbing else reached:
                 if (named := node.words.get(word)) is not None:
@@ -111,6 +117,7 @@ class TopicIndex:
             reached = following
             if not reached and not absorbing:
                 break
+        self.states = states
         return [destination for node in (*reached, *absorbing) for destination in node.destinations]
 
 

@@ -31,6 +31,7 @@ from node.broker.names import (
     GENERATED_RANDOM_BYTES,
     generated_name,
     not_found,
+    resource,
 )
 from node.broker.reply_to import ENTROPY_BYTES, REPLY_TO, is_reply_name
 from node.broker.unacked import Delivery
@@ -62,6 +63,9 @@ def consume(channel: Channel, method: BasicConsume) -> Steps:
     name = channel.named_queue(method.queue)
     channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
+    if queue.record.type == "quorum" and channel.prefetch_limit:
+        where = resource("queue", name, channel.connection.vhost)
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, f"{where} does not support global qos")
     arguments = parse_consume_arguments(method.arguments, name, channel.connection.vhost, queue.record.type)
     consumer = Consumer(
         tag,
@@ -97,6 +101,9 @@ def cancel(channel: Channel, method: BasicCancel) -> Steps:
     """basic.cancel; of an unknown tag it succeeds (§4.6)."""
     tag = method.consumer_tag
     consumer = channel.consumers.get(tag)
+    if consumer is not None:
+        yield from consumer.queue.heard()  # and has given it what it should have by now
+        consumer = channel.consumers.get(tag)  # it may have left with its queue, or have moved with it
     if consumer is not None:
         channel.remove_consumer(consumer)
         yield from consumer.queue.heard()

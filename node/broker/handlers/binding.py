@@ -4,7 +4,8 @@ from node.amqp.field_table import Table
 from node.broker.access import check_topic
 from node.broker.channel import Channel
 from node.broker.exchanges.headers import check_binding_arguments
-from node.broker.names import check_not_default_exchange, not_found
+from node.broker.limits import check_bindings, check_pattern
+from node.broker.names import check_not_default_exchange, not_found, resource
 from node.broker.records import ResourceKind
 
 
@@ -35,3 +36,7 @@ def check_binding(
         raise not_found(kind, destination, vhost)
     if exchange.type == "headers":
         check_binding_arguments(arguments)
+    elif exchange.type == "topic":
+        check_pattern(routing_key)
+    to_destination = len(catalogue.bindings_to(vhost, kind, destination))
+    check_bindings(vhost, resource(kind, destination, vhost), catalogue.binding_count(vhost), to_destination)

@@ -68,6 +68,7 @@ def _declare(channel: Channel, name: str, method: ExchangeDeclare) -> Steps:
                 auto_delete=method.auto_delete,
                 internal=method.internal,
                 arguments=method.arguments,
+                declared_by=channel.connection.user_name,
             )
         )
         if declared.created:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.methods import (
     QueueBind,
@@ -33,10 +34,11 @@ from node.broker.names import (
     check_not_reserved,
     generated_name,
     not_found,
+    resource,
     strip_line_breaks,
 )
 from node.broker.placement import placed
-from node.broker.records import Binding
+from node.broker.records import Binding, QueueRecord
 from node.broker.reply_to import REPLY_TO, is_reply_name
 
 _UID_BYTES: Final = 16
@@ -131,6 +133,8 @@ def delete(channel: Channel, method: QueueDelete) -> Steps:
     count = 0
     if record is not None:
         channel.check_exclusive(record)
+        if record.type == "quorum":
+            _check_unconditional(record, method)
         queue = channel.broker.live_queue(vhost, name)
         channel.held_cancels = []
         try:
@@ -145,6 +149,16 @@ def delete(channel: Channel, method: QueueDelete) -> Steps:
     held, channel.held_cancels = channel.held_cancels or [], None
     for consumer in held:
         channel.notify_cancelled(consumer)
+
+
+def _check_unconditional(record: QueueRecord, method: QueueDelete) -> None:
+    """Raise ProtocolError 540: quorum queues know no conditions of a deletion."""
+    if method.if_unused or method.if_empty:
+        raise ProtocolError(
+            ReplyCode.NOT_IMPLEMENTED,
+            f"cannot delete {resource('queue', record.name, record.vhost)}. queue.delete operations with "
+            f"{'if-unused' if method.if_unused else 'if-empty'} flag set are not supported by quorum queues",
+        )
 
 
 def purge(channel: Channel, method: QueuePurge) -> Steps:

@@ -125,8 +125,14 @@ class World:
         self.now = START
         self.diary = Diary()
         self._drawn = 0
+        self.cost_s = 0.0
+        """What has been worked so far, by the clock that bounds turns; a test adds to it."""
         self.broker = Broker(
-            settings or BrokerSettings(), entropy=self._entropy, epoch_s=EPOCH_S - START, observer=self.diary
+            settings or BrokerSettings(),
+            entropy=self._entropy,
+            epoch_s=EPOCH_S - START,
+            observer=self.diary,
+            clock=lambda: self.cost_s,
         )
         self.broker.start(self.now)
         self.clients: dict[Connection, Client] = {}

@@ -75,6 +75,8 @@ class FakeHost:
     def touch(self, queue: Queue) -> None:
         self.touched.append(queue)
 
+    touch_last = touch
+
     def dead_letter(self, queue: Queue, run: Run, reason: str, now: float) -> None:
         self.dead += [(reason, body) for body in bodies_of(run)]
 

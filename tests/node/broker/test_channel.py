@@ -1,5 +1,7 @@
 """A channel: deliveries, credit, tags and settling, and the way of a direct reply (amqp-behaviour §4.6–§4.12)."""
 
+from collections import Counter
+
 import pytest
 
 from node.amqp.field_table import array, boolean, long, longstr
@@ -176,10 +178,11 @@ def test_prefetch_of_each_consumer() -> None:
 
 def test_prefetch_of_the_channel() -> None:
     """§4.9 row global=true: shared, stops no_ack consumers too; 0 lifts it."""
-    client = with_queue(*[b"%d" % n for n in range(9)])
+    client = with_queue()
     client.send(1, BasicQos(prefetch_count=2, global_=True))
     client.send(1, BasicConsume(queue="q", consumer_tag="a"))
     client.send(1, BasicConsume(queue="q", consumer_tag="b", no_ack=True))
+    client.publish(1, "q", *[b"%d" % n for n in range(9)])
     assert deliveries(client) == [("a", 1, b"0"), ("b", 2, b"1"), ("a", 3, b"2")]
     client.send(1, BasicQos(prefetch_count=3, global_=True))
     assert deliveries(client)[-1][0] == "a"
@@ -579,3 +582,30 @@ def test_a_rollback_and_then_the_end() -> None:
     check_invariants(client.world)
     client.lose()
     assert client.world.queue("q").backlog.count == 2
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10])
+@pytest.mark.parametrize("is_fed", [False, True], ids=["backlog", "publisher"])
+@pytest.mark.parametrize("is_multiple", [False, True], ids=["each", "multiple"])
+def test_the_limit_of_the_channel_is_shared_by_its_queues(
+    limit: int, *, is_fed: bool, is_multiple: bool
+) -> None:
+    """§4.9: whichever has waited longest goes first, also while messages come into another one."""
+    world = World()
+    client = world.client(1, 2)
+    for queue in "abc":
+        client.send(1, QueueDeclare(queue=queue))
+        client.publish(1, queue, *[b"x"] * 99)
+    client.received()
+    client.send(1, BasicQos(prefetch_count=limit, global_=True))
+    for queue in "abc":
+        client.send(1, BasicConsume(queue=queue, consumer_tag=queue))
+    counts: Counter[str] = Counter()
+    acked = 0
+    while counts.total() < 99:
+        counts.update(tag for tag, _, _ in deliveries(client))
+        if is_fed:
+            client.publish(2, "a", b"y")
+        acked = counts.total() if is_multiple else acked + 1
+        client.send(1, BasicAck(acked, is_multiple))
+    assert min(counts[queue] for queue in "abc") >= 27, counts

@@ -20,7 +20,7 @@ from node.broker.commands import (
     SetPolicy,
 )
 from node.broker.records import QueueRecord, UserLimits
-from node.broker.views import AddMirror, RingMember, View
+from node.broker.views import AddMirror, OfferCopy, RingMember, View
 from tests.node.broker.commands_at_random import COMMANDS, any_of
 
 DECLARE = DeclareQueue("/", "q", "00ff", durable=True, arguments={"x-max-length": long(5)})
@@ -101,6 +101,19 @@ def test_a_whole_queue_with_its_view() -> None:
         decode_command(text.replace(b'"synced":[8]', b'"synced":["8"]'))
     with pytest.raises(CommandUnreadable, match=r"^View.offers must be a list of lists or objects, "):
         decode_command(text.replace(b'["n2",4,17]', b'["n2",4]'))
+
+
+def test_a_view_and_an_offer_of_an_older_version() -> None:
+    """They did not say whether a copy has all."""
+    view = View(9, (), 0, (), state="down", recoverable=("n2",), copies=(3,), offers=(("n2", 4, 17),))
+    record = QueueRecord("/", "q", "u", True, home="n1", view=view, ring_version=9)
+    text = encode_command(RestoreQueue(record))
+    assert decode_command(text.replace(b',"judged":[],"kept":[]', b"")) == RestoreQueue(record)
+    offer = ChangeView("/", "q", "u", OfferCopy("n2", 4, 17))
+    assert decode_command(encode_command(offer).replace(b',"is_clean":null', b"")) == offer
+    for is_clean in (True, False):
+        clean = ChangeView("/", "q", "u", OfferCopy("n2", 4, 17, is_clean))
+        assert decode_command(encode_command(clean)) == clean
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.broker.commands import Command, DeleteUser, DeleteVhost, SetParameter, SetUserLimits
-from node.broker.connection import REPLIES_MAX_BYTES, WORK_MAX_US
+from node.broker.connection import REPLIES_MAX_BYTES
 from node.broker.publishing import ROUTES_MAX
 from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
@@ -390,20 +390,6 @@ def test_a_client_that_never_reads_is_no_longer_read() -> None:
     client.flush()
     assert client.connection.is_reading
     assert len(client.received()) == 18
-
-
-def test_one_connection_does_not_hold_up_the_others() -> None:
-    """What it sent beyond the work of one turn waits for the next."""
-    world = World()
-    client, other = world.client(), world.client()
-    count = WORK_MAX_US // 10  # whatever a declare is reckoned at, it is more
-    client.feed(b"".join(method_frame(1, QueueDeclare(queue=f"q{n}")) for n in range(count)))
-    done_at_once = len(world.queue_names)
-    assert 0 < done_at_once < count
-    assert not client.connection.is_reading
-    assert other.ask(1, BasicQos()) == BasicQosOk()
-    assert len(client.received()) == count
-    assert client.connection.is_reading
 
 
 def test_the_route_cache_is_bounded() -> None:

@@ -227,6 +227,16 @@ def test_guest_comes_from_loopback_only() -> None:
     assert is_silent_and_reset_after(client, 3.0)
 
 
+def test_a_certificate_of_guest_comes_from_loopback_only_too() -> None:
+    """§1.3 rows `EXTERNAL` and `user in loopback_users`."""
+    client = started(DEMO, Peer(is_loopback=False, is_tls=True, certificate_user="guest"))
+    client.send(0, ConnectionStartOk({}, "EXTERNAL"))
+    assert is_silent_and_reset_after(client, 3.0)
+    assert (
+        "login refused: EXTERNAL: user 'guest' can only connect via localhost" in client.world.diary.entries
+    )
+
+
 def test_no_certificate_for_external() -> None:
     client = started(DEMO, Peer(is_tls=True, certificate_problem="no peer certificate"))
     client.send(0, ConnectionStartOk({}, "EXTERNAL"))

@@ -6,8 +6,11 @@ import pytest
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
+from node.broker import limits
 from node.broker.limits import (
     VhostLimits,
+    check_bindings,
+    check_pattern,
     check_user_channels,
     check_user_connections,
     check_vhost_connections,
@@ -79,3 +82,23 @@ def test_what_is_no_integer_is_no_limit() -> None:
     ]
     for value in values:
         assert vhost_limits_from(value) == VhostLimits()
+
+
+def test_wildcards_of_a_pattern() -> None:
+    check_pattern(".".join("#" * 16) + ".#a" * 20)
+    with pytest.raises(ProtocolError) as refused:
+        check_pattern(".".join("#" * 17))
+    assert refused.value.code == ReplyCode.PRECONDITION_FAILED
+    assert refused.value.explanation.startswith("more than 16 wildcards '#'")
+
+
+@pytest.mark.parametrize(
+    ("in_vhost", "to_queue"), [(limits.VHOST_BINDINGS_MAX, 0), (0, limits.BINDINGS_TO_MAX)]
+)
+def test_bindings(in_vhost: int, to_queue: int) -> None:
+    where = "queue 'q' in vhost '/'"
+    check_bindings("/", where, max(in_vhost - 1, 0), max(to_queue - 1, 0))
+    with pytest.raises(ProtocolError) as refused:
+        check_bindings("/", where, in_vhost, to_queue)
+    assert refused.value.code == ReplyCode.PRECONDITION_FAILED
+    assert refused.value.explanation.startswith(f"cannot bind {where}: binding limit")

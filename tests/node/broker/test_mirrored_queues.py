@@ -43,8 +43,10 @@ from node.broker.snapshot import everything, snapshot
 from node.broker.views import (
     ActivateMirror,
     AddMirror,
+    DeclineMaster,
     DropMirror,
     EraseMirror,
+    GiveUp,
     MirrorSynced,
     OfferCopy,
     Revive,
@@ -661,11 +663,14 @@ class Aim:
             OfferCopy(self.node, incarnation, self.two),
             Revive(view.version),
             Unmirror(view.master),
+            GiveUp(one),
+            DropMirror(one, view.version),
+            DeclineMaster(view.master, view.since),
         ]
         return ChangeView("/", self.queue, "1", changes[self.kind % len(changes)])
 
 
-_aims = st.builds(Aim, st.integers(0, 10), _queues, _names, _numbers, _numbers)
+_aims = st.builds(Aim, st.integers(0, 13), _queues, _names, _numbers, _numbers)
 _commands: st.SearchStrategy[Command[Any]] = st.one_of(
     st.builds(
         DeclareQueue,

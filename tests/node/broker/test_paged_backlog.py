@@ -7,7 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from node.broker.number_set import NumberSet
 from node.broker.paged_backlog import PagedBacklog
+from node.broker.priority_backlog import PriorityBacklog
 from node.broker.run import Absent, Envelope, Place, Run
 from node.broker.storage import MemoryStorage, Page
 from tests.node.broker.messages import bodies_of, content, envelope
@@ -79,7 +81,7 @@ class FakeQueueStorage(MemoryStorage):
         self.questions.append(lambda: done([self._loaded(each) for each in asked]))
 
     def _loaded(self, absent: Absent) -> Run | None:
-        if absent.seqs[0] not in self.entries:
+        if any(seq not in self.entries for seq in absent.seqs):
             return None
         contents = [self.entries[seq].contents[0] for seq in absent.seqs]
         return Run(
@@ -275,6 +277,71 @@ def test_messages_that_the_disk_lost_no_longer_count() -> None:
     assert (backlog.count, backlog.body_bytes) == (0, 0)
 
 
+def given_up(storage: FakeQueueStorage, backlog: PagedBacklog | PriorityBacklog, *seqs: int) -> None:
+    """Messages that can't be read, and are nowhere else."""
+    for seq in seqs:
+        del storage.entries[seq]
+    backlog.go_on(NumberSet([range(seq, seq + 1) for seq in seqs]))
+
+
+def test_messages_that_were_given_up_no_longer_count() -> None:
+    """Also where nobody takes any: who looks for damage found them."""
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    given_up(storage, backlog, 9, *range(16, 21))
+    assert len(storage.questions) == 1  # one page after the other
+    storage.answer_all()
+    assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 14, "q3": 0, "q4": 0}
+    assert (backlog.count, backlog.body_bytes) == (14, 42)
+    assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 16) if seq != 9]
+
+
+def test_of_which_priority_lost_messages_were() -> None:
+    """Pages of several levels have them between their first and last numbers."""
+    storage = FakeQueueStorage()
+    backlog = PriorityBacklog(storage, lambda: None, 3)
+    for seq in range(1, 21):
+        backlog.append(envelope(priority=seq % 2), seq, [content(b"%03d" % seq)], 3)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    given_up(storage, backlog, 4, 10, 11)
+    storage.answer_all()
+    assert backlog.priority_lengths() == {0: 8, 1: 9, 2: 0, 3: 0}
+
+
+def test_pages_that_change_while_they_are_counted_anew() -> None:
+    """More is paged out, more is lost, somebody takes messages: none is counted twice, and none forgotten."""
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    given_up(storage, backlog, 17)
+    given_up(storage, backlog, 2, 18)
+    backlog.append(envelope(), 21, [content(b"021")], 3)
+    backlog.page_new()
+    backlog.refill()
+    storage.answer_all()
+    assert (backlog.count, backlog.body_bytes) == (18, 54)
+    assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 22) if seq not in (2, 17, 18)]
+    assert (backlog.count, backlog.body_bytes) == (0, 0)
+
+
+def test_counting_anew_waits_for_what_is_not_decided() -> None:
+    """Messages that may still be read elsewhere count; those of a purged queue don't."""
+    storage = FakeQueueStorage()
+    backlog = filled(storage, 20)
+    backlog.page_out(1 << 40, keep_bytes=0)
+    given_up(storage, backlog, 9)
+    storage.unreadable = NumberSet([range(10, 11)])
+    lost = storage.entries.pop(10)  # a scan doesn't find it
+    storage.answer_all()
+    assert backlog.count == 20
+    storage.entries[10], storage.unreadable = lost, None
+    given_up(storage, backlog, 10)
+    backlog.clear()
+    storage.answer_all()
+    assert backlog.count == 0
+
+
 def test_a_late_answer_to_a_purged_queue_changes_nothing() -> None:
     storage = FakeQueueStorage()
     backlog = filled(storage, 20)
@@ -372,6 +439,17 @@ class PagedBacklogMachine(RuleBasedStateMachine):
     def clear(self) -> None:
         assert self.backlog.clear() == len(self.ready)
         self.ready.clear()
+
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        """What nobody else has is given up, and counted as soon as the disk has answered."""
+        in_memory = {seq for run in self.backlog.in_memory(0) for seq in run.seqs}
+        on_disk = [seq for seq in self.ready if seq not in in_memory]
+        if on_disk:
+            lost = data.draw(st.sets(st.sampled_from(on_disk), min_size=1, max_size=3))
+            given_up(self.storage, self.backlog, *sorted(lost))
+            self.ready = [seq for seq in self.ready if seq not in lost]
+            self.storage.answer_all()
 
     @invariant()
     def figures_agree(self) -> None:

@@ -20,7 +20,7 @@ def test_octets_are_matched_not_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["(", "*", "a)", "[", r"\p{L}", "(?<n>a)", "[[:alpha:]]", "(" * 5000, "a{99999999999}"]
+    "bad", ["(", "*", "a)", "[", r"\p{L}", "(?<n>a)", "[[:alpha:]]", "(" * 5000, "a{99999999999}", r"(a)\1"]
 )
 def test_an_invalid_pattern_matches_nothing_and_says_why(bad: str) -> None:
     assert not matches(bad, "a")
@@ -31,3 +31,9 @@ def test_an_invalid_pattern_matches_nothing_and_says_why(bad: str) -> None:
 def test_a_nested_set_is_read_as_pcre_does(recwarn: pytest.WarningsRecorder) -> None:
     assert matches("^[[a]$", "[")
     assert not list(recwarn)
+
+
+def test_a_pattern_that_backtracks_without_end_does_not_stall_the_broker() -> None:
+    """§6.1: RabbitMQ's matcher gives up; here it is matched without backtracking."""
+    assert not matches("^(a+)+$", "a" * 250 + "b")
+    assert matches("^(a+)+$", "a" * 250)

@@ -296,3 +296,22 @@ def test_unknown_exchange_type(name: str) -> None:
 @pytest.mark.parametrize("name", ["direct", "fanout", "topic", "headers"])
 def test_known_exchange_type(name: str) -> None:
     check_exchange_type(name)
+
+
+def test_many_keys_and_many_exchanges_count_together() -> None:
+    """A message costs no more for being sent with CC, or through a chain of exchanges."""
+    router = Router()
+    pattern = "#." * 5 + "end"
+    for number in range(100):
+        router.add_exchange(Exchange("/", f"x{number}", "topic"), None)
+    for number in range(100):
+        for other in range(20):
+            router.bind(Binding("/", f"x{number}", "queue", "q", f"#.{other}.{pattern}"))
+        if number:
+            router.bind(Binding("/", f"x{number - 1}", "exchange", f"x{number}", "#"))
+    key = ".".join(str(word) for word in range(10))
+    assert router.route("x99", [key]) == []
+    with pytest.raises(ProtocolError, match="too many ways"):
+        router.route("x0", [key])
+    with pytest.raises(ProtocolError, match="too many ways"):
+        router.route("x99", [f"{key}.{number}" for number in range(100)])

@@ -151,6 +151,29 @@ def test_a_queue_that_is_gone_by_the_commit() -> None:
     assert client.world.queue("dead").backlog.count == 0
 
 
+def test_a_mandatory_message_whose_queue_is_gone_comes_back_at_the_commit() -> None:
+    """§4.4: routed to names at the publish, which are looked up at the commit."""
+    client = in_transaction()
+    client.publish(1, "q", b"x", mandatory=True)
+    client.publish(1, "q", b"y")
+    client.send(1, QueueDelete(queue="q"))
+    client.received()
+    client.send(1, TxCommit())
+    came = client.received()
+    assert [(type(each.method), each.body) for each in came] == [(BasicReturn, b"x"), (TxCommitOk, b"")]
+    assert came[0].method == BasicReturn(312, "NO_ROUTE", "", "q")
+
+
+def test_a_queue_that_was_declared_again_by_the_commit() -> None:
+    client = in_transaction()
+    client.publish(1, "q", b"x", mandatory=True)
+    client.send(1, QueueDelete(queue="q"))
+    client.send(1, QueueDeclare(queue="q"))
+    client.received()
+    assert client.ask(1, TxCommit()) == TxCommitOk()
+    assert counts(client) == (1, 0)
+
+
 @pytest.mark.parametrize("method", [TxCommit(), TxRollback()])
 def test_without_select(method: Method) -> None:
     client = World().client()

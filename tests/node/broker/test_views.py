@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from node.broker.views import (
     ActivateMirror,
     AddMirror,
+    DeclineMaster,
     DropMirror,
     EraseMirror,
+    GiveUp,
     MirrorSynced,
     OfferCopy,
     Revive,
@@ -345,7 +347,8 @@ def all_down() -> View:
     return killed(three(), 1, 2, 3)
 
 
-def test_the_last_master_is_taken_at_once() -> None:
+def test_an_older_version_took_the_last_master_at_once() -> None:
+    """What its log says must come to what it came to then: nothing was kept."""
     view = after(all_down(), OfferCopy(B, 5, 100))
     assert view.state == "down"
     assert after(view, OfferCopy(A, 6, 9)).master_node == A
@@ -359,6 +362,66 @@ def test_others_are_taken_after_a_while() -> None:
     view = after(view, OfferCopy(C, 5, 101))
     assert after(view, Revive(view.version)).master_node == C
     assert changed(all_down(), Revive(all_down().version)) is None, "nobody is there"
+
+
+def test_the_best_one_is_taken_when_all_have_offered() -> None:
+    """The most first, then who stands first; the last master has no precedence."""
+    view = after(all_down(), OfferCopy(A, 6, 99, True), OfferCopy(B, 5, 100, True))
+    assert view.state == "down"
+    assert after(view, OfferCopy(C, 7, 100, True)).master_node == B
+    assert after(view, OfferCopy(C, 7, 101, True)).master_node == C
+
+
+def test_a_copy_that_has_lost_something_comes_last() -> None:
+    """However much it has; of several of them the best."""
+    view = after(all_down(), OfferCopy(A, 6, 300, False), OfferCopy(B, 5, 200, False))
+    assert changed(view, Revive(view.version)) is None, "the third may have all"
+    assert after(view, OfferCopy(C, 7, 1, True)).master_node == C
+    lossy = after(view, OfferCopy(C, 7, 1, False))
+    assert (lossy.master_node, lossy.judged) == (A, ((A, False),))
+    without = forgotten(view, C)
+    assert without is not None
+    assert without.master_node == A
+    again = after(view, OfferCopy(B, 5, 200, True))
+    assert again.version == view.version + 1, "it says something else now"
+    assert after(again, Revive(again.version)).master_node == B
+
+
+def kept_beside_a() -> View:
+    """It went on with the copy of A; those of B and C are still there."""
+    view = after(all_down(), *(OfferCopy(node, 5, 9, True) for node in (A, B, C)))
+    assert (view.master_node, view.kept) == (A, ((B, 2), (C, 3)))
+    return view
+
+
+def test_the_others_keep_theirs_until_a_mirror_is_synchronised() -> None:
+    view = kept_beside_a()
+    assert [view.copy_to_keep(node) for node in (A, B, C, D)] == [1, 2, 3, None]
+    view = after(view, AddMirror(B, 7))
+    new = view.version
+    view = after(view, ActivateMirror(new))
+    assert [view.copy_to_keep(node) for node in (A, B, C)] == [1, 2, 3]
+    view = after(view, MirrorSynced(new))
+    assert [view.copy_to_keep(node) for node in (A, B, C)] == [1, new, None]
+
+
+def test_the_others_count_again_when_the_only_copy_is_forgotten() -> None:
+    """Not before: it may have what was confirmed since."""
+    view = kept_beside_a()
+    down = killed(view, view.master)
+    assert (down.state, down.recoverable) == ("down", (A,))
+    assert changed(down, OfferCopy(B, 8, 9, True)) is None
+    assert after(down, OfferCopy(A, 8, 9, True)).kept == view.kept
+    without_c = forgotten(down, C)
+    assert without_c is not None
+    assert (without_c.recoverable, without_c.kept) == ((A,), ((B, 2),))
+    left = forgotten(without_c, A)
+    assert left is not None
+    assert (left.state, left.recoverable, left.copies, left.kept) == ("down", (B,), (2,), ())
+    assert after(left, OfferCopy(B, 8, 9, True)).members[0].copy == 2
+    nobody = forgotten(left, B)
+    assert nobody is not None
+    assert nobody.recoverable == ()
 
 
 def test_who_offered_goes_down_again() -> None:
@@ -417,14 +480,14 @@ class History:
         self.incarnation = nodes
         self.ever = set(ids(self.view))
 
-    def see(self, view: View) -> None:
+    def see(self, view: View, *, given_up: int = 0) -> None:
         """What holds of each step."""
         before, self.view = self.view, view
         assert view.version == before.version + 1
         check_members(before, view, self.ever)
         check_edges(before, view)
         check_owners(before, view)
-        check_master(before, view)
+        check_master(before, view, given_up)
         self.ever.update(ids(view))
 
     def try_change(self, change: ViewChange) -> None:
@@ -436,7 +499,7 @@ class History:
             assert view is self.view
             assert len(view.members) == 1
             return
-        self.see(view)
+        self.see(view, given_up=change.member if isinstance(change, GiveUp) else 0)
         assert changed(view, change) is None
 
 
@@ -483,8 +546,11 @@ def check_owners(before: View, view: View) -> None:
             assert owner == before.owner_of(member.id)
 
 
-def check_master(before: View, view: View) -> None:
-    """Where there is a master it is alive and synchronised; only by leave of the policy was it not before."""
+def check_master(before: View, view: View, given_up: int) -> None:
+    """Where there is a master it is alive and synchronised; only by leave of the policy was it not before.
+
+    given_up: the member whose copy is dropped by its own wish; 0: none.
+    """
     alive = {member.id for member in view.ring if member.status == "alive"}
     dead = {member.id for member in view.members if not is_there(member)}
     match view.state:
@@ -502,6 +568,11 @@ def check_master(before: View, view: View) -> None:
             assert view.master == 0
             assert not view.members
             assert {offer[0] for offer in view.offers} <= set(view.recoverable)
+            assert {node for node, _ in view.judged} <= {offer[0] for offer in view.offers}
+    if set(view.synced) - set(before.synced) and view.state == before.state:
+        assert view.kept == ()
+    elif view.state != "live" or before.state == "live":
+        assert set(view.kept) <= set(before.kept)
     moved = view.master not in (0, before.master)
     assert (view.since == view.version) is moved
     if moved and before.state != "down":
@@ -511,12 +582,13 @@ def check_master(before: View, view: View) -> None:
         assert master.copy == before.copies[before.recoverable.index(master.node)]
     assert len(view.copies) == len(view.recoverable)
     if before.state == "live" and view.state != "live":
-        good = {(member.node, member.copy) for member in before.members if member.id in before.synced}
-        assert set(zip(view.recoverable, view.copies, strict=True)) == good
-        assert view.recoverable[0] == before.master_node
+        good = {member for member in before.members if member.id in before.synced and member.id != given_up}
+        copies = {(member.node, member.copy) for member in good}
+        assert set(zip(view.recoverable, view.copies, strict=True)) == copies
+        assert view.recoverable[0] == before.master_node or given_up == before.master
 
 
-changes = st.tuples(st.integers(0, 11), st.integers(0, 4), st.integers(0, 4), st.booleans())
+changes = st.tuples(st.integers(0, 13), st.integers(0, 4), st.integers(0, 4), st.booleans())
 
 
 def step(history: History, kind: int, one: int, two: int, flag: bool) -> None:
@@ -534,7 +606,7 @@ def step(history: History, kind: int, one: int, two: int, flag: bool) -> None:
         case 3:
             history.try_change(MirrorSynced(first))
         case 4:
-            history.try_change(DropMirror(first))
+            history.try_change(DropMirror(first, view.version if flag else 0))
         case 5:
             history.try_change(EraseMirror(first, view.owner_of(first) if first and flag else second))
         case 6:
@@ -547,7 +619,11 @@ def step(history: History, kind: int, one: int, two: int, flag: bool) -> None:
                 history.see(died(view, (there[one % len(there)],), may_lose=flag))
         case 9:
             history.incarnation += 1
-            history.try_change(OfferCopy(node, history.incarnation, two))
+            history.try_change(OfferCopy(node, history.incarnation, two, (None, True, False)[one % 3]))
+        case 12:
+            history.try_change(GiveUp(first))
+        case 13:
+            history.try_change(DeclineMaster(view.master, view.since if flag else first))
         case 10:
             history.try_change(Revive(view.version - (0 if flag else one)))
         case _:
@@ -566,3 +642,83 @@ def test_whatever_happens(nodes: int, steps: list[tuple[int, int, int, bool]]) -
     history = History(nodes)
     for each in steps:
         step(history, *each)
+
+
+# --- copies that are of no use ----------------------------------------------------------------------------
+
+
+def test_who_gives_up_leaves_nothing_to_come_back_from() -> None:
+    """What a mirror had is dropped: nobody waits for it, also if the master dies before it is erased."""
+    view = after(three(), GiveUp(2))
+    assert [(member.id, member.status) for member in view.members] == [
+        (1, "alive"),
+        (2, "dead"),
+        (3, "alive"),
+    ]
+    assert view.synced == (1, 3)
+    assert view.copy_to_keep(B) is None
+    assert killed(view, 1).recoverable == (A, C)
+    assert changed(view, GiveUp(2)) is None
+
+
+def test_a_master_gives_up_as_if_it_had_died() -> None:
+    view = after(three(), GiveUp(1))
+    assert (view.state, view.master, view.recoverable) == ("flushing", 0, (B, C))
+    assert view.owner_of(1) == 2
+    view = after(view, EraseMirror(1, 2))
+    assert (view.state, view.master, view.synced) == ("live", 2, (2, 3))
+
+
+def test_the_last_synchronised_copy_is_not_given_up() -> None:
+    assert changed(with_unsynchronised(), GiveUp(4)) is not None
+    alone = killed(three(), 2, 3)
+    assert changed(alone, GiveUp(1)) is None
+    flushing = killed(three(), 1, 2)
+    assert changed(flushing, GiveUp(3)) is None, "its copy may be damaged, but the others are not there"
+
+
+def test_who_gives_up_while_flushing() -> None:
+    view = after(killed(three(), 1), GiveUp(2))
+    assert (view.state, view.synced, view.recoverable) == ("flushing", (1, 3), (A, C))
+    view = after(view, EraseMirror(1, 3), EraseMirror(2, 3))
+    assert (view.state, view.master) == ("live", 3)
+
+
+def test_a_mirror_goes_while_flushing_if_another_one_is_synchronised() -> None:
+    """Who answers for the dead one asks for it, seeing this view: then the other one is there still."""
+    flushing = killed(three(), 1)
+    view = after(flushing, DropMirror(3, flushing.version))
+    assert (view.state, view.synced, view.recoverable) == ("flushing", (1, 2), (A, B))
+    assert changed(view, DropMirror(2, view.version)) is None
+    assert changed(flushing, DropMirror(3, flushing.version - 1)) is None
+
+
+def test_an_evicted_mirror_is_not_waited_for() -> None:
+    """It drops its copy when it sees that."""
+    view = after(three(), DropMirror(2))
+    assert view.synced == (1, 3)
+    assert view.is_settled
+
+
+# --- a master that declines -------------------------------------------------------------------------------
+
+
+def test_the_master_before_is_master_again() -> None:
+    view = after(three(), TransferMaster(1, 3))
+    back = after(view, DeclineMaster(3, view.since))
+    assert (back.master, back.previous, back.handover, back.state) == (1, 0, 0, "live")
+    assert back.since == back.version, "a mastership of its own"
+    assert back.members == view.members
+
+
+def test_declined_too_late_or_by_somebody_else() -> None:
+    view = after(three(), TransferMaster(1, 3))
+    for change in (DeclineMaster(2, view.since), DeclineMaster(3, view.since - 1)):
+        assert changed(view, change) is None
+    for later in (
+        after(view, TookOver(view.since)),
+        killed(view, 1),
+        killed(view, 3),
+        after(view, GiveUp(1)),
+    ):
+        assert changed(later, DeclineMaster(3, view.since)) is None

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.broker.exchanges import Destination
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.broker.exchanges import STATES_MAX, Destination
 from node.broker.exchanges.topic import TopicIndex
 from node.broker.records import Binding
 
@@ -135,10 +137,10 @@ def test_unbinding_what_is_not_bound_is_our_own_mistake() -> None:
 
 def test_many_hashes_do_not_explode() -> None:
     """A backtracking matcher would need more steps here than there are atoms in the universe."""
-    ending = ".".join(["#"] * 120 + ["x"])
-    mixed = ".".join(["#", "a"] * 60)
+    ending = ".".join(["#"] * 60 + ["x"])
+    mixed = ".".join(["#", "a"] * 30)
     index = index_of(ending, mixed)
-    key = ".".join(["a"] * 120)
+    key = ".".join(["a"] * 30)
     assert matched(index, key) == {mixed}
     assert len(list(index.match(key))) == 1
     assert matched(index, key + ".x") == {ending}
@@ -185,3 +187,20 @@ def test_unbind_undoes_bind(patterns: list[str], data: st.DataObject) -> None:
     left = [pattern for pattern in patterns if pattern not in gone]
     assert matched(index, key) == {pattern for pattern in left if oracle(pattern, key)}
     assert index._root.is_unused() == (not left)
+
+
+def test_patterns_that_were_made_to_cost_much() -> None:
+    """§3.16 does not bound them; we do, by what one key may reach."""
+    index = index_of(*(f"#.w{number}.#.*.#.*.#" for number in range(400)))
+    with pytest.raises(ProtocolError) as refused:
+        index.match(".".join(f"w{number}" for number in range(100)))
+    assert refused.value.code == ReplyCode.PRECONDITION_FAILED
+    assert "too many ways" in refused.value.explanation
+    assert len(matched(index, "w1.a.b")) == 1
+
+
+def test_many_ordinary_patterns_are_far_from_the_limit() -> None:
+    devices = [f"device.{number}.#" for number in range(10_000)]
+    index = index_of(*devices, *(f"#.error.{number}" for number in range(10_000)))
+    assert matched(index, "device.7.error.7") == {"device.7.#", "#.error.7"}
+    assert index.states < STATES_MAX / 100

@@ -19,6 +19,7 @@ from node.amqp.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
+from node.broker import limits
 from node.broker.commands import SetParameter, SetPermission
 from tests.node.broker.harness import Client, World
 
@@ -369,3 +370,38 @@ def test_arguments_for_a_headers_exchange(arguments: Table) -> None:
     """§3.17."""
     method = QueueBind(queue="q", exchange="amq.headers", arguments=arguments)
     assert with_queue().refusal(method)[0] == 406
+
+
+def test_bindings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of a vhost; what was unbound doesn't count."""
+    client = World().client()
+    client.send(1, QueueDeclare(queue="q"))
+    client.send(1, QueueDeclare(queue="r"))
+    client.received()
+    monkeypatch.setattr(limits, "BINDINGS_TO_MAX", 3)
+    monkeypatch.setattr(limits, "VHOST_BINDINGS_MAX", 5)
+    for queue, key in ("q1", "q2", "q3", "r1", "r2"):
+        assert client.ask(1, QueueBind(queue=queue, exchange="amq.topic", routing_key=key)) == QueueBindOk()
+    assert client.ask(1, QueueUnbind(queue="q", exchange="amq.topic", routing_key="1")) == QueueUnbindOk()
+    assert client.ask(1, QueueBind(queue="r", exchange="amq.topic", routing_key="3")) == QueueBindOk()
+    assert client.refusal(QueueBind(queue="q", exchange="amq.topic", routing_key="4")) == (
+        406,
+        "PRECONDITION_FAILED - cannot bind queue 'q' in vhost '/': binding limit in vhost '/' (5) is reached",
+    )
+    other = client.world.client()
+    code, text = other.refusal(QueueBind(queue="r", exchange="amq.topic", routing_key="4"))
+    assert (code, text) == (
+        406,
+        "PRECONDITION_FAILED - cannot bind queue 'r' in vhost '/': binding limit (3) is reached",
+    )
+
+
+def test_patterns_of_topic_exchanges_are_bounded() -> None:
+    client = World().client()
+    client.send(1, QueueDeclare(queue="q"))
+    client.received()
+    pattern = ".".join("#" * 17)
+    assert client.ask(1, QueueBind(queue="q", exchange="amq.direct", routing_key=pattern)) == QueueBindOk()
+    code, text = client.refusal(QueueBind(queue="q", exchange="amq.topic", routing_key=pattern))
+    assert code == 406
+    assert text.startswith("PRECONDITION_FAILED - more than 16 wildcards '#' in routing key")

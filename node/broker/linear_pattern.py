@@ -1,0 +1,290 @@
+"""Regular expressions that cannot backtrack without end.
+
+`re` tries one way after another: a pattern such as `(a+)+$` takes it 2^n steps. Where a bound on its steps is small
+`re` is used, as it is quick; else the pattern becomes a program of few instructions, and no instruction is tried twice
+at the same place of the text, so a search takes at most (instructions) x (length of the text) steps. What a pattern
+means is what `re` says, for octets. References to groups, atomic groups, possessive repeats and conditions are refused,
+as only who backtracks can tell what they match. The judgement depends on the pattern alone: every node judges alike.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from re import _constants as op  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any, Final, NamedTuple
+
+TEXT_MAX: Final = 255
+"""Octets of a name, by which steps are reckoned."""
+
+STEPS_MAX: Final = 16 * TEXT_MAX * TEXT_MAX
+"""Steps that `re` may take for a search, about: some 10 ms for a name that was made for it."""
+
+INSTRUCTIONS_MAX: Final = 250
+"""Of a program: at some 0.3 us for each octet of a text."""
+
+_FLAGS: Final = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
+_REFUSED: Final = {
+    op.GROUPREF: "references to groups",
+    op.GROUPREF_EXISTS: "conditions",
+    getattr(op, "POSSESSIVE_REPEAT", None): "possessive repeats",
+    getattr(op, "ATOMIC_GROUP", None): "atomic groups",
+}
+
+Matcher = Callable[[bytes], bool]
+
+
+class TooCostly(ValueError):
+    """The pattern can't be searched for in bounded time, and why."""
+
+
+def matcher(pattern: bytes) -> Matcher:
+    """What searches a text for the pattern. Raises: re.error, OverflowError; TooCostly."""
+    compiled = re.compile(pattern)
+    tree = parser.parse(pattern)
+    _check(tree)
+    starts = (
+        1
+        if len(tree) and tree[0] in ((op.AT, op.AT_BEGINNING), (op.AT, op.AT_BEGINNING_STRING))
+        else TEXT_MAX
+    )
+    if not compiled.flags & re.MULTILINE and starts * _steps(tree) <= STEPS_MAX:
+        return lambda text: compiled.search(text) is not None
+    program = _Compiler(compiled.flags).program(tree)
+    return lambda text: _search(program, text)
+
+
+def _check(tree: Any) -> None:
+    for code, argument in tree:
+        if code in _REFUSED:
+            raise TooCostly(f"{_REFUSED[code]} are not supported")
+        if code is op.SUBPATTERN and (argument[1] | argument[2]) & ~int(_FLAGS):
+            raise TooCostly("such flags are not supported")
+        for part in _parts(code, argument):
+            _check(part)
+
+
+def _parts(code: Any, argument: Any) -> Iterable[Any]:
+    """The patterns within an element of a pattern."""
+    if code is op.BRANCH:
+        return argument[1]  # type: ignore[no-any-return]
+    if code is op.SUBPATTERN:
+        return (argument[3],)
+    if code in (op.MAX_REPEAT, op.MIN_REPEAT):
+        return (argument[2],)
+    if code in (op.ASSERT, op.ASSERT_NOT):
+        return (argument[1],)
+    return ()
+
+
+def _steps(tree: Any) -> int:
+    """A bound on the ways in which `re` may go through a pattern from one place of a text."""
+    ways = 1
+    for code, argument in tree:
+        if code is op.BRANCH:
+            ways *= sum(_steps(part) for part in argument[1])
+        elif code in (op.MAX_REPEAT, op.MIN_REPEAT):
+            least, most, part = argument
+            each = _steps(part)
+            if most > 1 and part.getwidth()[0] == 0:
+                return STEPS_MAX + 1  # repeated how often you like without an octet
+            if least == most:
+                ways *= each ** min(least, TEXT_MAX)
+            elif each > 1:
+                return STEPS_MAX + 1  # repeats within repeats
+            else:
+                ways *= min(most, TEXT_MAX) - least + 1
+        else:
+            for part in _parts(code, argument):
+                ways *= _steps(part)
+        if ways > STEPS_MAX:
+            return STEPS_MAX + 1
+    return ways
+
+
+class _Instruction(NamedTuple):
+    """One step of a program.
+
+    octets: the next octet must be one of these.   at: what must hold where we are.   look: a program that must match
+    from here, or (behind octets back) to here; is_negated: must not.   ways: where to go on, the end of the program: it
+    matched.
+    """
+
+    ways: tuple[int, ...]
+    octets: frozenset[int] | None = None
+    at: "Callable[[bytes, int], bool] | None" = None
+    look: "list[_Instruction] | None" = None
+    behind: int = 0
+    is_negated: bool = False
+
+
+class _Compiler:
+    """Makes programs, from the last instruction to the first."""
+
+    def __init__(self, flags: int) -> None:
+        self._flags = flags
+        self._left = INSTRUCTIONS_MAX
+
+    def program(self, tree: Any) -> list[_Instruction]:
+        """Its first instruction is the last one; instruction 0 is where it has matched."""
+        program = [_Instruction(())]
+        first = self._sequence(program, tree, 0, self._flags)
+        program.append(_Instruction((first,)))
+        return program
+
+    def _add(self, program: list[_Instruction], instruction: _Instruction) -> int:
+        self._left -= 1
+        if self._left < 0:
+            raise TooCostly("the pattern may take too long to match and is too long to be made quick")
+        program.append(instruction)
+        return len(program) - 1
+
+    def _sequence(self, program: list[_Instruction], tree: Any, after: int, flags: int) -> int:
+        for code, argument in reversed(list(tree)):
+            after = self._element(program, code, argument, after, flags)
+        return after
+
+    def _element(self, program: list[_Instruction], code: Any, argument: Any, after: int, flags: int) -> int:
+        if code is op.BRANCH:
+            ways = tuple(self._sequence(program, part, after, flags) for part in argument[1])
+            return self._add(program, _Instruction(ways))
+        if code is op.SUBPATTERN:
+            _, added, removed, part = argument
+            return self._sequence(program, part, after, (flags | added) & ~removed)
+        if code in (op.MAX_REPEAT, op.MIN_REPEAT):
+            return self._repeat(program, argument, after, flags)
+        if code in (op.ASSERT, op.ASSERT_NOT):
+            direction, part = argument
+            behind = part.getwidth()[0] if direction < 0 else 0
+            inner = [_Instruction(())]
+            first = self._sequence(inner, part, 0, flags)
+            inner.append(_Instruction((first,)))
+            look = _Instruction((after,), look=inner, behind=behind, is_negated=code is op.ASSERT_NOT)
+            return self._add(program, look)
+        if code is op.AT:
+            return self._add(program, _Instruction((after,), at=_place(argument, flags)))
+        return self._add(program, _Instruction((after,), octets=_octets(code, argument, flags)))
+
+    def _repeat(self, program: list[_Instruction], argument: Any, after: int, flags: int) -> int:
+        least, most, part = argument
+        if most is op.MAXREPEAT:
+            again = self._add(program, _Instruction(()))
+            first = self._sequence(program, part, again, flags)
+            program[again] = _Instruction((first, after))
+            after = again
+        else:
+            for _ in range(most - least):
+                first = self._sequence(program, part, after, flags)
+                after = self._add(program, _Instruction((first, after)))
+        for _ in range(least):
+            before, after = after, self._sequence(program, part, after, flags)
+            if after == before:
+                break  # nothing is repeated
+        return after
+
+
+def _search(program: list[_Instruction], text: bytes) -> bool:
+    """Whether a program matches anywhere. What failed at one place once need not be tried there again."""
+    failed = bytearray(len(program) * (len(text) + 1))
+    return any(_matches(program, text, start, failed) is not None for start in range(len(text) + 1))
+
+
+def _matches(program: list[_Instruction], text: bytes, start: int, failed: bytearray) -> int | None:
+    """Where a match from `start` on ends; None: there is none.   failed: by place and instruction; added to."""
+    count, length = len(program), len(text)
+    pending = [(count - 1, start)]
+    while pending:
+        number, position = pending.pop()
+        if not number:
+            return position
+        index = position * count + number
+        if failed[index]:
+            continue
+        failed[index] = 1
+        instruction = program[number]
+        if instruction.octets is not None:
+            if position == length or text[position] not in instruction.octets:
+                continue
+            position += 1
+        elif instruction.at is not None:
+            if not instruction.at(text, position):
+                continue
+        elif instruction.look is not None and not _looks(instruction, text, position):
+            continue
+        pending += [(way, position) for way in instruction.ways]
+    return None
+
+
+def _looks(instruction: _Instruction, text: bytes, position: int) -> bool:
+    inner, start = instruction.look, position - instruction.behind
+    assert inner is not None
+    if start < 0:
+        return instruction.is_negated
+    # What is looked for behind us has one length, so any match of it ends here.
+    failed = bytearray(len(inner) * (len(text) + 1))
+    return (_matches(inner, text, start, failed) is not None) is not instruction.is_negated
+
+
+def _place(code: Any, flags: int) -> Callable[[bytes, int], bool]:
+    """What an anchor asks."""
+    if code is op.AT_BEGINNING and flags & re.MULTILINE:
+        return lambda text, at: at == 0 or text[at - 1] == 10
+    if code in (op.AT_BEGINNING, op.AT_BEGINNING_STRING):
+        return lambda text, at: at == 0
+    if code is op.AT_END and flags & re.MULTILINE:
+        return lambda text, at: at == len(text) or text[at] == 10
+    if code is op.AT_END:
+        return lambda text, at: at == len(text) or (at == len(text) - 1 and text[at] == 10)
+    if code is op.AT_END_STRING:
+        return lambda text, at: at == len(text)
+    is_boundary = code is op.AT_BOUNDARY
+    assert is_boundary or code is op.AT_NON_BOUNDARY, code
+    word = _category(op.CATEGORY_WORD)
+
+    def at_boundary(text: bytes, at: int) -> bool:
+        before, here = at > 0 and text[at - 1] in word, at < len(text) and text[at] in word
+        # `\B` does not match in an empty text, as in `re` up to Python 3.13.
+        return bool(text) and (before != here) is is_boundary
+
+    return at_boundary
+
+
+_CATEGORIES: Final = {
+    op.CATEGORY_DIGIT: rb"\d",
+    op.CATEGORY_NOT_DIGIT: rb"\D",
+    op.CATEGORY_SPACE: rb"\s",
+    op.CATEGORY_NOT_SPACE: rb"\S",
+    op.CATEGORY_WORD: rb"\w",
+    op.CATEGORY_NOT_WORD: rb"\W",
+}
+
+
+@cache
+def _category(code: Any) -> frozenset[int]:
+    one = re.compile(_CATEGORIES[code])
+    return frozenset(octet for octet in range(256) if one.match(bytes([octet])))
+
+
+def _octets(code: Any, argument: Any, flags: int) -> frozenset[int]:
+    """The octets that an element of one octet takes."""
+    if code is op.ANY:
+        return frozenset(range(256)) - (frozenset() if flags & re.DOTALL else {10})
+    items = argument if code is op.IN else [(op.LITERAL, argument)]
+    is_negated = code is op.NOT_LITERAL or items[0][0] is op.NEGATE
+    found: set[int] = set()
+    for kind, value in items:
+        if kind is op.LITERAL:
+            found.add(value)
+        elif kind is op.RANGE:
+            found.update(range(value[0], value[1] + 1))
+        elif kind is op.CATEGORY:
+            found |= _category(value)
+        else:
+            assert kind is op.NEGATE, kind
+    if flags & re.IGNORECASE:
+        found = {
+            octet
+            for octet in range(256)
+            if found.intersection(bytes([octet]).lower() + bytes([octet]).upper())
+        }
+    return frozenset(range(256)) - found if is_negated else frozenset(found)

@@ -1,0 +1,209 @@
+"""What connections take of a turn, by the clock."""
+
+import pytest
+
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.amqp.field_table import long, longstr
+from node.amqp.frames import content_frames, method_frame
+from node.amqp.methods import (
+    BasicAck,
+    BasicGet,
+    BasicPublish,
+    BasicQos,
+    BasicQosOk,
+    ChannelClose,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ConnectionClose,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from node.amqp.properties import Properties, content_header
+from node.broker.connection import Connection
+from node.broker.routing import Router
+from node.broker.turn import SHARE_S, TURN_S
+from tests.node.broker.harness import World
+
+HEADERS = Properties(headers={"k": longstr("v")})
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A broker where each message that is routed costs a millisecond."""
+    world = World()
+    routed = Router.route
+
+    def route(self: Router, *arguments: object) -> list[str]:
+        world.cost_s += 0.001
+        return routed(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Router, "route", route)
+    client = world.client()
+    assert isinstance(client.ask(1, QueueDeclare(queue="q")), QueueDeclareOk)
+    assert client.ask(1, ExchangeDeclare(exchange="x", type="headers")) == ExchangeDeclareOk()
+    assert client.ask(1, QueueBind(queue="q", exchange="x")) == QueueBindOk()
+    client.lose()
+    world.settle()
+    return world
+
+
+def publishes(count: int, exchange: str = "amq.topic", key: str = "k") -> bytes:
+    """Publishes as one read brings them; with another key each where the key ends in a number sign."""
+    content = content_frames(1, content_header(1, HEADERS), b"m", 131072)
+    return b"".join(
+        method_frame(1, BasicPublish(exchange=exchange, routing_key=key.replace("#", str(n)))) + content
+        for n in range(count)
+    )
+
+
+def ready(world: World) -> int:
+    return world.queue("q").backlog.count
+
+
+def turns(world: World, count: int) -> None:
+    for _ in range(count):
+        for connection in world.broker.turn(world.now):
+            world.clients[connection].flush()
+
+
+def test_a_connection_stops_after_the_message_that_passes_its_share(world: World) -> None:
+    client, other = world.client(), world.client()
+    before = world.cost_s
+    client.feed(publishes(50, key="k.#"))
+    assert SHARE_S < world.cost_s - before <= SHARE_S + 0.001
+    assert not client.connection.is_reading
+    other.send(1, BasicQos())
+    turns(world, 1)
+    assert world.cost_s - before <= TURN_S, "one share more"
+    other.flush()
+    assert other.methods() == [BasicQosOk()]
+    world.settle()
+    assert world.cost_s - before == pytest.approx(0.050)
+    assert client.connection.is_reading
+    assert not world.broker.has_work
+
+
+def test_a_run_of_equal_publishes_stops_too(world: World) -> None:
+    """Where each message is looked at by itself; the rest is published later, in order, and confirmed."""
+    client = world.client()
+    assert client.ask(1, ConfirmSelect()) == ConfirmSelectOk()
+    before = world.cost_s
+    client.feed(publishes(100, "x"))
+    assert 0 < ready(world) < 100
+    assert world.cost_s - before < 0.040, "a piece of a run and no more"
+    first = ready(world)
+    client.send(1, BasicGet(queue="q", no_ack=True))
+    turns(world, 1)
+    assert ready(world) > first
+    methods = client.methods()
+    assert [method.delivery_tag for method in methods if isinstance(method, BasicAck)][-1] == 100
+    assert ready(world) == 99
+    assert client.connection.is_reading
+
+
+def test_many_that_were_stopped_go_on_by_turns(world: World) -> None:
+    clients = [world.client() for _ in range(20)]
+    bystander = world.client()
+    for client in clients:
+        client.feed(publishes(30, key="k.#"))
+    costs = []
+    while world.broker.turns.has_work:
+        before = world.cost_s
+        bystander.send(1, BasicQos())
+        turns(world, 1)
+        costs.append(world.cost_s - before)
+    assert max(costs) <= TURN_S + SHARE_S + 0.001
+    assert bystander.methods() == [BasicQosOk()] * len(costs)
+
+
+def test_what_comes_in_for_those_who_were_stopped_waits_while_a_turn_is_full(world: World) -> None:
+    clients = [world.client() for _ in range(20)]
+    for client in clients:
+        client.feed(publishes(3, key="k.#"))
+    world.settle()
+    before = world.cost_s
+    for client in clients:
+        client.feed(publishes(3, key="l.#"))
+    assert world.cost_s - before <= TURN_S + 0.003
+    world.settle()
+    assert world.cost_s - before == pytest.approx(20 * 0.003)
+
+
+def test_everybody_in_the_line_gets_on(world: World) -> None:
+    clients = [world.client() for _ in range(20)]
+    for client in clients:
+        client.feed(publishes(300, "x", "q"))
+    counts = []
+    for _ in range(4):
+        turns(world, 1)
+        counts.append(ready(world))
+    assert counts == sorted(counts)
+    world.settle()
+    assert ready(world) == 20 * 300
+
+
+def test_a_lost_connection_leaves_the_line(world: World) -> None:
+    client = world.client()
+    client.feed(publishes(50, "x"))
+    published = ready(world)
+    client.lose()
+    world.settle()
+    assert ready(world) == published
+    assert not world.broker.has_work
+
+
+def test_a_connection_that_took_long_to_close_is_still_read_from(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody sees that the client ends the socket, and it stays open."""
+    closed = Connection._closed_by_peer
+
+    def slowly(self: Connection) -> None:
+        world.cost_s += 2 * SHARE_S
+        closed(self)
+
+    monkeypatch.setattr(Connection, "_closed_by_peer", slowly)
+    client = world.client()
+    client.feed(method_frame(0, ConnectionClose(200, "", 0, 0)))
+    turns(world, 2)
+    assert client.connection.is_reading
+
+
+def test_a_channel_that_was_closed_meanwhile_takes_no_rest(world: World) -> None:
+    client = world.client(1, 2)
+    client.feed(publishes(50, "x"))
+    published = ready(world)
+    error = ProtocolError(ReplyCode.PRECONDITION_FAILED, "for a reason of ours")
+    client.connection._fail_channel(client.channel(), error)
+    assert isinstance(client.methods()[-1], ChannelClose)
+    assert ready(world) == published
+    assert client.ask(2, BasicQos()) == BasicQosOk()
+
+
+def test_dead_letters_stop_too(world: World) -> None:
+    client = world.client()
+    arguments = {"x-dead-letter-exchange": longstr("x"), "x-max-length": long(0)}
+    client.send(1, QueueDeclare(queue="short", arguments=arguments))
+    client.received()
+    before = world.cost_s
+    client.publish(1, "short", *[b"m"] * 400, properties=HEADERS)
+    turns(world, 1)
+    assert TURN_S < world.cost_s - before <= TURN_S + 0.020
+    assert 0 < ready(world) < 400
+    world.settle()
+    assert ready(world) == 400
+
+
+def test_without_a_clock_nothing_is_stopped() -> None:
+    world = World()
+    client = world.client()
+    client.send(1, QueueDeclare(queue="q"))
+    client.received()
+    client.feed(publishes(5000, "", "q"))
+    assert ready(world) == 5000
+    assert client.connection.is_reading
