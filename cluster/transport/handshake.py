@@ -12,7 +12,7 @@ Source: reliability §5.4 last row, §6 row "Inter-node".
 
 import hashlib
 import hmac
-from collections.abc import Collection
+from collections.abc import Set
 from enum import StrEnum
 from typing import Final
 
@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from cluster.transport.interface import Hello, Identity
 from cluster.transport.peer_pb2 import Greeting, Handshake
-from node.version import VERSION
+from node.version import NODE_MARK, VERSION
 
 PROTOCOL: Final = 1
 
@@ -89,7 +89,7 @@ class _Side:
         )
         return Handshake(greeting=greeting).SerializeToString()
 
-    def _take_greeting(self, message: bytes, kind: Kind, names: Collection[str] | None) -> None:
+    def _take_greeting(self, message: bytes, kind: Kind, names: Set[str] | None) -> None:
         """Check a greeting. names: those that the certificate vouches for; None without certificates."""
         greeting = _step(message, "greeting").greeting
         if greeting.protocol != PROTOCOL:
@@ -105,10 +105,14 @@ class _Side:
             raise HandshakeFailed("a greeting that is not for this stream")
         if greeting.to and greeting.to != self._identity.name:
             raise HandshakeFailed(f"this is node '{self._identity.name}', not '{greeting.to}'")
-        if names is not None and greeting.name not in names:
+        if names is not None and NODE_MARK not in names:
             raise HandshakeFailed(
-                f"the certificate is not for node '{greeting.name}' but for {', '.join(sorted(names)) or 'nobody'}"
+                f"the certificate of '{greeting.name}' is no node's: it lacks the URI {NODE_MARK} among its "
+                "alternative names, which `fluffle certs` sets"
             )
+        if names is not None and greeting.name not in names:
+            others = ", ".join(sorted(names - {NODE_MARK})) or "nobody"
+            raise HandshakeFailed(f"the certificate is not for node '{greeting.name}' but for {others}")
         if greeting.node_id == self._identity.node_id:
             raise HandshakeFailed("this is the same node, or one with a copy of its data directory")
         if greeting.name == self._identity.name:
@@ -175,7 +179,7 @@ class Answerer(_Side):
     """The side that is called. names: those that the caller's certificate vouches for; None without one."""
 
     def __init__(
-        self, identity: Identity, kind: Kind, names: Collection[str] | None, secret: bytes, nonce: bytes
+        self, identity: Identity, kind: Kind, names: Set[str] | None, secret: bytes, nonce: bytes
     ) -> None:
         super().__init__(identity, secret, nonce)
         self._kind = kind

@@ -105,6 +105,19 @@ class LinkOptions:
     congested_bytes: int = 16 * 1024 * 1024
 
 
+class Traffic(NamedTuple):
+    """What goes between this node and another one.
+
+    address: where it is reached; empty: no links to it are kept.   sent_bytes, received_bytes: of messages, since this
+    node's process knows the other node.
+    """
+
+    address: str
+    is_up: bool
+    sent_bytes: int
+    received_bytes: int
+
+
 class Unreachable(Exception):
     """A node could not be asked, or didn't answer in time. The text is for the operator."""
 

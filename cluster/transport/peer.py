@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.transport.control import ControlReceiver, ControlSender
 from cluster.transport.handshake import NONCE_BYTES, HandshakeFailed, Kind, Opener, refusal
-from cluster.transport.interface import Hello, Topic
+from cluster.transport.interface import Hello, Topic, Traffic
 from cluster.transport.stream import Receiver, Sender, StreamFault
 from cluster.transport.wire import IncomingStream, OutgoingStream, StreamEnded, first_of, open_channel
 
@@ -66,6 +66,7 @@ class Peer:
         """Where links to it go; empty: none are wanted."""
         self.channel: Any = None
         """The channel of the control stream; calls go over it too."""
+        self.sent_bytes = self.received_bytes = 0
         self._tasks: dict[Kind, asyncio.Task[None]] = {}
         self._told: set[str] = set()  # reasons in the log since the link was up; there is a handful of them
         # control
@@ -121,6 +122,11 @@ class Peer:
         self.disconnect_links()
         for session in list(self._incoming.values()):
             session.end("the link was given up")
+
+    @property
+    def traffic(self) -> Traffic:
+        """What goes between the nodes."""
+        return Traffic(self.address, self._is_up, self.sent_bytes, self.received_bytes)
 
     @property
     def is_idle(self) -> bool:
@@ -255,6 +261,7 @@ class Peer:
         while True:
             batch = sender.next_batch()
             if batch:
+                self.sent_bytes += len(batch)
                 await stream.write(batch)
             else:
                 self._control_waits.clear()
@@ -287,6 +294,7 @@ class Peer:
         while True:
             batch = sender.next_batch()
             if batch:
+                self.sent_bytes += len(batch)
                 await stream.write(batch)
             else:
                 self._data_waits.clear()
@@ -323,6 +331,7 @@ class Peer:
             data = await session.stream.read()
             if session.is_ended:
                 return
+            self.received_bytes += len(data)
             for topic, messages in receiver.receive(data):
                 self._listener.control(self.name, topic, messages)
             self._listener.received()
@@ -354,6 +363,7 @@ class Peer:
                 message = await session.stream.read()
                 if session.is_ended:
                     return
+                self.received_bytes += len(message)
                 frames = receiver.receive(message)
                 if frames:
                     self._listener.data(self.name, frames)

@@ -3,6 +3,7 @@
 With certificates, links are TLS in both directions and the name in a node's certificate must be the name that it
 claims: the common name, a DNS name or a URI of its subject alternative names for a node that calls us, and for a node
 that we call a DNS name, or the common name where there are no other names (that is what gRPC can check).
+Certificates of nodes are marked, with a URI: no client's makes a node.
 With a secret, both sides prove that they know it; it never goes over the wire, and what goes is not encrypted.
 Source: reliability §6 row "Inter-node".
 """

@@ -1,17 +1,18 @@
 """What this node does with streams that others open: the handshake, then the stream or the call.
 
-Before the handshake has ended nothing else of a stream is read, only so many may be in it at once, and it has a
-time limit.
+Before the handshake has ended nothing else of a stream is read, only so many are in it at once, and it has a time
+limit.
 """
 
 import asyncio
 import os
-from collections.abc import Collection
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
 from cluster.transport.handshake import NONCE_BYTES, Answerer, HandshakeFailed, Kind, refusal
+from cluster.transport.handshakes import Handshakes
 from cluster.transport.interface import CALL_BYTES_MAX, Hello
 from cluster.transport.peer import Session
 from cluster.transport.peer_pb2 import Reply, Request
@@ -21,9 +22,6 @@ from cluster.transport.wire import IncomingStream, StreamEnded, first_of
 
 if TYPE_CHECKING:
     from cluster.transport.transport import Transport
-
-HANDSHAKES_MAX: Final = 64
-"""Streams in their handshake at once: each may hold a message of a megabyte."""
 
 CALLS_MAX: Final = 64
 """Calls that are being answered at once."""
@@ -38,7 +36,7 @@ class Service:
 
     def __init__(self, transport: "Transport") -> None:
         self._transport = transport
-        self._handshakes = 0
+        self._handshakes = Handshakes()
         self._calls: set[Session] = set()
         self._told: set[str] = set()
         self._told_since_s = 0.0
@@ -87,22 +85,24 @@ class Service:
         """Who opened the stream; None when it is refused. Raises: StreamEnded."""
         if self._transport.is_closing:
             return None
-        if self._handshakes >= HANDSHAKES_MAX:
-            await stream.write(refusal(f"{HANDSHAKES_MAX} others connect at the same time"))
-            return None
-        self._handshakes += 1
+        patience, now = asyncio.timeout(self._transport.options.handshake_s), asyncio.get_running_loop().time
+        number = 0
         try:
-            async with asyncio.timeout(self._transport.options.handshake_s):
-                return await self._handshake(kind, stream)
+            async with patience:
+                number = self._handshakes.begin(_host(stream), lambda: patience.reschedule(now()))
+                hello = await self._handshake(kind, stream)
+                if hello is not None:
+                    self._handshakes.has_proved(_host(stream))
+                return hello
         except TimeoutError:
             self._tell(stream, "", "its handshake took too long")
             return None
         finally:
-            self._handshakes -= 1
+            self._handshakes.leave(number)
 
     async def _handshake(self, kind: Kind, stream: IncomingStream) -> Hello | None:
         security = self._transport.security
-        names: Collection[str] | None = None
+        names: Set[str] | None = None
         if security.has_certificates:
             names = certified_names(stream.certificate)
         answerer = Answerer(self._transport.identity, kind, names, security.secret, os.urandom(NONCE_BYTES))
@@ -125,7 +125,7 @@ class Service:
 
     def _tell(self, stream: IncomingStream, name: str, reason: str) -> None:
         """Log a refusal once. name: empty as long as it could be anybody's."""
-        host = stream.source.rpartition(":")[0]
+        host = _host(stream)
         who = f"node '{name}' at {host}" if name else f"a link from {host}"
         line = f"refused {who}: {reason}"
         now = asyncio.get_running_loop().time()
@@ -165,6 +165,11 @@ class Service:
             )
             return
         await stream.write(Reply(body=answer).SerializeToString())
+
+
+def _host(stream: IncomingStream) -> str:
+    """Where a stream comes from."""
+    return stream.source.rpartition(":")[0]
 
 
 def _refused(text: str) -> bytes:

@@ -25,6 +25,7 @@ from cluster.transport.interface import (
     Listener,
     PeerRefused,
     Topic,
+    Traffic,
     Unreachable,
 )
 from cluster.transport.peer import Peer, greet
@@ -147,6 +148,10 @@ class Transport:
         return 0 if peer is None else peer.pending_bytes
 
     # --- calls ---
+
+    def traffic(self) -> dict[str, Traffic]:
+        """What goes between this node and each other one, by its name."""
+        return {name: peer.traffic for name, peer in self._peers.items()}
 
     async def call(self, address: str, body: bytes, timeout_s: float) -> bytes:
         """Ask a node, a member or not. body: up to 1 MiB.

@@ -39,6 +39,7 @@ FILE_MODE: Final = 0o600
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
 """Buffers that one writev takes."""
 _PID_BYTES: Final = 12
+_PAGE_BYTES: Final = os.sysconf("SC_PAGESIZE")
 _READ_MAX_BYTES: Final = 1 << 30
 """What one read asks for: Linux gives no more than 2 GiB at once."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -169,6 +170,8 @@ class DataDirectory:
     def _read(self, step: Read) -> Any:
         file = self._open(step.path)
         left = step.size if step.size >= 0 else max(0, os.fstat(file.fd).st_size - step.offset)
+        if step.is_fresh:
+            _forget_cached(file.fd, step.offset, left)
         data = os.pread(file.fd, min(left, _READ_MAX_BYTES), step.offset)
         if len(data) < left and data:
             data = _read_on(file.fd, step.offset, left, data)
@@ -282,7 +285,7 @@ def is_locked(path: str) -> bool:
     """Whether a node runs on the data directory."""
     try:
         fd = os.open(os.path.join(path, LOCK_NAME), os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -363,6 +366,14 @@ def _after(parts: Sequence[bytes | memoryview], count: int) -> list[bytes | memo
             return [memoryview(part)[count:], *parts[number + 1 :]]
         count -= len(part)
     return []
+
+
+def _forget_cached(fd: int, offset: int, size: int) -> None:
+    """Have the next read of these bytes come from the medium. What was not written there yet stays."""
+    if hasattr(os, "posix_fadvise"):
+        start = offset - offset % _PAGE_BYTES
+        stop = -(-(offset + size) // _PAGE_BYTES) * _PAGE_BYTES
+        os.posix_fadvise(fd, start, stop - start, os.POSIX_FADV_DONTNEED)
 
 
 def _read_on(fd: int, offset: int, size: int, data: bytes) -> bytes:

@@ -35,6 +35,9 @@ __all__ = ["DataDirectoryError", "FileDisk", "ReadOnlyDisk"]
 RETRY_S: Final = 1.0
 """How long a job without room waits before the next try."""
 
+HUNG_S: Final = 20.0
+"""A disk that needs longer for one step is not waited for at the end of a node."""
+
 
 class _Job:
     """Steps, how far they are, and who waits.
@@ -80,6 +83,7 @@ class FileDisk:
         self._submitted_jobs = 0
         self._submitted_bytes = 0
         self._finished_jobs = 0
+        self._steps_done = 0
         self._finished_bytes = 0
         # Under `_changed`: what the two threads share.
         self._changed = threading.Condition()
@@ -167,12 +171,15 @@ class FileDisk:
         """See `Disk.size`."""
         return self._directory.size(path)
 
-    async def drain(self) -> None:
+    async def drain(self, timeout_s: float | None = None, *, hung_s: float = HUNG_S) -> bool:
         """Wait until all jobs are answered, and those that their answers bring up. For the end of a node.
 
         From now on nothing waits for room: what finds none breaks the disk.
+        timeout_s: how long that may take; None: for ever.   hung_s: how long a step of it may take.
+        Returns: False if something took longer.
         """
         assert self._loop is not None
+        deadline = float("inf") if timeout_s is None else self._loop.time() + timeout_s
         self._give_up(is_closing=False)
         reached = asyncio.Event()
         number = -1
@@ -180,7 +187,15 @@ class FileDisk:
             reached.clear()
             self.submit([], lambda results: reached.set(), lambda error: None)
             number = self._submitted_jobs
-            await reached.wait()
+            while not reached.is_set():
+                before = self._steps_done
+                try:
+                    async with asyncio.timeout(min(hung_s, deadline - self._loop.time())):
+                        await reached.wait()
+                except TimeoutError:
+                    if self._steps_done == before or self._loop.time() >= deadline:
+                        return False
+        return True
 
     def close(self, timeout_s: float | None = None) -> bool:
         """End the thread after the jobs that it has, answer them, close the files and give the lock back.
@@ -279,6 +294,7 @@ class FileDisk:
                 job.position = position
                 started = time.monotonic()
                 result = self._directory.execute(step)
+                self._steps_done += 1
                 self._count(step, result, time.monotonic() - started)
                 if type(step) is Read:
                     job.results.append(result)

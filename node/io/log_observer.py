@@ -11,6 +11,10 @@ from node.broker.records import QueueRecord
 from node.io.mirroring_events import MirroringEvents
 from node.log import category_logger, escape, process_logger, process_tag
 
+STRANGERS_LINES_MAX: Final = 1000
+STRANGERS_WINDOW_S: Final = 60.0
+"""So many lines in so many seconds are about clients that have not opened a vhost: anybody can connect without end."""
+
 LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -20,6 +24,8 @@ class LogObserver(Observer):
     def __init__(self, mirroring_events: MirroringEvents | None = None) -> None:
         self._mirroring_events = mirroring_events
         self._has_told_of_quorum = False
+        self._strangers_since = 0.0
+        self._strangers_lines = 0
 
     def handshake_failed(self, connection: Connection, explanation: str) -> None:
         """See `Observer.handshake_failed`."""
@@ -131,7 +137,7 @@ class LogObserver(Observer):
         if in_good_order:
             self._info(connection, log_phrases.closing(*who))
         else:
-            process_logger("connection", connection.number).warning(log_phrases.closed_abruptly(*who))
+            self._log(connection, logging.WARNING, log_phrases.closed_abruptly(*who))
 
     def alarm_set(self, node: str, resource: str) -> None:
         """See `Observer.alarm_set`."""
@@ -157,6 +163,13 @@ class LogObserver(Observer):
         if self._mirroring_events is not None:
             self._mirroring_events.note(event)
 
+    def messages_unreadable(self, queue: QueueRecord, count: int, reason: str) -> None:
+        """See `Observer.messages_unreadable`."""
+        process_logger("queue", 0).error(
+            f"Queue '{escape(queue.name)}' in vhost '{escape(queue.vhost)}' has lost {count} message(s), which the "
+            f"disk cannot read and no synchronised mirror has: {escape(reason)}"
+        )
+
     def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
         """See `Observer.message_cycled`."""
         name, keys = escape(queue.name), escape(", ".join(routing_keys))
@@ -165,10 +178,27 @@ class LogObserver(Observer):
         )
 
     def _info(self, connection: Connection, text: str) -> None:
-        process_logger("connection", connection.number).info(text)
+        self._log(connection, logging.INFO, text)
 
     def _error(self, connection: Connection, text: str) -> None:
-        process_logger("connection", connection.number).error(text)
+        self._log(connection, logging.ERROR, text)
+
+    def _log(self, connection: Connection, level: int, text: str) -> None:
+        if connection.vhost or self._may_tell_of_strangers(connection.broker.now):
+            process_logger("connection", connection.number).log(level, text)
+
+    def _may_tell_of_strangers(self, now: float) -> bool:
+        """Whether one more line about a client that has not logged in may be written; counts those that are not."""
+        if now - self._strangers_since >= STRANGERS_WINDOW_S:
+            left_out = self._strangers_lines - STRANGERS_LINES_MAX
+            self._strangers_since, self._strangers_lines = now, 0
+            if left_out > 0:
+                category_logger().warning(
+                    f"{left_out} lines about clients that had not logged in were left out: "
+                    f"more than {STRANGERS_LINES_MAX} came in {STRANGERS_WINDOW_S:.0f} s"
+                )
+        self._strangers_lines += 1
+        return self._strangers_lines <= STRANGERS_LINES_MAX
 
 
 def _tag(connection: Connection) -> str:

@@ -1,23 +1,65 @@
 """What has become of mirrored queues of late, for the HTTP API and metrics: the last events, and counts by kind.
 
-A node knows those that it told the log, of the queues whose master it has or had; together the nodes know all.
+A node knows those that it told the log, of the queues whose master it has or had; together the nodes know all. A
+failover makes several events a queue, most of them about its repair. So that these don't drive out what an operator
+looks for, each queue keeps its own last news beside the last events of all.
 """
 
 import time
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from node.broker.observer import MirrorEvent
 
 KEPT: Final = 500
-"""Events of a node; with the longest names some 500 kB."""
+"""Events of a node, of all kinds; with the longest names some 500 kB."""
+
+NEWS_OF_A_QUEUE: Final = 10
+NEWS_MAX: Final = 20_000
+"""Of all queues of a node, some 10 MB. Beyond that the queue that has been quiet longest loses its own."""
 
 MASTER_CHANGES: Final = ("promotion", "transfer", "revived")
 """The kinds after which a queue has another master."""
 
 _DETAILS: Final = ("detail", "proposed")
 """Lines of the log that say no more than an event before or after them."""
+
+_REPAIR: Final = frozenset(
+    {"mirror-added", "mirror-synchronised", "fully-replicated", "sync-begun", "sync-ended"}
+)
+"""The kinds that are no news: a queue gets its copies back."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """An event, its place among all, when it was seen last (ms since 1970), and how often in a row."""
+
+    number: int
+    time: int
+    event: MirrorEvent
+    count: int = 1
+
+    def is_again(self, event: MirrorEvent) -> bool:
+        """Whether the same has happened once more."""
+        mine = self.event
+        return (mine.kind, mine.node, mine.former) == (event.kind, event.node, event.former)
+
+    def shown(self) -> dict[str, Any]:
+        """As the API has it."""
+        event = self.event
+        return {
+            "time": self.time,
+            "level": event.level,
+            "kind": event.kind,
+            "vhost": event.vhost,
+            "name": event.queue,
+            "node": event.node,
+            "former": event.former,
+            "text": event.text,
+            **({"count": self.count} if self.count > 1 else {}),
+        }
 
 
 class MirroringEvents:
@@ -27,31 +69,58 @@ class MirroringEvents:
         self.counts: Counter[str] = Counter()
         """By kind, since the process started."""
         self._clock = clock
-        self._last: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._number = 0
+        self._last: deque[_Kept] = deque(maxlen=KEPT)
+        self._news: OrderedDict[tuple[str, str], deque[_Kept]] = OrderedDict()
+        """By vhost and queue, the one with the latest news last."""
+        self._news_count = 0
 
     def note(self, event: MirrorEvent) -> None:
         """Something happened now."""
         if event.kind in _DETAILS:
             return
         self.counts[event.kind] += 1
-        self._last.append(
-            {
-                "time": round(self._clock() * 1000),
-                "level": event.level,
-                "kind": event.kind,
-                "vhost": event.vhost,
-                "name": event.queue,
-                "node": event.node,
-                "former": event.former,
-                "text": event.text,
-            }
-        )
+        self._number += 1
+        kept = _Kept(self._number, round(self._clock() * 1000), event)
+        if event.kind not in _REPAIR:
+            former = self._keep_news(kept)
+            if former is not None and self._last and self._last[-1] is former:
+                self._last.pop()
+        self._last.append(kept)
+
+    def _keep_news(self, kept: _Kept) -> _Kept | None:
+        """Keep news of a queue. Returns: what it was the same as, whose place it has taken."""
+        event = kept.event
+        key = (event.vhost, event.queue)
+        news = self._news.setdefault(key, deque())
+        self._news.move_to_end(key)
+        if news and news[-1].is_again(event):
+            former = news.pop()
+            kept.count = former.count + 1
+            news.append(kept)
+            return former
+        news.append(kept)
+        self._news_count += 1
+        if len(news) > NEWS_OF_A_QUEUE:
+            news.popleft()
+            self._news_count -= 1
+        while self._news_count > NEWS_MAX:
+            _, gone = self._news.popitem(last=False)
+            self._news_count -= len(gone)
+        return None
 
     @property
     def master_changes(self) -> int:
         """How often a queue got another master."""
         return sum(self.counts[kind] for kind in MASTER_CHANGES)
 
-    def latest(self) -> list[dict[str, Any]]:
-        """The newest first. Times are in ms since 1970."""
-        return [dict(event) for event in reversed(self._last)]
+    def latest(self, vhost: str | None = None, name: str | None = None) -> list[dict[str, Any]]:
+        """The newest first, of all queues, or those of a vhost, or one. Times are in ms since 1970."""
+        found = {
+            each.number: each
+            for each in self._last
+            if vhost in (None, each.event.vhost) and name in (None, each.event.queue)
+        }
+        if vhost is not None and name is not None:
+            found.update((each.number, each) for each in self._news.get((vhost, name), ()))
+        return [found[number].shown() for number in sorted(found, reverse=True)]

@@ -14,6 +14,7 @@ from typing import Final
 from node import log_mirroring, log_phrases
 from node.broker.broker import Broker
 from node.broker.catalogue import Catalogue
+from node.broker.mirroring import RecoveredCopy
 from node.broker.records import QueueRecord
 from node.broker.replicated_log import DurableLog
 from node.broker.timers import Timers
@@ -39,17 +40,24 @@ class Persistence:
     """What one node keeps on disk. The broker is built around its `catalogue`, `timers` and `store`.
 
     catalogue: where the cluster keeps metadata; None: they are kept here.
-    on_unwritable: called with whether the disk takes nothing, for want of room or for good.
+    on_unwritable: called with whether the disk takes nothing, for want of room.
+    on_failed: called when it takes nothing for good: what it was given may be lost, so the node has to end.
     Raises: DataDirectoryError, with a text for the operator, if the directory cannot be used.
     """
 
     def __init__(
-        self, config: Config, on_unwritable: Callable[[bool], None], catalogue: Catalogue | None = None
+        self,
+        config: Config,
+        on_unwritable: Callable[[bool], None],
+        catalogue: Catalogue | None = None,
+        *,
+        on_failed: Callable[[], None] = lambda: None,
     ) -> None:
         options = config.store
         self._data_dir = config.data_dir
         self._shutdown_timeout_s = options.shutdown_timeout_s
         self._on_unwritable = on_unwritable
+        self._on_failed = on_failed
         self._stalled_at = 0.0
         self._is_started = False
         self._logger = category_logger()
@@ -73,6 +81,7 @@ class Persistence:
                 journal_file_bytes=options.journal_file_bytes,
                 store_file_bytes=options.store_file_bytes,
                 commit_interval_s=options.commit_interval_s,
+                scrub_rate=options.scrub_rate,
             ),
             self.timers,
             report=self._report,
@@ -129,6 +138,7 @@ class Persistence:
             wanted,
             now=time.monotonic,
             progress=self._tell_progress,
+            copies=copies,
             is_catalogue_whole=self._metadata is None or self._metadata.is_whole,
         )
         if not recovered.was_clean and recovered.queues:
@@ -146,15 +156,24 @@ class Persistence:
         self, broker: Broker, copies: Mapping[str, tuple[QueueRecord, int]], recovered: RecoveredStore
     ) -> None:
         """What was found of mirrored queues: kept aside, or reported as gone."""
-        if broker.mirrors is not None and recovered.unknown_queues:
+        mirrors = broker.mirrors
+        assert mirrors is not None or not copies, "mirrored queues are a cluster's"
+        if mirrors is None:
+            return
+        mirrors.is_store_whole = recovered.is_whole
+        if recovered.unknown_queues:
             self._logger.info(log_mirroring.copies_discarded(len(recovered.unknown_queues)))
         for uid, (record, copy) in copies.items():
-            assert broker.mirrors is not None, record
             found = recovered.queues[uid]
             storage = broker.open_storage(record, copy)
-            broker.mirrors.recovered(record, storage, found.next_seq, found.pages)
+            mirrors.recovered(
+                record, RecoveredCopy(storage, copy, found.next_seq, found.pages, found.is_clean)
+            )
         if copies:
             self._logger.info(log_mirroring.copies_recovered(len(copies)))
+        lossy = sum(not recovered.queues[uid].is_clean for uid in copies)
+        if lossy:
+            self._logger.error(log_mirroring.copies_lossy(lossy))
 
     def _tell_findings(self, findings: Sequence[Finding]) -> None:
         """A line for each, but not for all of one file."""
@@ -183,7 +202,10 @@ class Persistence:
             self._logger.info(log_phrases.store_stopping(self._data_dir))
             for queue in broker.local_queues:
                 queue.note_deliveries()
-            await self._disk.drain()
+            if not await self._disk.drain(self._shutdown_timeout_s):
+                self._logger.error(log_phrases.disk_hung(self._data_dir))
+                self._disk.close(0.0)
+                return False
             self.store.close()
         is_closed = self._disk.close(self._shutdown_timeout_s)
         if is_closed and self.store.is_closed:
@@ -210,4 +232,4 @@ class Persistence:
 
     def _broken(self, error: OSError) -> None:
         self._logger.critical(log_phrases.store_broken(self._data_dir, error.strerror or str(error)))
-        self._on_unwritable(True)
+        self._on_failed()

@@ -17,6 +17,7 @@ from node.config import Config
 from node.config_values import Address
 from node.io.session import Session
 from node.io.tls import server_context
+from node.io.tls_handshake import TlsHandshake
 
 SHUTDOWN_S: Final = 2.0
 """How long clients may take to accept our last words when the node stops."""
@@ -54,6 +55,7 @@ class Server:
         self._sessions: dict[Session, None] = {}
         self._by_connection: dict[Connection, Session] = {}
         self._servers: list[asyncio.Server] = []
+        self._handshakes: set[TlsHandshake] = set()
         self._listeners: list[Listener] = []
         self._timer: asyncio.TimerHandle | None = None
         self.turn = 0
@@ -78,16 +80,22 @@ class Server:
 
     async def _listen(self, address: Address, context: ssl.SSLContext | None) -> None:
         server = await self.loop.create_server(
-            lambda: Session(self),
+            (lambda: Session(self)) if context is None else (lambda: self._handshake(context)),
             address.host or None,  # none: every interface, a socket for IPv4 and one for IPv6
             address.port,
             backlog=self.config.socket.backlog,
-            ssl=context,
-            ssl_handshake_timeout=self.config.network.tls_handshake_timeout_s if context else None,
         )
         self._servers.append(server)
         for sock in server.sockets:
             self._listeners.append(Listener(Address(*sock.getsockname()[:2]), is_tls=context is not None))
+
+    def _handshake(self, context: ssl.SSLContext) -> TlsHandshake:
+        timeout_s = self.config.network.tls_handshake_timeout_s
+        handshake = TlsHandshake(
+            context, timeout_s, lambda: Session(self), self._on_refused, self._handshakes.discard
+        )
+        self._handshakes.add(handshake)
+        return handshake
 
     def suspend(self) -> "list[Listener]":
         """Stop accepting; connections stay. `listen` again to go on. Returns: the listeners that were open."""
@@ -101,6 +109,8 @@ class Server:
         """Stop accepting, then close all connections with 320; the listeners that were open."""
         closed = self.suspend()
         self.broker.close_connections("broker forced connection closure with reason 'shutdown'")
+        for handshake in list(self._handshakes):
+            handshake.abort()
         for session in list(self._sessions):
             if session.connection is not None:
                 session.connection.finish()

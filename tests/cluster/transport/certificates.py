@@ -15,6 +15,14 @@ def make(directory: Path, *names: str) -> None:
     assert parsed.run(parsed) == 0
 
 
+def unmarked(directory: Path, name: str) -> Security:
+    """A certificate of the same authority which has that name, and is no node's."""
+    authority = certs._authority(directory)
+    pair = certs._sign(name, [certs._general_name(host) for host in (name, "127.0.0.1")], authority, 1)
+    certs._write_pair(directory, name, pair)
+    return of(directory, name)
+
+
 def of(directory: Path, name: str, secret: bytes = b"") -> Security:
     """What a node with that certificate has."""
     read = Security.read(*(str(directory / file) for file in ("ca.pem", f"{name}.pem", f"{name}.key")))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cluster.transport.handshake import Answerer, HandshakeFailed, Kind, Opener, refusal
 from cluster.transport.interface import Hello, Identity
 from cluster.transport.peer_pb2 import Handshake
-from node.version import VERSION
+from node.version import NODE_MARK, VERSION
 
 N1 = Identity("rabbit@n1", "id1", "cluster", 4)
 N2 = Identity("rabbit@n2", "id2", "cluster", 7)
@@ -68,10 +68,11 @@ def test_an_opener_that_knows_no_name() -> None:
         (opener(to="rabbit@n3"), answerer(), "this is node 'rabbit@n2', not 'rabbit@n3'"),
         (
             opener(),
-            answerer(names={"rabbit@n3", "n3"}),
+            answerer(names={"rabbit@n3", "n3", NODE_MARK}),
             "certificate is not for node 'rabbit@n1' but for n3, rabbit@n3",
         ),
-        (opener(), answerer(names=()), "but for nobody"),
+        (opener(), answerer(names={NODE_MARK}), "but for nobody"),
+        (opener(), answerer(names={"rabbit@n1"}), "is no node's: it lacks the URI urn:fluffle:node"),
         (
             opener(),
             answerer(identity=dataclasses.replace(N2, node_id="id1")),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from cluster.transport import wire
 from cluster.transport.handshake import Kind, Opener
+from cluster.transport.handshakes import HANDSHAKES_MAX
 from cluster.transport.interface import (
     Identity,
     LinkOptions,
@@ -19,7 +21,6 @@ from cluster.transport.interface import (
 from cluster.transport.peer import greet
 from cluster.transport.peer_pb2 import Handshake
 from cluster.transport.security import Security
-from cluster.transport.service import HANDSHAKES_MAX
 from cluster.transport.wire import MESSAGE_BYTES_MAX, OutgoingStream, StreamEnded, open_channel
 from tests.cluster.transport import certificates
 from tests.cluster.transport.links import Node, link, run, until
@@ -235,17 +236,21 @@ def test_strangers_cannot_fill_the_log() -> None:
     run(story())
 
 
-def test_too_many_handshakes_at_once() -> None:
+def test_a_member_gets_through_a_flood_of_handshakes() -> None:
+    """Strangers who say nothing have to go, the oldest first."""
+
     async def story() -> None:
-        async with Node("n1", SECRET) as first:
+        async with Node("n1", SECRET) as first, Node("n2", SECRET) as second:
             channel = raw_channel(first)
-            streams = [OutgoingStream(channel, Kind.CONTROL, "") for _ in range(HANDSHAKES_MAX)]
-            opener = Opener(Identity("n2", "id"), Kind.CONTROL, "", b"", bytes(32))
+            streams = [OutgoingStream(channel, Kind.CONTROL, "") for _ in range(3 * HANDSHAKES_MAX)]
+            opener = Opener(Identity("n3", "id"), Kind.CONTROL, "", b"", bytes(32))
             for stream in streams:
-                await stream.write(opener.greet())
-                await stream.read()
-            one_more = OutgoingStream(channel, Kind.CONTROL, "")
-            assert "64 others" in Handshake.FromString(await one_more.read()).refusal
+                with contextlib.suppress(StreamEnded):
+                    await stream.write(opener.greet())
+                    await stream.read()
+            assert await second.transport.call(first.address, b"x", 10) == b"n2 asks x"
+            with pytest.raises(StreamEnded):
+                await streams[0].read()
             for stream in streams:
                 stream.end()
             await channel.close()
@@ -296,4 +301,18 @@ def test_a_peer_that_breaks_the_protocol_is_told_off() -> None:
             ]
             await channel.close()
 
+    run(story())
+
+
+def test_a_certificate_of_the_authority_without_the_mark_is_no_nodes(tmp_path: Path) -> None:
+    """A client's, for example: whoever signs both does not make members of all."""
+
+    async def story() -> None:
+        theirs = replace(certificates.of(tmp_path, "n2"), certificate=client.certificate, key=client.key)
+        async with Node("n1", certificates.of(tmp_path, "n1")) as first, Node("n3", theirs) as third:
+            with pytest.raises(PeerRefused, match="is no node's: it lacks the URI urn:fluffle:node"):
+                await third.transport.call(first.address, b"x", 10)
+
+    certificates.make(tmp_path, "n1", "n2")
+    client = certificates.unmarked(tmp_path, "n3")
     run(story())

@@ -80,7 +80,10 @@ class ServerThread:
 
     async def _start(self) -> None:
         self.broker = Broker(
-            broker_settings(self.config), entropy=os.urandom, epoch_s=time.time() - time.monotonic()
+            broker_settings(self.config),
+            entropy=os.urandom,
+            epoch_s=time.time() - time.monotonic(),
+            clock=time.monotonic,
         )
         self.broker.start(time.monotonic())
         for command in seed_commands(

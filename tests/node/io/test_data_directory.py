@@ -91,6 +91,30 @@ def test_reads(directory: DataDirectory, offset: int, size: int, expected: bytes
     assert directory.execute(Read("f", offset, size, then=len)) == len(expected)
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system has no such call")
+def test_fresh_reads_do_not_come_from_the_cache(
+    directory: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages of what is read are let go of before; the bytes are the same, written to the medium or not."""
+    asked: list[tuple[int, int, int]] = []
+    fadvise = os.posix_fadvise
+
+    def advise(fd: int, offset: int, size: int, advice: int) -> None:
+        asked.append((offset, size, advice))
+        fadvise(fd, offset, size, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    page = os.sysconf("SC_PAGESIZE")
+    data = os.urandom(3 * page)
+    directory.execute(Append("f", [data]))
+    for _ in range(2):
+        assert directory.execute(Read("f", page + 1, page, is_fresh=True)) == data[page + 1 : 2 * page + 1]
+        directory.execute(Sync("f"))
+    assert asked == [(page, 2 * page, os.POSIX_FADV_DONTNEED)] * 2
+    directory.execute(Read("f", 0, page))
+    assert len(asked) == 2
+
+
 def test_short_reads_are_continued(directory: DataDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A system call that gives less than was asked for is followed by another."""
     directory.execute(Append("f", [b"0123456789"]))

@@ -303,6 +303,22 @@ def test_close_gives_up_on_a_disk_that_hangs(tmp_path: Path) -> None:
     serve(tmp_path, body)
 
 
+def test_a_disk_that_hangs_is_not_drained_for_ever(tmp_path: Path) -> None:
+    """A stop ends within a bound, whatever the disk does; one that goes on is waited for."""
+
+    async def body(client: Client) -> None:
+        gate = Gate()
+        client.disk.run([Append("f", [b"x"])])
+        client.submit("held", Read("f", 0, 1, then=gate))
+        gate.reached.wait(TIMEOUT_S)
+        assert not await client.disk.drain(hung_s=0.01)
+        assert not await client.disk.drain(0.01)
+        gate.opened.set()
+        assert await client.disk.drain(TIMEOUT_S)
+
+    serve(tmp_path, body)
+
+
 def test_a_loop_that_is_closed_stops_no_job(tmp_path: Path) -> None:
     """Nobody can be told, but what was submitted is executed."""
     gate = Gate()

@@ -5,7 +5,10 @@ import logging
 import pytest
 
 from node.broker.observer import Level, MirrorEvent
+from node.broker.records import QueueRecord
+from node.io import log_observer
 from node.io.log_observer import LogObserver
+from tests.node.broker.harness import World
 
 
 @pytest.mark.parametrize(
@@ -25,3 +28,39 @@ def test_what_happens_to_a_mirrored_queue(
         "Mirrored queue 'a\\nb' in vhost '/': Promoting mirror <n@h.1.2> to leader"
     )
     assert record.name.endswith(".mirroring")
+
+
+def test_strangers_write_so_many_lines_and_no_more(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many were left out is told when a new minute begins; who has logged in is always told of."""
+    monkeypatch.setattr(logging.getLogger("fluffle"), "propagate", True)
+    monkeypatch.setattr(log_observer, "STRANGERS_LINES_MAX", 10)
+    world, observer = World(), LogObserver()
+    user, stranger = world.client().connection, world.connect().connection
+    with caplog.at_level(logging.DEBUG):
+        for _ in range(30):
+            observer.accepted(stranger)
+            observer.handshake_timed_out(stranger)
+        assert len(caplog.records) == 10
+        observer.opened(user)
+        assert len(caplog.records) == 11
+        world.broker.now += log_observer.STRANGERS_WINDOW_S
+        observer.accepted(stranger)
+    told, last = caplog.records[-2:]
+    assert told.getMessage().startswith("50 lines about clients that had not logged in were left out")
+    assert last.getMessage().startswith("accepting AMQP connection")
+
+
+def test_messages_that_nobody_can_read(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that names the queue, their number and why."""
+    monkeypatch.setattr(logging.getLogger("fluffle"), "propagate", True)
+    with caplog.at_level(logging.DEBUG):
+        LogObserver().messages_unreadable(QueueRecord("/", "a\nb", "uid"), 7, "queues/uid/0.idx: 12 bytes")
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    text = record.getMessage()
+    assert "Queue 'a\\nb' in vhost '/' has lost 7 message(s)" in text
+    assert "queues/uid/0.idx: 12 bytes" in text

@@ -1,0 +1,106 @@
+"""The TLS handshake of one socket: then the session takes its place, or the log hears why there is none.
+
+The loop's own listeners for TLS say nothing of a handshake that fails: neither who came nor what was wrong.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, cast
+
+from node.io.proxy_protocol import Endpoint
+
+Failed = Callable[[str], None]
+"""Gets a line about a handshake that failed: the peer, this side, and the reason."""
+
+_ALERT: Final = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
+_HINTS: Final = {
+    "unknown ca": "the client does not trust the certificate of this node",
+    "bad certificate": "the client does not accept the certificate of this node",
+    "certificate expired": "the client does not accept the certificate of this node",
+    "wrong version number": "the client does not speak TLS, or a version that is not allowed here",
+    "http request": "the client speaks HTTP without TLS",
+    "peer did not return a certificate": "fail_if_no_peer_cert asks for one",
+    "no shared cipher": "ssl_options.ciphers and versions allow none that the client has",
+    "unsupported protocol": "ssl_options.versions does not allow the version that the client has",
+}
+
+
+def explained(error: BaseException) -> str:
+    """Why a handshake failed, for the log: what OpenSSL says, the alert that the client sent, what that means."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        alert = _ALERT.fullmatch(error.reason)
+        what = (alert[1] if alert else error.reason).replace("_", " ").lower()
+        hint = f" ({_HINTS[what]})" if what in _HINTS else ""
+        return f"{'the client sent the alert ' if alert else ''}'{what}'{hint}"
+    if isinstance(error, ConnectionAbortedError):
+        return "not done in time"
+    if isinstance(error, ConnectionResetError) or not str(error):
+        return "the client closed the connection"
+    return str(error)
+
+
+class TlsHandshake(asyncio.Protocol):
+    """A socket that was accepted. `Server` keeps it until its handshake is over.
+
+    make: gives the protocol that takes over.   ended: called once, when the handshake is over, however it went.
+    """
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        timeout_s: float | None,
+        make: Callable[[], asyncio.Protocol],
+        failed: Failed,
+        ended: "Callable[[TlsHandshake], None]",
+    ) -> None:
+        self._context = context
+        self._timeout_s = timeout_s
+        self._make = make
+        self._failed = failed
+        self._ended = ended
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A socket was accepted."""
+        raw = cast(asyncio.Transport, transport)
+        peer, local = raw.get_extra_info("peername"), raw.get_extra_info("sockname")
+        sock: socket.socket | None = None
+        if peer is not None and local is not None:  # else it has been reset already
+            # The loop reads what a listener accepts before a handshake could begin on it. So the handshake is on a
+            # second descriptor, and the first one goes before anything was read.
+            with contextlib.suppress(OSError):
+                sock = socket.socket(fileno=os.dup(raw.get_extra_info("socket").fileno()))
+        raw.abort()
+        if sock is None:
+            self._ended(self)
+            return
+        places = Endpoint(*peer[:2]), Endpoint(*local[:2])
+        self._task = asyncio.get_running_loop().create_task(self._shake_hands(sock, *places))
+
+    def abort(self) -> None:
+        """Give it up."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _shake_hands(self, sock: socket.socket, peer: Endpoint, local: Endpoint) -> None:
+        sock.setblocking(False)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._make, sock, ssl=self._context, ssl_handshake_timeout=self._timeout_s
+            )
+        except OSError as error:  # ssl.SSLError and time-outs are some
+            sock.close()
+            places = f"{peer.host}:{peer.port} -> {local.host}:{local.port}"
+            self._failed(f"TLS handshake {places} failed: {explained(error)}")
+        except asyncio.CancelledError:
+            sock.close()
+            raise
+        finally:
+            self._ended(self)
