@@ -11,6 +11,7 @@ import os
 import re
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from node import log_phrases
@@ -74,7 +75,7 @@ class Node:
     """One broker with its listeners. `await start()`, then `await stop()`; not to be started again.
 
     cluster: None for a broker by itself.   mirroring_events: where they are kept; None: for as long as the broker runs.
-    observer: is told what happens, beside the log.
+    observer: is told what happens, beside the log.   on_failed: see `Persistence`.
     """
 
     def __init__(
@@ -85,8 +86,10 @@ class Node:
         cluster: ClusterSide | None = None,
         mirroring_events: MirroringEvents | None = None,
         observer: Observer | None = None,
+        on_failed: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
+        self._on_failed = on_failed
         self._watching = observer
         self.mirroring_events = mirroring_events or MirroringEvents()
         self._cluster = cluster
@@ -94,6 +97,8 @@ class Node:
         self.broker: Broker
         """From `start` on."""
         self.listeners: list[tuple[str, int]] = []
+        self.tls_listeners: frozenset[tuple[str, int]] = frozenset()
+        """Those of `listeners` that want TLS."""
         self.guard = ResourceGuard(config, total_memory_bytes(config.memory.total_override_bytes))
         self._persistence: Persistence | None = None
         self._server: Server | None = None
@@ -104,7 +109,9 @@ class Node:
         """Read what is on disk, seed what is empty, and accept clients. Raises: OSError, ConfigError."""
         gc.set_threshold(*_GC_THRESHOLDS)
         catalogue = self._cluster.log.catalogue if self._cluster is not None else None
-        self._persistence = persistence = Persistence(self.config, self.guard.disk_unwritable, catalogue)
+        self._persistence = persistence = Persistence(
+            self.config, self.guard.disk_unwritable, catalogue, on_failed=self._on_failed
+        )
         self.broker = Broker(
             broker_settings(self.config),
             entropy=os.urandom,
@@ -115,6 +122,7 @@ class Node:
             catalogue=persistence.catalogue,
             timers=persistence.timers,
             meter=Meter(time.perf_counter_ns) if self.config.telemetry.is_on else None,
+            clock=time.monotonic,
         )
         self.broker.start(time.monotonic())
         try:
@@ -169,6 +177,9 @@ class Node:
 
     def _tell_started(self, listeners: list[Listener]) -> None:
         self.listeners = [(listener.address.host, listener.address.port) for listener in listeners]
+        self.tls_listeners = frozenset(
+            place for place, each in zip(self.listeners, listeners, strict=True) if each.is_tls
+        )
         for listener in listeners:
             self._logger.info(log_phrases.listener_started(str(listener.address), tls=listener.is_tls))
 

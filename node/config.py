@@ -187,6 +187,8 @@ class StorageOptions:
     """A file of the message store of this size is followed by a new one."""
     commit_interval_s: float = 0.025
     """What nobody waits for is written after this time at the latest."""
+    scrub_rate: int = 1 << 20
+    """Bytes in a second that are read to find what has rotted; 0: none."""
     shutdown_timeout_s: float = 600.0
     """How long the disk may take at the end of the node."""
 
@@ -219,6 +221,9 @@ class ClusterOptions:
     """Its addresses are the nodes to look for, at `DEFAULT_PEER_PORT`; then `formation_nodes` is empty."""
     discovery_retry_limit: int = 10
     discovery_retry_interval_s: float = 0.5
+    target_size_hint: int = 1
+    """How many nodes the cluster is to have. A cluster is made only once more than half as many say that they belong to
+    none."""
     node_type: Literal["disc", "ram", "witness"] = "disc"
     """What the node is when it joins; `change_cluster_node_type` changes disc and ram later. "witness" comes from
     `fluffle witness`, never from the configuration."""

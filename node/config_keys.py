@@ -245,6 +245,7 @@ KEYS: Final = (
         "store.journal_file_bytes",
     ),
     Key("store.commit_interval", milliseconds(0, 10000), "store.commit_interval_s"),
+    Key("store.scrub_rate", size(), "store.scrub_rate"),
     # the cluster
     Key("cluster_formation.peer_discovery_backend", _DISCOVERY, "formation.backend"),
     Key("cluster_formation.classic_config.nodes.$node", NODE, "formation_nodes"),
@@ -256,6 +257,7 @@ KEYS: Final = (
     ),
     Key("cluster_formation.discovery_retry_limit", POSITIVE, "cluster.discovery_retry_limit"),
     Key("cluster_formation.discovery_retry_interval", milliseconds(1), "cluster.discovery_retry_interval_s"),
+    Key("cluster_formation.target_cluster_size_hint", POSITIVE, "cluster.target_size_hint"),
     Key("distribution.listener.interface", IP, "peer.interface"),
     Key("distribution.listener.port_range.min", PEER_PORT, "peer.port_min"),
     Key("distribution.listener.port_range.max", PEER_PORT, "peer.port_max"),
@@ -380,7 +382,7 @@ _UNUSED_BY_TYPE: Final[tuple[tuple[ValueType, str], ...]] = (
         num_acceptors.tcp num_acceptors.ssl tcp_listen_options.send_timeout
         net_ticktime mnesia_table_loading_retry_timeout
         mnesia_table_loading_retry_limit background_gc_target_interval classic_queue.default_version
-        cluster_formation.target_cluster_size_hint cluster_formation.internal_lock_retries
+        cluster_formation.internal_lock_retries
         cluster_formation.lock_retry_limit cluster_formation.lock_retry_timeout
         raft.segment_max_entries raft.wal_max_size_bytes raft.wal_max_entries
         raft.wal_hibernate_after raft.wal_max_batch_size raft.snapshot_chunk_size

@@ -185,6 +185,11 @@ def importing_items(count: int, noun: str) -> str:
 _ONE_BY_ONE: Final = ("policies", "runtime parameters", "global runtime parameters")
 
 
+def import_unsupported(what: str, by: str) -> str:
+    """Something that there is not in this broker. warning, default."""
+    return f"Skipping import of what is not supported: {escape(what)}, acting user: {escape(by)}"
+
+
 def import_skipped(noun: str, name: str, by: str) -> str:
     """warning, default. `noun`: queue or exchange."""
     if not name:

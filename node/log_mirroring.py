@@ -16,6 +16,14 @@ def copies_recovered(count: int) -> str:
     return f"Kept the copies of {count} mirrored queues for the case that these come back from them"
 
 
+def copies_lossy(count: int) -> str:
+    """Those of them that lack something that was safe. error, default."""
+    return (
+        f"The copies of {count} mirrored queues have lost messages on this disk, now or at an earlier start: "
+        "those of other nodes are waited for"
+    )
+
+
 def copies_discarded(count: int) -> str:
     """Of queues that went on without this node, or are gone. info, default."""
     return f"Discarded {count} former copies of queues, which went on without this node or were deleted"

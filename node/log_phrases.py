@@ -275,12 +275,38 @@ def disk_resumed(waited_s: float) -> str:
     return f"The message store writes again, after {waited_s:.0f} s without room"
 
 
+def metadata_disk_full(reason: str) -> str:
+    """A write of the metadata found no room: it is tried again and again. error, default."""
+    return (
+        f"No space left for the metadata in raft/: {escape(reason)}. Other nodes go on, and decide about metadata "
+        "without this one; what is declared through this node is not answered. Writing goes on when there is room"
+    )
+
+
+def metadata_disk_stuck(waits_s: float) -> str:
+    """The disk of the metadata hangs. error, default."""
+    return (
+        f"The disk of the metadata in raft/ has not answered for {waits_s:.0f} s. Other nodes go on, and decide about "
+        "metadata without this one; what is declared through this node is not answered"
+    )
+
+
+def metadata_disk_resumed() -> str:
+    """It works again. warning, default."""
+    return "The disk of the metadata in raft/ writes again"
+
+
 def store_broken(path: str, reason: str) -> str:
-    """The disk failed in a way that more writing can't heal; nothing is confirmed from now on. critical, default."""
+    """The disk failed in a way that more writing can't heal, and the node ends. critical, default."""
     return (
         f"Message store failed at '{escape(path)}': {escape(reason)}. "
-        "Persistent messages are refused until the node is restarted"
+        "Nobody can say what it has lost of what it was given, so the node stops"
     )
+
+
+def disk_hung(path: str) -> str:
+    """The disk does not finish what it was given, and the node ends without it. error, default."""
+    return f"The disk of '{escape(path)}' does not answer: not all is written. Nothing of that was confirmed"
 
 
 def store_stopping(directory: str) -> str:

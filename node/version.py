@@ -1,4 +1,4 @@
-"""Our own version, and the RabbitMQ whose behaviour we promise.
+"""Our own version, the RabbitMQ whose behaviour we promise, and the mark of our nodes.
 
 `VERSION` equals pyproject.toml's (a test proves it); reading it from installed metadata would need an
 installation.
@@ -9,3 +9,7 @@ from typing import Final
 VERSION: Final = "0.1.0"
 COMPATIBLE_VERSION: Final = "3.10.8"
 """What clients are told by default, because some choose their behaviour by it (architecture §4)."""
+
+NODE_MARK: Final = "urn:fluffle:node"
+"""The URI that certificates of nodes have among their alternative names, and those of clients don't: an authority may
+sign both."""

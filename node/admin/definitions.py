@@ -56,10 +56,13 @@ class DefinitionsUnreadable(Exception):
 # --- in ---
 
 
-async def import_definitions(admin: Admin, document: Mapping[str, Any], *, vhost: str | None = None) -> None:
+async def import_definitions(
+    admin: Admin, document: Mapping[str, Any], *, vhost: str | None = None, skips_unsupported: bool = False
+) -> list[str]:
     """Put all that a document asks for. What is there stays as far as it is not named. Raises: AdminError.
 
-    vhost: the one that it is all for; None: it says so itself.
+    vhost: the one that it is all for; None: it says so itself.   skips_unsupported: leave out what this broker does not
+    have. Returns: a text for each thing that was left out for that.
     Queues, exchanges and bindings that are there stay as they are, even when they are others than the document's. A
     mistake in the document is found before anything is changed.
     """
@@ -67,16 +70,22 @@ async def import_definitions(admin: Admin, document: Mapping[str, Any], *, vhost
     if vhost is not None:
         vhosts.existing(admin, vhost)
     try:
-        found = await in_slices(read_steps(document, vhost=vhost, node=admin.config.node_name))
+        steps = read_steps(
+            document, vhost=vhost, node=admin.config.node_name, skips_unsupported=skips_unsupported
+        )
+        found = await in_slices(steps)
         check_references(found, admin.catalogue)
         check_queue_limits(found, admin.catalogue)
     except DefinitionsInvalid as invalid:
         raise AdminError("invalid", _reason(invalid.reason, vhost)) from None
     await _put(admin, found)
+    return found.left_out
 
 
 async def _put(admin: Admin, found: Definitions) -> None:
     """Put it in RabbitMQ's order, but limits of vhosts last."""
+    for text in found.left_out:
+        admin.logger.warning(log_admin.import_unsupported(text, admin.by))
     for noun, name in found.skipped:
         admin.logger.warning(log_admin.import_skipped(noun, name, admin.by))
     are_new = await _each(admin, "users", found.users, lambda item: users.put_item(admin, item))
@@ -101,7 +110,12 @@ async def _put(admin: Admin, found: Definitions) -> None:
             admin, row.user, row.vhost, row.exchange, row.write, row.read
         ),
     )
-    await _each(admin, "exchanges", found.exchanges, admin.submit)
+    await _each(
+        admin,
+        "exchanges",
+        found.exchanges,
+        lambda command: admin.submit(replace(command, declared_by=admin.by)),
+    )
     await _each(admin, "global runtime parameters", found.global_parameters, admin.submit)
     # One at a time: each is held against all queues that are there.
     await _each(admin, "policies", found.policies, admin.submit, at_once=1)

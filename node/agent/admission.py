@@ -41,6 +41,7 @@ class KnownNode(NamedTuple):
 class Admission(NamedTuple):
     """What this node knows when it decides.
 
+    former_cluster_id: see `NodeIdentity`.
     members: by name, ourselves among them.   is_current: whether we have followed the cluster since our start, so
     that who isn't a member has been removed; else it may have joined meanwhile.
     """
@@ -50,6 +51,7 @@ class Admission(NamedTuple):
     cluster_id: str
     members: Mapping[str, KnownNode]
     is_current: bool
+    former_cluster_id: str = ""
     version: str = VERSION
 
     def refusal(self, hello: Introduction) -> str | None:
@@ -74,6 +76,12 @@ class Admission(NamedTuple):
         if not self.cluster_id or not hello.cluster_id:
             single, other = (self.name, hello.name) if not self.cluster_id else (hello.name, self.name)
             return disagrees(other, single) + f": '{single}' belongs to no cluster"
+        if self.former_cluster_id and hello.cluster_id == self.former_cluster_id:
+            return (
+                f"node '{self.name}' goes on alone since all others were forgotten with forget_cluster_node "
+                f"--offline, '{hello.name}' among them: it has to be reset, or it serves the former cluster "
+                f"(id {hello.cluster_id})"
+            )
         if hello.cluster_id != self.cluster_id:
             return (
                 f"node '{hello.name}' belongs to another cluster (id {hello.cluster_id}) "

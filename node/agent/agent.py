@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.agent.management import Management
 from node.agent.operations import Operations
+from node.agent.phases import Phase
 from node.agent.supervisor import GivenUp, Supervisor
 from node.app import Node
 from node.config import Config
@@ -54,7 +55,12 @@ class Agent:
         """From `start` or `join_cluster` on, if the node is clusterable."""
         self.stopping = asyncio.Event()
         """Set when the process is to end: by a signal, or by the operation `stop`."""
+        self.has_failed = False
+        """Whether it ends because something has failed."""
         self.environ = environ
+        self._waits_for = ""
+        self._is_opening = True
+        self._is_ending = False
         self.is_witness = config.cluster.node_type == "witness"
         """Whether it only votes on metadata, and has no broker."""
         self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop, self._tell_others)
@@ -66,6 +72,7 @@ class Agent:
 
     def ask_to_stop(self) -> None:
         """The process must end: something has failed that it cannot go on without."""
+        self.has_failed = True
         self.stopping.set()
 
     def _tell_others(self) -> None:
@@ -84,9 +91,46 @@ class Agent:
         return [] if self.node is None else self.node.listeners
 
     @property
+    def tls_listeners(self) -> frozenset[tuple[str, int]]:
+        """Those of `listeners` that want TLS."""
+        return frozenset() if self.node is None else self.node.tls_listeners
+
+    @property
     def is_paused(self) -> bool:
         """Whether the broker was stopped because the node is cut off from the others."""
         return self.app.is_held
+
+    @property
+    def waits_for(self) -> str:
+        """What the node waits for, as the end of a sentence about it; empty: nothing, or only for itself."""
+        if self.is_paused and self.cluster is not None:
+            from node.agent.waiting import FOR_A_MAJORITY, majority_reasons, sentence
+
+            because = majority_reasons(self.cluster)
+            return sentence(FOR_A_MAJORITY, because) if because else ""
+        return self._waits_for
+
+    def wait_is(self, waits_for: str) -> None:
+        """What a start waits for, of other nodes."""
+        self._waits_for = waits_for
+
+    @property
+    def phase(self) -> Phase:
+        """Where in its life the node is."""
+        app = self.app
+        if self._is_ending:
+            return "ending"
+        if self._is_opening:
+            return "waiting" if self._waits_for else "opening"
+        if app.node is not None:
+            return "running"
+        if app.is_booting and app.is_wanted:
+            return "waiting" if self._waits_for else "starting"
+        if app.is_changing and not app.is_wanted:
+            return "stopping"
+        if app.is_held:
+            return "paused"
+        return "starting" if app.is_wanted else "stopped"
 
     async def start(self, stopping: asyncio.Event | None = None) -> bool:
         """Answer on the control socket, and serve clients once the cluster lets us.
@@ -107,13 +151,17 @@ class Agent:
             raise
 
     async def stop(self) -> bool:
-        """Stop serving, tell the other nodes, close everything. Returns: whether all that clients gave is on disk."""
+        """Stop serving, tell the other nodes, close everything.
+
+        Returns: whether all that clients gave is on disk, and nothing has failed.
+        """
+        self._is_ending = True
         await self.management.close()
         is_written = await self.app.close()
         await self.close_cluster()
         unregister(self.config.node_name, self.config.data_dir, self.environ)
         await self._control.close()
-        return is_written
+        return is_written and not self.has_failed
 
     # --- the cluster around the broker ---
 
@@ -150,11 +198,14 @@ class Agent:
 
     async def _begin(self) -> Node:
         self.telemetry = self._make_telemetry()
-        if self.cluster is not None:
-            node = await self.cluster.begin()
-        else:
-            node = self.make_node(None)
-            await node.start()
+        try:
+            if self.cluster is not None:
+                node = await self.cluster.begin()
+            else:
+                node = self.make_node(None)
+                await node.start()
+        finally:
+            self.wait_is("")
         self.management.attach(node)
         if self.telemetry is not None:
             self.telemetry.start(node)
@@ -168,6 +219,7 @@ class Agent:
             cluster=cluster,
             mirroring_events=self.management.events,
             observer=None if self.telemetry is None else self.telemetry.observer,
+            on_failed=self.ask_to_stop,
         )
 
     def _make_telemetry(self) -> "Telemetry | None":
@@ -196,7 +248,9 @@ class Agent:
         try:
             if self.is_witness and self.cluster is not None:
                 await self.cluster.attend()
+                self._is_opening = False
             else:
+                self._is_opening = False
                 await self.app.start()
         except GivenUp:
             return False

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from node.admin import queues
-from node.agent import errors, status
+from node.agent import errors, phases, status
 from node.agent.questions import Question
 from node.app import Node
 from node.broker.connection import Connection
@@ -64,9 +64,10 @@ async def close_connections(agent: "Agent", arguments: Arguments) -> int:
     return count
 
 
-async def mirroring_events(agent: "Agent", arguments: Arguments) -> list[Mapping[str, Any]]:
-    """The last events of mirrored queues that this node has told its log, the newest first."""
-    return list(agent.management.mirroring_events())
+async def mirroring_events(agent: "Agent", arguments: Arguments) -> list[dict[str, Any]]:
+    """The last events of mirrored queues that this node has told its log, the newest first.   vhost, name: or null"""
+    asked = (arguments.get(key) for key in ("vhost", "name"))
+    return agent.management.events.latest(*(each if isinstance(each, str) else None for each in asked))
 
 
 async def forget_auth_attempts(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
@@ -125,7 +126,7 @@ ANSWERS: Final[Mapping[str, Question]] = {
 def _running(agent: "Agent") -> Node:
     """Raises: ControlError."""
     if agent.node is None:
-        raise errors.app_not_running()
+        raise phases.not_running(agent.phase, agent.waits_for)
     return agent.node
 
 

@@ -4,6 +4,7 @@ Source: rabbit_mnesia.erl v3.13.7 (join_cluster, reset, change_cluster_node_type
 """
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -13,7 +14,7 @@ from node.agent import errors
 from node.config import DEFAULT_PEER_PORT
 from node.io.control import EX_SOFTWARE, ControlError, find_node, request
 from node.io.data_directory import open_data_directory
-from node.store.directory import CORRUPT, JOURNAL, MESSAGES, QUEUES, STORE_FILE, TRANSIENT
+from node.store.directory import CORRUPT, FILES, JOURNAL, MESSAGES, QUEUES, STORE_FILE, TRANSIENT
 from node.store.disk import RemoveTree, Rename, SyncDir
 
 if TYPE_CHECKING:
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from node.agent.cluster import Cluster
 
 RAFT_DIRECTORY: Final = "raft"
-_REMOVED: Final = ".raft.removed"
-_KEPT: Final = (JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, "metadata.log", "metadata.log.tmp")
+REMOVED_DIRECTORY: Final = ".raft.removed"
+"""What it is called while a reset removes all that a node keeps: without it, messages are taken for a cluster's."""
+_KEPT: Final = (JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, *FILES)
 LOOK_UP_S: Final = 5.0
+PROBE_S: Final = 1.0
+"""How long somebody may take to accept a connection."""
 
 NodeType = Literal["disc", "ram"]
 
@@ -38,7 +42,7 @@ async def join_cluster(agent: "Agent", node: str, address: str | None, node_type
     if address is None:
         address = await _address_of(agent, node)
     cluster = agent.cluster or await _open(agent)
-    told = await cluster.voting.ask(address, {"do": "describe"})
+    told = await _describe(cluster, address)
     if not isinstance(told, dict) or told.get("name") != node:
         found = told.get("name") if isinstance(told, dict) else None
         raise errors.unavailable(f"the node at {address} is not '{node}', but '{found}'")
@@ -59,6 +63,38 @@ async def join_cluster(agent: "Agent", node: str, address: str | None, node_type
     assert agent.cluster is not None
     await _join(agent.cluster, address, str(cluster_id), node_type)
     return False
+
+
+async def _describe(cluster: "Cluster", address: str) -> Any:
+    """Who a node is. Raises: ControlError, which says where to look for the address if no node answers there."""
+    from cluster.transport.interface import Unreachable
+
+    try:
+        return await cluster.voting.ask(address, {"do": "describe"})
+    except ControlError as error:
+        if not isinstance(error.__cause__, Unreachable):
+            raise
+        found = (
+            f"something listens at {address}, and it is no Fluffle node, or one that wants certificates"
+            if await _accepts(address)
+            else "nobody accepts connections there"
+        )
+        raise errors.unavailable(
+            f"{error.text}: {found}. Give NAME@HOST:PORT, with the port that 'fluffle ctl cluster_status' shows for "
+            "clustering on that node"
+        ) from error
+
+
+async def _accepts(address: str) -> bool:
+    """Whether anything accepts connections there."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(PROBE_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, ValueError):  # a time-out is an OSError
+        return False
+    writer.close()
+    return True
 
 
 async def _join(cluster: "Cluster", address: str, cluster_id: str, node_type: NodeType) -> None:
@@ -164,6 +200,18 @@ async def change_type(agent: "Agent", node_type: NodeType) -> None:
     await _open(agent)
 
 
+def reset_offline(data_dir: str) -> None:
+    """Empty the data directory of a node that does not run, without telling other nodes.
+
+    Raises: OfflineError; DataDirectoryError when a node runs on the directory; OSError.
+    """
+    from node.agent.offline import OfflineError
+
+    if not any(os.path.lexists(os.path.join(data_dir, name)) for name in (STORE_FILE, RAFT_DIRECTORY)):
+        raise OfflineError(EX_SOFTWARE, f"there are no data of a node in {data_dir}")
+    wipe(data_dir)
+
+
 def wipe(data_dir: str) -> None:
     """Remove all that a node keeps; who it is last, so that what a crash leaves is not taken for something else.
 
@@ -171,16 +219,17 @@ def wipe(data_dir: str) -> None:
     """
     directory = open_data_directory(data_dir)
     try:
-        directory.execute(RemoveTree(_REMOVED))
         if RAFT_DIRECTORY in directory.names(""):
+            directory.execute(RemoveTree(REMOVED_DIRECTORY))
             # At once: half of it would be taken for damage.
-            directory.execute(Rename(RAFT_DIRECTORY, _REMOVED))
+            directory.execute(Rename(RAFT_DIRECTORY, REMOVED_DIRECTORY))
             directory.execute(SyncDir(""))
-            directory.execute(RemoveTree(_REMOVED))
         for name in _KEPT:
             directory.execute(RemoveTree(name))
         directory.execute(SyncDir(""))
         directory.execute(RemoveTree(STORE_FILE))
+        directory.execute(SyncDir(""))
+        directory.execute(RemoveTree(REMOVED_DIRECTORY))
         directory.execute(SyncDir(""))
     finally:
         directory.close()

@@ -31,6 +31,7 @@ from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity,
 from node.agent.life import Life, LifeLost
 from node.agent.link_counts import LinkCounts
 from node.agent.metadata import Metadata
+from node.agent.metadata_disk import MetadataDisk
 from node.agent.peer_state import PeerState
 from node.agent.publisher import Publisher
 from node.agent.requests import Applicant
@@ -93,6 +94,7 @@ class Cluster:
         self.identity: NodeIdentity
         self.transport: Transport
         self.disk: FileDisk
+        self.disk_state = MetadataDisk(self.logger)
         self._voting = Voting(self)
         self._peers = PeerState(self)
         self._loop = asyncio.get_running_loop()
@@ -117,7 +119,7 @@ class Cluster:
         self.disk = FileDisk.open(os.path.join(self.config.data_dir, RAFT_DIRECTORY))
         try:
             self.identity = self._own_identity()
-            self.disk.start(self._loop, on_stalled=self._stalled, on_resumed=self._resumed)
+            self.disk.start(self._loop, on_stalled=self.disk_state.full, on_resumed=self.disk_state.has_room)
             await write_identity(self.disk, self.identity)
             await self._listen()
             if self.identity.is_member:
@@ -297,15 +299,19 @@ class Cluster:
             await submit(self.log, SetDraining(self.name, False))
 
     async def end(self, node: Node) -> bool:
-        """Stop a broker, and tell the others unless it is the cluster that wants so. Whether all is on disk."""
-        if not self.agent.app.is_wanted:
+        """Stop a broker, and tell the others unless it is the cluster that wants so. Whether all is on disk.
+
+        A node that has failed hands nothing over: what it would say may be wrong, and the others have all of it.
+        """
+        is_clean = not self.agent.has_failed
+        if not self.agent.app.is_wanted and is_clean:
             await moves.leave(node)
         try:
             is_written = await node.stop()
         finally:
             self._peers.close()
         if not self.agent.app.is_wanted:
-            await self.life.end(is_clean=True)
+            await self.life.end(is_clean=is_clean)
         return is_written
 
     async def attend(self) -> None:
@@ -340,6 +346,7 @@ class Cluster:
             self._cluster_id,
             members,
             is_current=self.is_current,
+            former_cluster_id=identity.former_cluster_id,
         )
         return admission.refusal(hello)
 
@@ -430,6 +437,8 @@ class Cluster:
         self._timer = self._loop.call_later(max(0.001, due_s - boottime()), self.wake)
 
     def _tick_membership(self) -> None:
+        if self.metadata is not None:
+            self.disk_state.look(self.metadata.replica.waits_for_disk_s(boottime()))
         self.publisher.check()
         self._is_membership_due = False
         self._membership_due_s = self.membership.tick(boottime())
@@ -476,7 +485,11 @@ class Cluster:
                 self._stop_serving()
                 self.agent.app.hold()
             case outputs.Resume():
-                self.life.may_serve.set()
+                if self.agent.app.is_over:
+                    # The broker that paused stops, which a disk may hold up: others are to take over from it.
+                    self.membership.stopped(boottime())
+                else:
+                    self.life.may_serve.set()
                 self.agent.app.release()
             case outputs.Rejoin(reason):
                 self.logger.warning("this node starts anew: %s", reason)
@@ -559,12 +572,6 @@ class Cluster:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
             self.logger.error("cluster: %s", fault)
-
-    def _stalled(self, reason: str) -> None:
-        self.logger.error(log_phrases.disk_full(reason))
-
-    def _resumed(self) -> None:
-        self.logger.warning("the disk takes metadata again")
 
     # --- for operators ---
 

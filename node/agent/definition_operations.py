@@ -95,6 +95,7 @@ class DefinitionOperations(AdminOperations):
         return {"number": self._uploads.put(arguments.get("number"), text(arguments, "part"))}
 
     async def _import(self, arguments: Arguments, timeout_s: float) -> Any:
+        self._running()
         whole = self._uploads.take(arguments.get("number"), text(arguments, "part"))
         data = whole.encode("utf-8", "surrogatepass")
         try:
@@ -107,7 +108,9 @@ class DefinitionOperations(AdminOperations):
         if can_skip and admin.catalogue.global_parameter(definitions.IMPORTED_HASH) == digest:
             return {}
         with as_control_error():
-            await definitions.import_definitions(admin, document)
+            left_out = await definitions.import_definitions(
+                admin, document, skips_unsupported=arguments.get("skip_unsupported") is True
+            )
             if can_skip:
                 await admin.submit(SetGlobalParameter(definitions.IMPORTED_HASH, digest))
-        return {}
+        return {"skipped": left_out}

@@ -6,18 +6,10 @@ of v3.13.7; management §3.1 (exit codes).
 
 from typing import Final
 
-from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, EX_USAGE, ControlError
+from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
 
 EX_DATAERR: Final = 65
 
-APP_NOT_RUNNING: Final = (
-    "this command requires the 'rabbit' app to be running on the target node. "
-    "Start it with 'rabbitmqctl start_app'."
-)
-APP_RUNNING: Final = (
-    "this command requires the 'rabbit' app to be stopped on the target node. "
-    "Stop it with 'rabbitmqctl stop_app'."
-)
 NOT_A_MEMBER: Final = "The node selected is not in the cluster."
 ONLY_DISC_NODE_JOINS: Final = (
     "You cannot cluster a node if it is the only disc node in its existing  cluster. If new nodes joined while "
@@ -38,16 +30,6 @@ QUORUM_NOT_SUPPORTED: Final = "quorum_queue_not_supported"
 REBALANCE_IN_PROGRESS: Final = "rebalance_in_progress"
 NO_PARAMETER: Final = "Parameter does not exist"
 NO_JSON: Final = "JSON decoding error. Reason: badarg"
-
-
-def app_not_running() -> ControlError:
-    """For operations that need the broker."""
-    return ControlError(EX_USAGE, APP_NOT_RUNNING)
-
-
-def app_running() -> ControlError:
-    """For operations that need it stopped."""
-    return ControlError(EX_USAGE, APP_RUNNING)
 
 
 def refused(text: str) -> ControlError:

@@ -10,6 +10,7 @@ rules); management §3.2.
 """
 
 import asyncio
+import os
 import socket
 import uuid
 from dataclasses import replace
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cluster.transport.interface import PeerRefused
 from node import log_phrases
 from node.agent import errors, metadata, requests
-from node.agent.identity import NodeIdentity
+from node.agent.changes import REMOVED_DIRECTORY
+from node.agent.identity import CLUSTER_ID, NodeIdentity
 from node.agent.requests import Applicant
 from node.agent.waiting import Waiting
 from node.app import first_commands, log_first_commands
@@ -30,6 +32,8 @@ from node.config import DEFAULT_PEER_PORT
 from node.io.control import ControlError
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
+from node.store.directory import STORE_FILE
+from node.store.disk import Remove, SyncDir
 from node.store.metadata_log import PATH as METADATA_LOG
 from node.store.metadata_log import MetadataLog, MetadataUnreadable
 from node.store.records import NewerFormat
@@ -43,7 +47,6 @@ JOIN_S: Final = 15.0
 _CLOSED: Final = "Socket closed"
 _REFUSALS: Final = ("handshake failed", _CLOSED)
 """How gRPC says that a node is there which wants other certificates, or none."""
-CLUSTER_ID: Final = "internal_cluster_id"
 
 
 class Found(NamedTuple):
@@ -67,19 +70,22 @@ class _Silent(NamedTuple):
 class _Search(NamedTuple):
     """What asking everybody gave.
 
+    free: those that belong to no cluster, this node among them if it is on the list.
     silent: those that did not answer, and why.   is_refused: whether one of them is there, but will not talk to us.
     is_first: whether this node stands before all others on the list.
     """
 
     members: list[Found]
+    free: list[Found]
     silent: list[str]
     is_refused: bool
     is_first: bool
 
 
 async def form(cluster: "Cluster") -> None:
-    """Make this node a member of a cluster. Raises: OSError, GivenUp."""
+    """Make this node a member of a cluster. Raises: OSError, GivenUp, DataDirectoryError."""
     options = cluster.config.cluster
+    _check_is_new(cluster.config.data_dir)
     if not options.formation_nodes and options.formation_dns_hostname is None:
         if cluster.identity.type == "ram":
             raise OSError(
@@ -100,6 +106,11 @@ async def form(cluster: "Cluster") -> None:
         has_asked_enough = not search.silent or (
             tries >= options.discovery_retry_limit and not search.is_refused
         )
+        needed = options.target_size_hint // 2 + 1
+        if len(search.free) < needed:
+            reasons = [*search.silent, _too_few(len(search.free), needed, options.target_size_hint)]
+            await waiting.tell("for another node", reasons)
+            continue
         if search.is_first and not search.members and has_asked_enough:
             if cluster.identity.type != "disc":
                 raise OSError(
@@ -108,6 +119,26 @@ async def form(cluster: "Cluster") -> None:
             await create(cluster)
             return
         await waiting.tell("for another node that belongs to a cluster", search.silent)
+
+
+def _check_is_new(data_dir: str) -> None:
+    """A node that has messages, and neither metadata of its own nor DATA/raft, has lost what it knew of its cluster. It
+    may not make another one beside it. Raises: DataDirectoryError.
+    """
+    names = os.listdir(data_dir)
+    if STORE_FILE in names and METADATA_LOG not in names and REMOVED_DIRECTORY not in names:
+        raise DataDirectoryError(
+            f"the data directory {data_dir} holds the messages of a node that belonged to a cluster, and its directory "
+            "raft/ with the metadata is gone: put it back. If it is lost, have another node forget this one "
+            "(forget_cluster_node), and start with an empty data directory"
+        )
+
+
+def _too_few(count: int, needed: int, size: int) -> str:
+    return (
+        f"{count} of the nodes that were asked, this one counted, belong to no cluster; it takes {needed} to make one "
+        f"of {size} (cluster_formation.target_cluster_size_hint)"
+    )
 
 
 async def _search(cluster: "Cluster") -> _Search:
@@ -124,7 +155,10 @@ async def _search(cluster: "Cluster") -> _Search:
         if isinstance(each, Found) or name:
             break
     members = [each for each in others if each.cluster_id]
-    return _Search(members, [each.why for each in silent], any(each.is_refusal for each in silent), is_first)
+    free = [each for each in found if isinstance(each, Found) and not each.cluster_id]
+    return _Search(
+        members, free, [each.why for each in silent], any(each.is_refusal for each in silent), is_first
+    )
 
 
 async def _places(cluster: "Cluster") -> list[tuple[str, str]]:
@@ -206,6 +240,7 @@ async def _join(cluster: "Cluster", address: str, asks: Applicant, identity: Nod
         await cluster.quiet_disk()
         metadata.join(cluster, [str(name) for name in voters] if isinstance(voters, list) else [])
     await cluster.become(replace(identity, members=members))
+    _drop_former_metadata(cluster.config.data_dir)
     cluster.set_metadata(metadata.Metadata(cluster))
 
 
@@ -222,9 +257,22 @@ async def create(cluster: "Cluster") -> None:
     await cluster.quiet_disk()
     metadata.create(cluster, commands)
     await cluster.become(replace(identity, members=(own,)))
+    _drop_former_metadata(cluster.config.data_dir)
     cluster.set_metadata(metadata.Metadata(cluster))
     if not former:
         log_first_commands(cluster.config, cluster.logger)
+
+
+def _drop_former_metadata(data_dir: str) -> None:
+    """Remove the log of a node without a cluster: it is in the cluster's metadata, and must not be taken for this
+    node's if those are lost. Raises: OSError, DataDirectoryError.
+    """
+    disk = FileDisk.open(data_dir)
+    try:
+        if METADATA_LOG in disk.names(""):
+            disk.run([Remove(METADATA_LOG), SyncDir("")])
+    finally:
+        disk.close()
 
 
 def _former_metadata(cluster: "Cluster") -> list[Command[Any]]:

@@ -16,6 +16,8 @@ from node.store.disk import TO_THE_END, Append, Disk, Read, Remove, Rename, Step
 
 FORMAT: Final = 1
 FILE: Final = "node.json"
+CLUSTER_ID: Final = "internal_cluster_id"
+"""The global parameter that has the id of the cluster."""
 _NEW: Final = "node.json.new"
 
 
@@ -29,6 +31,7 @@ class NodeIdentity:
 
     node_id: of this data directory, for ever.   cluster_id: empty while the node belongs to no cluster.
     members: as this node last saw them.
+    former_cluster_id: of the cluster that this one was made of by `forget_cluster_node --offline`; empty: none.
     """
 
     name: str
@@ -36,6 +39,7 @@ class NodeIdentity:
     type: MemberType
     cluster_id: str = ""
     members: tuple[Applicant, ...] = ()
+    former_cluster_id: str = ""
 
     @property
     def is_member(self) -> bool:
@@ -53,7 +57,8 @@ def read_identity(disk: Disk) -> NodeIdentity | None:
             raise IdentityUnreadable(f"{FILE} has format {found['format']!r}; this version knows {FORMAT}")
         name, node_id, cluster_id = (_text(found[key]) for key in ("name", "node_id", "cluster_id"))
         members = applicants(found["members"])
-        return NodeIdentity(name, node_id, member_type(found["type"]), cluster_id, members)
+        former = _text(found.get("former_cluster_id", ""))
+        return NodeIdentity(name, node_id, member_type(found["type"]), cluster_id, members, former)
     except (ValueError, KeyError, TypeError, ControlError) as error:  # bad UTF-8 is a ValueError
         raise IdentityUnreadable(f"{FILE} is damaged: {error!r}") from None
 
@@ -67,6 +72,7 @@ def writing(identity: NodeIdentity) -> list[Step]:
         "type": identity.type,
         "cluster_id": identity.cluster_id,
         "members": [member._asdict() for member in identity.members],
+        **({"former_cluster_id": identity.former_cluster_id} if identity.former_cluster_id else {}),
     }
     text = json.dumps(content, indent=1) + "\n"
     return [Remove(_NEW), Append(_NEW, [text.encode()]), Sync(_NEW), Rename(_NEW, FILE), SyncDir("")]

@@ -14,7 +14,7 @@ from cluster.membership.membership import State
 from node.admin.submission import submit
 from node.agent import errors
 from node.agent.supervisor import GivenUp
-from node.agent.waiting import Waiting, boottime
+from node.agent.waiting import FOR_A_MAJORITY, Waiting, boottime, majority_reasons
 from node.broker.commands import NodeDown, NodeUp, Refused, SetDraining
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Life:
         if refused.text != errors.NO_MAJORITY:
             raise OSError(refused.text)
         await self.or_given_up(self._cluster.voting.check_membership())
-        await waiting.tell("for a majority of the cluster's disk nodes")
+        await waiting.tell(FOR_A_MAJORITY, majority_reasons(self._cluster))
 
     async def begin(self) -> bool:
         """Have a new incarnation, and a lease for it; False if that was lost already: begin anew, broker and all.

@@ -10,7 +10,7 @@ nothing of the web server is imported; a node of a cluster keeps statistics all 
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from node.admin.admin import Admin
@@ -73,7 +73,9 @@ class Management:
         """A broker runs: keep its statistics."""
         self.detach()
         options = _options(node.config, is_on=self._is_asked)
-        self._statistics = Statistics(node.broker, options, measure=lambda: measure(node))
+        self._statistics = Statistics(
+            node.broker, options, measure=lambda: measure(node), links=lambda: status.link_octets(self._agent)
+        )
         if not self._is_asked:
             return
         self._sampling = asyncio.get_running_loop().create_task(self._sample(self._statistics))
@@ -180,10 +182,6 @@ class Management:
     def places(self) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
         """See `Site`."""
         return status.places(self._agent)
-
-    def mirroring_events(self) -> Sequence[Mapping[str, Any]]:
-        """See `Site`."""
-        return self.events.latest()
 
 
 def _options(config: Config, *, is_on: bool) -> StatisticsOptions:

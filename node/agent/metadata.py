@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from cluster.metadata import replica as raft
+from cluster.metadata import founding
 from cluster.metadata.journal_file import Image, JournalUnreadable
 from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog, import_catalogue
@@ -28,23 +28,25 @@ def options(lease_s: float) -> Options:
     """Times of the Raft group: when a leader hangs, the others must have another one before their leases are over.
 
     That is a renewal and a heartbeat ago (at most three tenths of a lease), an election, and the new leader's renewal.
+    A leader whose disk hangs is missed earlier, as it is given a quarter of a lease.
     """
     return Options(
         heartbeat_s=0.1 * lease_s,
         election_min_s=0.32 * lease_s,
         election_max_s=0.52 * lease_s,
         ask_s=0.1 * lease_s,
+        stuck_disk_s=0.25 * lease_s,
     )
 
 
 def create(cluster: "Cluster", commands: Iterable[Command[Any]]) -> None:
     """Write the journal of a new group of this node alone, whose catalogue begins with these. Raises: OSError."""
-    raft.create(cluster.disk, cluster.name, import_catalogue(commands))
+    founding.create(cluster.disk, cluster.name, import_catalogue(commands))
 
 
 def join(cluster: "Cluster", voters: Iterable[str]) -> None:
     """Write the journal of a member that is to follow these, and does not vote yet. Raises: OSError."""
-    raft.join(cluster.disk, set(voters) - {cluster.name})
+    founding.join(cluster.disk, set(voters) - {cluster.name})
 
 
 class Metadata:
@@ -75,9 +77,9 @@ class Metadata:
         if not is_kept:
             known = self._cluster.identity.members
             voters = {each.name for each in known if each.type != "ram"} - {self._cluster.name}
-            return raft.join(None, voters)
+            return founding.join(None, voters)
         try:
-            return raft.load(self._cluster.disk)
+            return founding.load(self._cluster.disk)
         except (JournalUnreadable, NewerFormat, OSError) as error:
             directory = self._cluster.config.data_dir
             raise DataDirectoryError(f"the data directory {directory} cannot be read: {error}") from error

@@ -17,7 +17,7 @@ from node.broker.commands import ChangeView, Refused
 from node.broker.patterns import PatternInvalid, compile_pattern
 from node.broker.rebalance import Move, QueueKind, Rebalancer, plan, selected, shares
 from node.broker.records import QueueRecord
-from node.broker.views import TransferMaster
+from node.broker.views import TransferMaster, is_followed
 from node.statistics.query import Query
 
 if TYPE_CHECKING:
@@ -44,11 +44,13 @@ def hosts(catalogue: Catalogue, own: str) -> list[str]:
 
 
 def movable(catalogue: Catalogue, own: str) -> Iterator[QueueRecord]:
-    """The mirrored queues whose master is here and could be on another node."""
+    """The mirrored queues whose master is here and could be on another node, or was here and is still waited for."""
     elsewhere = set(hosts(catalogue, own)) - {own}
     for record in records(catalogue, None):
         view = record.view
-        if view is not None and view.master_node == own and view.state == "live":
+        if view is not None and is_followed(view, own):
+            yield record
+        elif view is not None and view.master_node == own and view.state == "live":
             others = [member for member in view.ring if member.node in elsewhere and member.id in view.synced]
             if others:
                 yield record

@@ -2,10 +2,13 @@
 
 Both functions write a new journal that goes on, in a new term, where this node's ends. A former member whose journal
 goes further loses what this one never had, even what was confirmed: so they are for when the others are lost, or
-will not start before this node does. Source: reliability §2.5 (forget_offline, force_boot), rabbit_mnesia.erl v3.13.7.
+will not start before this node does. Once no other member is left the cluster has a new id: should the forgotten ones
+come back as a majority of their own, the two refuse each other. Source: reliability §2.5 (forget_offline, force_boot),
+rabbit_mnesia.erl v3.13.7.
 """
 
 import os
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -23,9 +26,9 @@ from cluster.metadata.journal_file import (
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.state_machine import SnapshotUnreadable
 from node.agent import errors
-from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, writing
+from node.agent.identity import CLUSTER_ID, IdentityUnreadable, NodeIdentity, read_identity, writing
 from node.broker.catalogue import Catalogue
-from node.broker.commands import NodeDown, RemoveMember
+from node.broker.commands import NodeDown, RemoveMember, SetGlobalParameter
 from node.io.control import EX_SOFTWARE
 from node.io.disk import FileDisk, ReadOnlyDisk
 from node.store.inspection import TrialDisk
@@ -126,10 +129,16 @@ def _rewrite(data_dir: str, own_name: str, change: Callable[[_Copy], frozenset[s
                 copy.log.catalogue.apply(NodeDown(member.name, member.incarnation))
         voters = change(copy)
         members = copy.log.catalogue.members
-        copy.log.catalogue.take_events()
-        write_image(disk, copy.image(voters))
         kept = tuple(each for each in identity.members if each.name in members)
-        disk.run(writing(replace(identity, members=kept)))
+        identity = replace(identity, members=kept)
+        if set(members) == {own_name}:
+            new_id = f"rabbitmq-cluster-id-{uuid.uuid4()}"
+            identity = replace(identity, cluster_id=new_id, former_cluster_id=identity.cluster_id)
+            copy.log.catalogue.apply(SetGlobalParameter(CLUSTER_ID, new_id))
+        copy.log.catalogue.take_events()
+        # First who we are: with the journal as it was, the same can be asked for again.
+        disk.run(writing(identity))
+        write_image(disk, copy.image(voters))
     except (JournalUnreadable, NewerFormat, SnapshotUnreadable, IdentityUnreadable, OSError) as error:
         raise OfflineError(errors.EX_DATAERR, f"the metadata in {path} cannot be used: {error}") from error
     finally:

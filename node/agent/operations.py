@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from node import log_mirroring, log_phrases
-from node.agent import changes, errors, moves, status
+from node.agent import changes, errors, moves, phases, status
 from node.agent.definition_operations import DefinitionOperations
 from node.agent.list_operations import ListOperations
 from node.agent.queue_operations import QueueOperations
@@ -72,6 +72,11 @@ class Operations:
             "resume_listeners": self._resume_listeners,
         }
 
+    @property
+    def names(self) -> frozenset[str]:
+        """All operations."""
+        return frozenset(self._asking) | frozenset(self._changes)
+
     async def handle(self, operation: str, arguments: Arguments, timeout_s: float) -> Any:
         """Do it. Raises: ControlError; the CancelledError of a time-out, and then a change goes on all the same."""
         if (asking := self._asking.get(operation)) is not None:
@@ -89,6 +94,7 @@ class Operations:
             task.exception()  # who asked has it, or has gone
 
     async def _change(self, change: Operation, arguments: Arguments, timeout_s: float) -> Any:
+        self._check_age()
         if change == self._stop_app:
             # It also ends a start that waits for other nodes, and so must not wait for that one.
             return await change(arguments, timeout_s)
@@ -111,8 +117,7 @@ class Operations:
         return {}
 
     async def _start_app(self, arguments: Arguments, timeout_s: float) -> Any:
-        if self._agent.is_witness:
-            raise ControlError(EX_USAGE, "this node is a witness: it has no broker")
+        self._check_broker()
         try:
             await self._agent.app.start()
         except ConfigError as error:
@@ -124,6 +129,7 @@ class Operations:
         return {}
 
     async def _stop_app(self, arguments: Arguments, timeout_s: float) -> Any:
+        self._check_broker()
         if not await self._agent.app.stop():
             raise ControlError(74, "the broker is stopped, but not all that it had is on disk: see the log")
         return {}
@@ -238,16 +244,31 @@ class Operations:
 
     # --- conditions ---
 
+    def _check_broker(self) -> None:
+        """Raises: ControlError if the node never has one."""
+        if self._agent.is_witness:
+            raise ControlError(EX_USAGE, "this node is a witness: it has no broker")
+
+    def _check_age(self) -> None:
+        """Raises: ControlError if the process is too young for changes, or too old."""
+        phase = self._agent.phase
+        if phase == "ending":
+            raise phases.ending()
+        if phase == "opening":
+            raise phases.still_opening()
+
     def _running(self) -> "Node":
         """The broker. Raises: ControlError unless it runs."""
-        if self._agent.node is None:
-            raise errors.app_not_running()
-        return self._agent.node
+        node, phase = self._agent.node, self._agent.phase
+        if node is None or phase != "running":
+            raise phases.not_running(phase, self._agent.waits_for)
+        return node
 
     def _stopped(self) -> "Agent":
         """The agent, whose broker is stopped. Raises: ControlError if it runs."""
-        if self._agent.app.is_wanted:
-            raise errors.app_running()
+        self._check_age()
+        if self._agent.phase != "stopped":
+            raise phases.not_stopped(self._agent.phase)
         return self._agent
 
     def _clustered(self) -> "Cluster":

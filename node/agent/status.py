@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from node.admin.feature_flags import feature_flags
-from node.agent import errors
+from node.agent import errors, metadata_disk
 from node.broker.commands import Refused, SetGlobalParameter
 from node.config import Config
 from node.config_plugins import with_needed
@@ -44,6 +44,9 @@ _HTTP_PURPOSES: Final = {
     "https/prometheus": "Prometheus exporter API over TLS (HTTPS)",
 }
 
+DAMAGED_FILES_MAX: Final = 20
+"""Those that `status` names."""
+
 NOT_DRAINING: Final = "not under maintenance"
 DRAINING: Final = "marked for maintenance"
 
@@ -68,14 +71,14 @@ def active_plugins(config: Config) -> list[str]:
 def own_status(agent: "Agent") -> dict[str, Any]:
     """What the other members are told, again and again (`cluster.membership`), and `cluster_status` shows.
 
-    alarms: resources.   connections: `[vhost or null, user or null, how many]`, as they count for limits.
+    alarms: see `_alarms`.   connections: `[vhost or null, user or null, how many]`, as they count for limits.
     channels: `[user, how many]`, of users with a limit of them.
     """
     broker = None if agent.node is None else agent.node.broker
     return {
         "versions": versions(),
         "listeners": _listeners(agent),
-        "alarms": [] if broker is None else list(broker.alarms.short_of_here()),
+        "alarms": _alarms(agent, broker),
         "connections": []
         if broker is None
         else [[vhost, user, n] for (vhost, user), n in broker.connection_counts.items() if n],
@@ -84,6 +87,14 @@ def own_status(agent: "Agent") -> dict[str, Any]:
         "is_paused": agent.is_paused,
         **_place(agent.config),
     }
+
+
+def _alarms(agent: "Agent", broker: "Broker | None") -> list[str]:
+    """Resources that the node is short of, and a metadata disk that is stuck, which blocks nobody."""
+    found: list[str] = [] if broker is None else list(broker.alarms.short_of_here())
+    if agent.cluster is not None and agent.cluster.disk_state.is_stuck:
+        found.append(metadata_disk.ALARM)
+    return found
 
 
 def _place(config: Config) -> dict[str, Any]:
@@ -181,6 +192,8 @@ def node_status(agent: "Agent") -> dict[str, Any]:
         "node": config.node_name,
         "is_running": node is not None,
         "is_booting": agent.app.is_booting,
+        "phase": agent.phase,
+        "waits_for": agent.waits_for,
         "is_paused": agent.is_paused,
         "is_draining": agent.is_draining,
         "product_name": config.product.name,
@@ -213,6 +226,8 @@ def node_status(agent: "Agent") -> dict[str, Any]:
         "net_ticktime": config.cluster.lease_s,
         "partitions": [] if agent.cluster is None else list(agent.cluster.membership.partitions),
         "listeners": _listeners(agent),
+        "damaged_files": [] if node is None else node.broker.storage.damaged_files()[:DAMAGED_FILES_MAX],
+        "links": links(agent),
         "release_series_support_status": "supported",
         **versions(),
     }
@@ -246,6 +261,36 @@ def _clustered(cluster: "Cluster") -> dict[str, Any]:
         "voters": [] if metadata is None else sorted(metadata.replica.voters),
         "has_majority": metadata is not None and metadata.replica.has_majority,
     }
+
+
+def link_octets(agent: "Agent") -> dict[str, tuple[int, ...]]:
+    """What has gone to each other node and come from there, in octets, while there was a link."""
+    traffic = {} if agent.cluster is None else agent.cluster.transport.traffic()
+    return {name: (each.sent_bytes, each.received_bytes) for name, each in traffic.items() if each.is_up}
+
+
+def links(agent: "Agent") -> list[dict[str, Any]]:
+    """The links to other nodes that are up, with addresses under which the nodes reach each other."""
+    cluster = agent.cluster
+    if cluster is None or cluster.listener is None:  # it is none yet, or has only begun to open
+        return []
+    here, _, port = cluster.address.rpartition(":")
+    found = []
+    for name, each in sorted(cluster.transport.traffic().items()):
+        there, _, peer_port = each.address.rpartition(":")
+        if each.is_up:
+            found.append(
+                {
+                    "name": name,
+                    "peer_addr": there,
+                    "peer_port": int(peer_port or 0),
+                    "sock_addr": here,
+                    "sock_port": int(port or 0),
+                    "send_bytes": each.sent_bytes,
+                    "recv_bytes": each.received_bytes,
+                }
+            )
+    return found
 
 
 def member_list(cluster: "Cluster") -> dict[str, Any]:
@@ -286,11 +331,10 @@ def _catalogue(agent: "Agent") -> Any:
 
 
 def _listeners(agent: "Agent") -> list[dict[str, Any]]:
-    name, config = agent.config.node_name, agent.config
+    name = agent.config.node_name
     found = []
-    tls_ports = {address.port for address in config.tls_listeners}
     for host, port in agent.listeners:
-        protocol, purpose = _PROTOCOLS[port in tls_ports]
+        protocol, purpose = _PROTOCOLS[(host, port) in agent.tls_listeners]
         found.append(_listener(name, host, port, protocol, purpose))
     for protocol, host, port in agent.management.listeners:
         found.append(_listener(name, host, port, protocol, _HTTP_PURPOSES[protocol]))

@@ -61,6 +61,11 @@ class Supervisor:
         self._started = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether what ran, or still stops, does not go on."""
+        return self._is_stale
+
     async def start(self) -> None:
         """Have it run; returns when it does (or when the cluster holds it). Raises: OSError, ConfigError, GivenUp."""
         self.is_wanted = True
@@ -103,6 +108,11 @@ class Supervisor:
         """What runs has lost its ground: it is to be stopped, and another started."""
         self._is_stale = True
         self._soon()
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether it is being started or stopped."""
+        return self._changing.locked()
 
     async def await_start(self) -> None:
         """Return once it runs."""

@@ -121,7 +121,8 @@ class Voting:
             if isinstance(answer, dict) and answer.get("is_member") is False:
                 raise OSError(
                     f"{errors.disagrees(self._cluster.name, other.name)}: it was removed from the cluster; "
-                    "reset it, then it may join again"
+                    "reset it, then it may join again; with its process ended, by "
+                    f"'fluffle ctl reset --offline --data {self._cluster.config.data_dir}'"
                 )
 
     async def ask_to_rejoin(self, name: str, why: str) -> None:

@@ -47,12 +47,41 @@ class Waiting:
     async def tell(self, what: str, because: Sequence[str] = ()) -> None:
         """Wait a little; the log hears what for, and why, at most every ten seconds. Raises: GivenUp."""
         now = boottime()
+        self._cluster.agent.wait_is(sentence(what, because))
         if now - self._told_at >= WAITING_TOLD_S:
             self._told_at = now
             self._cluster.logger.info("waiting %s", what)
             for reason in because:
                 self._cluster.logger.info("%s", escape(reason))
         await self._cluster.or_given_up(asyncio.sleep(self._retry_s))
+
+
+FOR_A_MAJORITY: Final = "for a majority of the cluster's disk nodes"
+
+
+def sentence(what: str, because: Sequence[str]) -> str:
+    """What a node waits for, and why, as the end of a sentence about it."""
+    return f"waits {what}" + (": " if because else "") + "; ".join(because)
+
+
+def majority_reasons(cluster: "Cluster") -> list[str]:
+    """Which voters are there and which are not, at which addresses, and what an operator can do; empty: all is well."""
+    if cluster.metadata is None or cluster.metadata.replica.has_majority:
+        return []
+    replica, known = cluster.metadata.replica, cluster.known_members()
+    here = sorted(replica.voters & (replica.links | {cluster.name}))
+    missing = sorted(replica.voters - set(here))
+    places = ", ".join(
+        f"'{name}' at {known[name].address}" if name in known else f"'{name}'" for name in missing
+    )
+    there = ", ".join(f"'{name}'" for name in here)
+    count = len(replica.voters) // 2 + 1 - len(here)
+    return [
+        *([f"{there} {'is' if len(here) == 1 else 'are'} there"] if here else []),
+        f"no link to {places}",
+        f"start {count} of them; those whose data are lost have to be forgotten: "
+        "stop this node, then 'fluffle ctl forget_cluster_node --offline NAME'",
+    ]
 
 
 def tell(output: outputs.Output, logger: Logger) -> None:

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from node.version import NODE_MARK
+
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -136,10 +138,13 @@ def _authority(directory: Path) -> _Pair:
 
 
 def _node_pair(authority: _Pair, name: str, also: list[str], days: int) -> _Pair:
-    """A certificate for a node: as a server and as a client."""
+    """A certificate for a node, marked as such: as a server and as a client."""
+    from cryptography import x509
+
     host = name.rpartition("@")[2]
     hosts = dict.fromkeys((name, host, "localhost", "127.0.0.1", *also))
-    return _sign(name, [_general_name(host) for host in hosts], authority, days)
+    mark = x509.UniformResourceIdentifier(NODE_MARK)
+    return _sign(name, [*(_general_name(host) for host in hosts), mark], authority, days)
 
 
 def _general_name(host: str) -> "x509.GeneralName":

@@ -109,6 +109,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
         "--ram", metavar="N", action="append", help="join node N as a RAM node; may be repeated"
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file of every node")
+    parser.add_argument("--json", action="store_true", help="with `status`: as JSON")
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
@@ -118,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     words = list(arguments.words)
     directory = os.path.abspath(arguments.data)
     if words and not words[0].startswith("-"):
-        return _ask(directory, words)
+        return _ask(directory, words, is_json=arguments.json)
     options = [*(("--config", os.path.abspath(arguments.config)) if arguments.config else ()), *words]
     try:
         plan = make_plan(directory, arguments.nodes, arguments.base_port, arguments.ram, tuple(options))
@@ -197,12 +198,14 @@ def _read_settings(directory: str) -> dict[str, Any]:
 # --- asking the one that runs ---
 
 
-def _ask(directory: str, words: list[str]) -> int:
+def _ask(directory: str, words: list[str], *, is_json: bool) -> int:
     from node.io import control
 
     action, names = words[0], words[1:]
     if len(names) not in ACTIONS.get(action, ()):
-        return _fail(EX_USAGE, "allowed: fluffle cluster start NODE, stop [NODE], status")
+        return _fail(EX_USAGE, "allowed: fluffle cluster start NODE, stop [NODE], status [--json]")
+    if is_json and action != "status":
+        return _fail(EX_USAGE, "--json goes with `fluffle cluster status`")
     arguments = {"name": names[0] if names else None}
     reminder = threading.Timer(REMINDER_S, _remind, words)
     reminder.daemon = True
@@ -219,6 +222,9 @@ def _ask(directory: str, words: list[str]) -> int:
         return EX_INTERRUPTED
     finally:
         reminder.cancel()
+    if is_json:
+        print(json.dumps({"nodes": answer["nodes"]}, indent=1))
+        return EX_OK
     for line in answer["lines"]:
         print(line)
     return EX_OK

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from node.cli import certs, cluster, start, store, witness
+from node.cli import certs, cluster, completion, start, store, witness
 from node.version import COMPATIBLE_VERSION, VERSION
 
 EX_OK: Final = 0
@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     links.add_argument("directory", metavar="DIR")
     links.set_defaults(run=_compat_links)
+    completion.add_parser(commands, parser)
     version = commands.add_parser("version", help="print the version")
     version.set_defaults(run=_version)
     return parser

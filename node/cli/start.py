@@ -87,8 +87,13 @@ def run_node(config: "Config") -> int:
     import uvloop
 
     from node import log
+    from node.cli.ports import busy_ports
     from node.config_file import ConfigError
+    from node.io.data_directory import is_locked
 
+    # A node that runs on the same directory is the better reason, which its lock gives.
+    if not is_locked(config.data_dir) and (busy := busy_ports(config)):
+        return _fail(EX_UNAVAILABLE, *busy)
     try:
         logs = _open_logs(config)
     except OSError as error:
@@ -136,13 +141,16 @@ async def _serve(config: "Config") -> bool:
     is_started = await agent.start(asked_to_stop)
     try:
         if is_started:
-            listeners = [("amqp", *place) for place in agent.listeners]
+            listeners = [
+                ("amqp/ssl" if place in agent.tls_listeners else "amqp", *place) for place in agent.listeners
+            ]
             listeners += [each for each in agent.management.listeners if "prometheus" not in each[0]]
-            places = ", ".join(f"{name} on {Address(host, port)}" for name, host, port in listeners)
+            places = ", ".join(f"{name} on {Address(host or '::', port)}" for name, host, port in listeners)
             logger.info(log_phrases.startup_complete(active_plugins(config)))
             print(f"fluffle: node {config.node_name} ready, {places or 'no listeners'}", flush=True)
         await asked_to_stop.wait()
-        logger.info(log_phrases.asked_to_stop(config.product.name))
+        if not agent.has_failed:
+            logger.info(log_phrases.asked_to_stop(config.product.name))
     finally:
         is_written = await agent.stop()
     if is_written:

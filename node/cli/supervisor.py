@@ -10,12 +10,12 @@ import contextlib
 import ctypes
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 from node.cli.cluster import HOST, NodePlan, Plan, write_settings
+from node.cli.ports import why_not
 from node.io.control import ControlError
 from node.io.control_server import ControlServer
 from node.io.data_directory import DIRECTORY_MODE, DataDirectoryError
@@ -254,7 +254,7 @@ class _Supervisor:
     async def _handle(self, operation: str, arguments: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """See `node.io.control_server.Handler`."""
         if operation == "status":
-            return {"lines": self._status()}
+            return {"lines": self._status(), "nodes": self._facts()}
         if operation == "stop" and arguments.get("name") is None:
             self._signals = max(self._signals, 1)
             self._stopping.set()
@@ -291,13 +291,24 @@ class _Supervisor:
         await self._stop(node)
         return f"{name} has stopped"
 
+    def _facts(self) -> list[dict[str, Any]]:
+        """What is known of each node."""
+        return [
+            {
+                "node": node.plan.full_name,
+                "state": node.state,
+                "pid": node.process.pid if node.process else None,
+                "amqp": f"{HOST}:{node.plan.port}",
+                "peers": f"{HOST}:{node.plan.peer_port}",
+                "type": "ram" if node.plan.is_ram else "disc",
+                "data": self._plan.data_dir(node.plan),
+            }
+            for node in self._nodes.values()
+        ]
+
     def _status(self) -> list[str]:
-        rows = [("node", "state", "pid", "amqp", "peers", "type", "data")]
-        for node in self._nodes.values():
-            pid = str(node.process.pid) if node.process else "-"
-            kind = "ram" if node.plan.is_ram else "disc"
-            places = (f"{HOST}:{node.plan.port}", f"{HOST}:{node.plan.peer_port}")
-            rows.append((node.plan.full_name, node.state, pid, *places, kind, self._plan.data_dir(node.plan)))
+        facts = self._facts()
+        rows = [tuple(facts[0]), *(tuple(str(value or "-") for value in each.values()) for each in facts)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return [
             "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -337,12 +348,10 @@ def _busy_ports(plan: Plan) -> list[str]:
     problems = []
     for node in plan.nodes:
         for port, use in ((node.port, "clients"), (node.peer_port, "other nodes")):
-            try:
-                socket.create_server((HOST, port)).close()
-            except OSError as error:
-                problems.append(
-                    f"{node.name} cannot accept {use} on {HOST}:{port}: {os.strerror(error.errno or 0)}"
-                )
+            if why := why_not(HOST, port):
+                problems.append(f"{node.name} cannot accept {use} on {HOST}:{port}: {why}")
+    if problems:
+        problems.append("choose other ports with --base-port PORT (make up BASE_PORT=PORT)")
     return problems
 
 

@@ -5,7 +5,7 @@ at the first mistake and keeps what went before. What neither knows is left out:
 management §2.2; what RabbitMQ 3.10.8 takes.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast, get_args
 
@@ -25,12 +25,13 @@ from node.broker.commands import (
 )
 from node.broker.names import RESERVED_PREFIX
 from node.broker.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS, validate_parameter
-from node.broker.policy_validation import validate_policy
+from node.broker.policy_validation import POLICY_KEYS, validate_policy
 from node.broker.records import DEFAULT_EXCHANGE, ApplyTo, Json, QueueType, ResourceKind
 from node.broker.routing import EXCHANGE_TYPES
 from node.definitions.reading import (
     DefinitionsInvalid,
     Item,
+    Unsupported,
     check_depth,
     check_patterns,
     finish,
@@ -45,6 +46,9 @@ from node.definitions.tables import TableInvalid, table_from_json
 from node.definitions.users import UserItem, read_user, tags_of
 
 LIMIT_EXCEEDED: Final = "vhost_limit_exceeded"
+
+PROBLEMS_SHOWN_MAX: Final = 200
+"""How many items an answer names that cannot be taken."""
 
 STEP_ITEMS: Final = 100
 """After so many items whoever reads a document may do something else."""
@@ -68,6 +72,7 @@ class Definitions:
     queues: without uid and home, which who puts them gives.
     limits: of vhosts; put last, as they do not hold for what comes with them.
     skipped: names that begin with `amq.`, and their nouns: they are not imported.
+    left_out: a text for each thing that this broker does not have.
     """
 
     users: list[UserItem] = field(default_factory=list)
@@ -82,32 +87,66 @@ class Definitions:
     bindings: list[Bind] = field(default_factory=list)
     limits: list[SetParameter] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
-def read(document: Item, *, vhost: str | None = None, node: str = "") -> Definitions:
+def read(
+    document: Item, *, vhost: str | None = None, node: str = "", skips_unsupported: bool = False
+) -> Definitions:
     """Read a document at once: see `read_steps`."""
-    return finish(read_steps(document, vhost=vhost, node=node))
+    return finish(read_steps(document, vhost=vhost, node=node, skips_unsupported=skips_unsupported))
 
 
 def read_steps(
-    document: Item, *, vhost: str | None = None, node: str = ""
+    document: Item, *, vhost: str | None = None, node: str = "", skips_unsupported: bool = False
 ) -> Generator[None, None, Definitions]:
-    """Read a document. Raises: DefinitionsInvalid.
+    """Read a document. Raises: DefinitionsInvalid, which names all items that cannot be taken.
 
     vhost: the one that all of it is for, whatever it says itself: users, vhosts and the like are left out then.
-    node: the name of this node, for one text.
+    node: the name of this node, for one text.   skips_unsupported: leave out what this broker does not have.
     """
     found = Definitions()
     version = document.get("rabbitmq_version") or document.get("rabbit_version") or ""
-    reader = _Reader(found, vhost, str(version), node)
+    reader = _Reader(found, vhost, str(version), node, skips_unsupported=skips_unsupported)
+    problems: list[tuple[str, DefinitionsInvalid]] = []
     count = 0
     for section, take in reader.sections().items():
         for item in items(document, section):
-            take(item)
+            try:
+                take(item)
+            except DefinitionsInvalid as invalid:
+                where = f"{section} {shown(item)}"
+                if skips_unsupported and isinstance(invalid, Unsupported):
+                    found.left_out.append(f"{where}: {_in_one_line(invalid)}")
+                else:
+                    problems.append((where, invalid))
             count += 1
             if count % STEP_ITEMS == 0:
                 yield
+    _refuse(problems)
     return found
+
+
+def _refuse(problems: Sequence[tuple[str, DefinitionsInvalid]]) -> None:
+    """Raises: DefinitionsInvalid, if there are any; a single one in RabbitMQ's words."""
+    if len(problems) == 1:
+        raise problems[0][1]
+    if not problems:
+        return
+    lines = [f"{where}: {_in_one_line(invalid)}" for where, invalid in problems[:PROBLEMS_SHOWN_MAX]]
+    if len(problems) > len(lines):
+        lines.append(f"and {len(problems) - len(lines)} more")
+    count = sum(isinstance(invalid, Unsupported) for _, invalid in problems)
+    hint = (
+        f"; {count} of them ask for what is not here, and can be skipped (skip_unsupported)" if count else ""
+    )
+    raise DefinitionsInvalid(f"{len(problems)} items cannot be taken{hint}:\n" + "\n".join(lines))
+
+
+def _in_one_line(invalid: DefinitionsInvalid) -> str:
+    reason = invalid.reason
+    text = reason if isinstance(reason, str) else ": ".join(map(str, reason))
+    return " ".join(text.split())
 
 
 def check_references(found: Definitions, catalogue: Catalogue) -> None:
@@ -157,8 +196,11 @@ def check_queue_limits(found: Definitions, catalogue: Catalogue) -> None:
 class _Reader:
     """Reads items of each section into `found`."""
 
-    def __init__(self, found: Definitions, vhost: str | None, version: str, node: str) -> None:
+    def __init__(
+        self, found: Definitions, vhost: str | None, version: str, node: str, *, skips_unsupported: bool
+    ) -> None:
         self._found = found
+        self._skips_unsupported = skips_unsupported
         self._only_vhost = vhost
         self._version = version
         self._node = node
@@ -195,7 +237,10 @@ class _Reader:
         if queue_type == "undefined":
             queue_type = ""
         if queue_type not in ("", *get_args(QueueType)):
-            raise DefinitionsInvalid(["invalid_queue_type", queue_type])
+            if not self._skips_unsupported:
+                raise Unsupported(["invalid_queue_type", queue_type])
+            self._found.left_out.append(f"default_queue_type {queue_type} of {shown(item)}")
+            queue_type = ""
         self._found.vhosts.append(
             VhostItem(
                 name(item, "name", "virtual host"),
@@ -237,9 +282,11 @@ class _Reader:
             "priority": item.get("priority", 0),
             "apply-to": item.get("apply-to", "all"),
         }
+        self._leave_out_keys(value, item)
         problem = validate_policy(policy, value, operator=False)
         if problem is not None:
-            raise DefinitionsInvalid(f"Validation failed\n\n{problem}\n ({vhost}/{policy})")
+            text = f"Validation failed\n\n{problem}\n ({vhost}/{policy})"
+            raise (Unsupported if _is_newer(value) else DefinitionsInvalid)(text)
         command = SetPolicy(
             vhost,
             policy,
@@ -249,6 +296,17 @@ class _Reader:
             cast(ApplyTo, value["apply-to"]),
         )
         self._found.policies.append(command)
+
+    def _leave_out_keys(self, value: dict[str, Json], item: Item) -> None:
+        """Take what is not known here from a policy's definition, unless nothing would be left of it."""
+        definition = value["definition"]
+        if not self._skips_unsupported or not isinstance(definition, dict):
+            return
+        known = {key: found for key, found in definition.items() if key in POLICY_KEYS}
+        if known and len(known) < len(definition):
+            unknown = ", ".join(sorted(definition.keys() - known.keys()))
+            self._found.left_out.append(f"{unknown} of policies {shown(item)}")
+            value["definition"] = known
 
     def _parameter(self, item: Item) -> None:
         vhost, component = self._vhost_of(item, "parameter"), text(item, "component", "parameter")
@@ -265,7 +323,10 @@ class _Reader:
             value = plain_object(value)
         problem = validate_parameter(component, parameter, value)
         if problem is not None:
-            raise DefinitionsInvalid(f"Validation failed\n\n{problem}\n {where}")
+            is_ours = component in (VHOST_LIMITS, OPERATOR_POLICY)
+            raise (DefinitionsInvalid if is_ours else Unsupported)(
+                f"Validation failed\n\n{problem}\n {where}"
+            )
         section = self._found.limits if component == VHOST_LIMITS else self._found.parameters
         section.append(SetParameter(vhost, component, parameter, value))
 
@@ -278,7 +339,7 @@ class _Reader:
             return
         exchange_type = item.get("type")
         if exchange_type not in EXCHANGE_TYPES:
-            raise DefinitionsInvalid(f"invalid exchange type '{exchange_type}': {shown(item)}")
+            raise Unsupported(f"invalid exchange type '{exchange_type}': {shown(item)}")
         self._found.exchanges.append(
             DeclareExchange(
                 vhost,
@@ -303,7 +364,10 @@ class _Reader:
                 arguments, queue, vhost, durable, False, auto_delete, self._node
             )
         except ProtocolError as error:
-            raise DefinitionsInvalid(error.explanation) from None
+            asked = plain_object(item.get("arguments") or {})
+            asked_type = asked.get("x-queue-type") if isinstance(asked, dict) else None
+            is_known = asked_type in (None, *get_args(QueueType))
+            raise (DefinitionsInvalid if is_known else Unsupported)(error.explanation) from None
         self._found.queues.append(
             DeclareQueue(
                 vhost,
@@ -331,6 +395,17 @@ class _Reader:
 
     def _vhost_of(self, item: Item, noun: str) -> str:
         return text(item, "vhost", noun) if self._only_vhost is None else self._only_vhost
+
+
+def _is_newer(policy: Mapping[str, Json]) -> bool:
+    """Whether a policy asks for what RabbitMQ or a plug-in of it has, and not for something that makes no sense."""
+    definition = policy["definition"]
+    return policy["apply-to"] in _NEWER_TARGETS or (
+        isinstance(definition, dict) and not definition.keys() <= POLICY_KEYS
+    )
+
+
+_NEWER_TARGETS: Final = ("classic_queues", "quorum_queues", "streams")
 
 
 def _arguments(item: Item) -> Table:

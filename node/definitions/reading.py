@@ -30,6 +30,10 @@ class DefinitionsInvalid(Exception):
         self.reason = reason
 
 
+class Unsupported(DefinitionsInvalid):
+    """An item asks for something that there is in RabbitMQ, or in a plug-in of it, and not here."""
+
+
 def finish(steps: Generator[None, None, ReturnT]) -> ReturnT:
     """Run what can be done in steps at once; what it returns."""
     while True:

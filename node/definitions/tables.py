@@ -4,6 +4,8 @@ Numbers become 64-bit integers and doubles, texts long strings.
 Source: management §2.4, §2.2; what RabbitMQ 3.10.8 makes of arguments.
 """
 
+from typing import Final
+
 from node.amqp.field_table import (
     TABLE_DEPTH_MAX,
     VOID,
@@ -16,6 +18,9 @@ from node.amqp.field_table import (
     table,
 )
 from node.broker.records import Json
+
+ENTRIES_MAX: Final = 1000
+"""Values in one table, with all that are within them: nothing has so many arguments, and every node keeps them."""
 
 _KEY_BYTES_MAX = 255
 _INTEGERS = range(-(2**63), 2**63)
@@ -33,7 +38,22 @@ def table_from_json(value: Json, *, allow_null: bool = False) -> Table:
     found = {} if value == [] else value
     if not isinstance(found, dict):
         raise TableInvalid("arguments must be an object")
+    if not _fits(found):
+        raise TableInvalid(f"more than {ENTRIES_MAX} arguments")
     return _table(found, allow_null, TABLE_DEPTH_MAX)
+
+
+def _fits(value: dict[str, Json]) -> bool:
+    """Whether there are no more values than may be, found out before anything is made of them."""
+    left, pending = ENTRIES_MAX, list[Json]([value])
+    while pending:
+        each = pending.pop()
+        if isinstance(each, dict | list):
+            left -= len(each)
+            if left < 0:
+                return False
+            pending += each.values() if isinstance(each, dict) else each
+    return True
 
 
 def _table(value: dict[str, Json], allow_null: bool, levels: int) -> Table:

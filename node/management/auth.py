@@ -16,6 +16,9 @@ from node.broker.records import User
 from node.management.reply import ApiError
 from node.management.routes import Access
 
+NAME_MAX: Final = 255
+"""Characters of a user's name: a longer one is nobody's."""
+
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 
 _TAGS: Final[Mapping[Access, tuple[tuple[str, ...], str]]] = {
@@ -101,30 +104,72 @@ def is_loopback(host: str) -> bool:
 
 
 class Guesses:
-    """How often logins from an address went wrong of late, so that a guesser has to wait; who is right never does.
+    """How often logins went wrong of late. Who guesses on is refused before a password is looked at.
 
-    FREE of them in WINDOW_S are answered at once, as scripts with an old password want; the others after DELAY_S, and
-    when WAITING_MAX answers wait, with 429.
+    After FREE wrong ones in WINDOW_S one login in PAUSE_S is looked at, right or wrong: what is refused meanwhile says
+    nothing about the password. Counted is by network (an IPv4 address, or 64 bits of IPv6) and user, and by network
+    alone, where OF_NETWORK times as many may be wrong, as names can be tried in turn.
     """
 
     FREE: Final = 10
     WINDOW_S: Final = 60.0
-    DELAY_S: Final = 1.0
-    WAITING_MAX: Final = 64
-    ADDRESSES_MAX: Final = 4096
+    PAUSE_S: Final = 1.0
+    OF_NETWORK: Final = 10
+    KEPT_MAX: Final = 8192
 
     def __init__(self) -> None:
-        self.waiting = 0
-        self._wrong: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._wrong: OrderedDict[tuple[str, ...], _Wrong] = OrderedDict()
 
-    def delay_s(self, host: str, now: float) -> float | None:
-        """Note a wrong guess: how long its answer has to wait; None for not at all, being refused."""
-        began, count = self._wrong.pop(host, (now, 0))
-        if now - began > self.WINDOW_S:
-            began, count = now, 0
-        self._wrong[host] = (began, count + 1)
-        if len(self._wrong) > self.ADDRESSES_MAX:
-            self._wrong.popitem(last=False)
-        if count < self.FREE:
-            return 0.0
-        return None if self.waiting >= self.WAITING_MAX else self.DELAY_S
+    def may_try(self, host: str, name: str, now: float) -> bool:
+        """Whether a login may be looked at now; `is_wrong` has to follow where it was wrong."""
+        known = [(self._wrong.get(key), times) for key, times in self._keys(host, name)]
+        held = [
+            (wrong, times)
+            for wrong, times in known
+            if wrong is not None and now - wrong.began <= self.WINDOW_S and wrong.count >= self.FREE * times
+        ]
+        if any(now - wrong.tried < self.PAUSE_S / times for wrong, times in held):
+            return False
+        for wrong, _ in held:
+            wrong.tried = now
+        return True
+
+    def is_wrong(self, host: str, name: str, now: float) -> None:
+        """Note a wrong guess."""
+        for key, _ in self._keys(host, name):
+            wrong = self._wrong.pop(key, None)
+            if wrong is None or now - wrong.began > self.WINDOW_S:
+                wrong = _Wrong(now)
+            wrong.count += 1
+            wrong.tried = now
+            self._wrong[key] = wrong
+            if len(self._wrong) > self.KEPT_MAX:
+                self._wrong.popitem(last=False)
+
+    def _keys(self, host: str, name: str) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """What is counted, and how many times as often it may go wrong."""
+        network = network_of(host)
+        return ((network, name[:NAME_MAX]), 1), ((network,), self.OF_NETWORK)
+
+
+class _Wrong:
+    """Wrong logins of one kind.   began: when the first of them came.   tried: when one was looked at last."""
+
+    __slots__ = ("began", "count", "tried")
+
+    def __init__(self, now: float) -> None:
+        self.began = self.tried = now
+        self.count = 0
+
+
+def network_of(host: str) -> str:
+    """What one guesser has: an address of IPv4, the first 64 bits of one of IPv6."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, 64), strict=False))

@@ -17,6 +17,8 @@ from node.management.site import Site
 from node.statistics.query import NO_RANGES, Ranges
 
 DEPTH_MAX: Final = 64
+DOCUMENT_BYTES_MAX: Final = 1024 * 1024
+"""Of what describes one thing: all nodes are told of it in one command."""
 """How deep a body may be nested; tables of AMQP are refused far earlier."""
 
 _DOUBLY_ENCODED: Final = (
@@ -140,9 +142,15 @@ class Call:
         """The body as it came. Raises: ApiError (400)."""
         return b"" if self._read is None else await self._read()
 
-    async def body(self) -> dict[str, Any]:
-        """The body, a JSON object; {} for none. Raises: ApiError (400, not_json)."""
-        return json_object(await self.octets())
+    async def body(self, *, has_payload: bool = False) -> dict[str, Any]:
+        """The body, a JSON object; {} for none. Raises: ApiError (400, not_json).
+
+        has_payload: it may be as long as messages are.
+        """
+        octets = await self.octets()
+        if len(octets) > DOCUMENT_BYTES_MAX and not has_payload:
+            raise bad_request(f"a document of more than {DOCUMENT_BYTES_MAX} bytes")
+        return json_object(octets)
 
 
 def json_object(data: bytes) -> dict[str, Any]:

@@ -6,7 +6,6 @@
 Source: management §1.0, §2.1, §2.6.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -159,19 +158,14 @@ class Dispatcher:
         node = self._site.node
         if node is None:
             raise unavailable("the broker does not run on this node")
+        now = time.monotonic()
+        if not self._guesses.may_try(peer_host, given.name, now):
+            raise ApiError(429, "too_many_requests", "Too many failed logins", {"retry-after": "1"})
         found = auth.log_in(node.broker.catalogue, given, peer_host, self._site.config.auth.loopback_users)
         node.broker.counters.count_login("http", is_good=isinstance(found, User))
         if not isinstance(found, LoginRefused):
             return found
-        delay_s = self._guesses.delay_s(peer_host, time.monotonic())
-        if delay_s is None:
-            raise ApiError(429, "too_many_requests", "Too many failed logins")
-        if delay_s:
-            self._guesses.waiting += 1
-            try:
-                await asyncio.sleep(delay_s)
-            finally:
-                self._guesses.waiting -= 1
+        self._guesses.is_wrong(peer_host, given.name, now)
         if "via localhost" in found.reason:
             raise auth.failed("User can only log in via localhost")
         raise auth.failed()

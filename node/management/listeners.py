@@ -13,6 +13,7 @@ from node.config_values import Address
 from node.management.access_log import AccessLog
 from node.management.dispatcher import Dispatcher
 from node.management.resources import all_routes, metrics_routes
+from node.management.routes import Access
 from node.management.server import HttpServer
 from node.management.static_files import StaticFiles
 
@@ -39,12 +40,12 @@ class Listeners:
         config = self._site.config
         management, prometheus = config.management, config.prometheus
         if management.is_on:
-            routes = [*all_routes(), *metrics_routes(prometheus)]
+            routes = [*all_routes(), *metrics_routes(prometheus, Access.MONITORING)]
             dispatcher = Dispatcher(self._site, management, routes, StaticFiles())
             await self._serve("http", dispatcher, management)
         if prometheus.is_on:
             bare = ManagementConfig()
-            dispatcher = Dispatcher(self._site, bare, metrics_routes(prometheus))
+            dispatcher = Dispatcher(self._site, bare, metrics_routes(prometheus, Access.PUBLIC))
             await self._serve("http/prometheus", dispatcher, prometheus)
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ RowOf = Mapping[str, Any]
 
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
+EXCHANGE_FAMILY: Final = "exchange_metrics"
 
 
 class OfQueue(NamedTuple):
@@ -200,6 +201,40 @@ QUEUE_PUBLISHED: Final = (
     ),
 )
 
+
+def _delivered(name: str, text: str, *fields: str) -> OfQueue:
+    """One of a queue's own counters of deliveries, which RabbitMQ has from 4.0 on."""
+    return OfQueue(
+        Metric(name, COUNTER, text), value=lambda queue: sum(getattr(queue.counters, each) for each in fields)
+    )
+
+
+QUEUE_DELIVERED: Final = (
+    _delivered("queue_get_ack_total", "Messages got of a queue, to be acknowledged", "get"),
+    _delivered("queue_get_total", "Messages got of a queue that need no acknowledgement", "get_no_ack"),
+    _delivered("queue_get_empty_total", "Gets that found a queue empty", "get_empty"),
+    _delivered(
+        "queue_messages_delivered_ack_total",
+        "Messages of a queue for consumers, to be acknowledged",
+        "deliver",
+    ),
+    _delivered(
+        "queue_messages_delivered_total",
+        "Messages of a queue for consumers without acknowledgement",
+        "deliver_no_ack",
+    ),
+    _delivered(
+        "queue_messages_redelivered_total",
+        "Messages of a queue that had been with clients before",
+        "redeliver",
+    ),
+    _delivered("queue_messages_acked_total", "Messages of a queue that were acknowledged", "ack"),
+)
+EXCHANGE_PUBLISHED: Final = Metric(
+    "exchange_messages_published_total", COUNTER, "Messages that were published to an exchange"
+)
+"""Of the family `exchange_metrics`, which RabbitMQ has from 4.0 on."""
+
 # --- channels ---
 
 CHANNEL: Final = (
@@ -321,7 +356,10 @@ QUEUE_FAMILIES: Final[Mapping[str, tuple[OfQueue, ...]]] = {
     "queue_consumer_count": (QUEUE_CONSUMERS,),
     "queue_metrics": QUEUE,
     "channel_queue_exchange_metrics": QUEUE_PUBLISHED,
+    "queue_delivery_metrics": QUEUE_DELIVERED,
 }
+ONLY_PER_OBJECT: Final = frozenset({"queue_delivery_metrics", EXCHANGE_FAMILY})
+"""Families without sums: those of channels say as much."""
 CHANNEL_FAMILIES: Final[Mapping[str, tuple[OfChannel, ...]]] = {
     "channel_metrics": CHANNEL,
     "channel_exchange_metrics": CHANNEL_EXCHANGE,
@@ -359,6 +397,15 @@ MASTER_CHANGES: Final = Metric(
     "queue_master_changes_total", COUNTER, "How often a queue got its master on another node"
 )
 MIRRORING_EVENTS: Final = Metric("mirroring_events_total", COUNTER, "What became of mirrored queues, by kind")
+UNREADABLE_MESSAGES: Final = Metric(
+    "unreadable_messages_total", COUNTER, "Messages dropped as neither the disk nor a mirror could give them"
+)
+DAMAGED_FILES: Final = Metric(
+    "store_damaged_files", GAUGE, "Files with messages that are known to be damaged"
+)
+SCRUBBED_BYTES: Final = Metric("store_scrubbed_bytes_total", COUNTER, "Bytes that were read to find rot")
+SCRUB_ROUNDS: Final = Metric("store_scrub_rounds_total", COUNTER, "How often all files were read to find rot")
+SCRUB_FINDINGS: Final = Metric("store_scrub_findings_total", COUNTER, "Files in which there was some")
 PARTITIONED_PEERS: Final = Metric(
     "partitioned_peers", GAUGE, "Nodes that run and can't be reached from this one"
 )

@@ -8,6 +8,7 @@ import gc
 import os
 import resource
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from node.app import Node
@@ -17,7 +18,8 @@ from node.config_plugins import DEFAULT, EVENTS, MANAGEMENT, PROMETHEUS, with_ne
 from node.io.resources import free_disk_bytes, rss_bytes
 from node.statistics.query import Query, Range
 from node.statistics.series import IDLE
-from node.statistics.statistics import Statistics
+from node.statistics.statistics import LINK_OCTETS, Statistics
+from node.statistics.sums import means
 from node.statistics.watches import CHURN
 from node.version import COMPATIBLE_VERSION, VERSION
 
@@ -94,8 +96,8 @@ _STORE: Final = (
     "queue_index_read_count",
 )
 
-_UNMEASURED: Final = ("io_read_avg_time", "io_write_avg_time", "io_sync_avg_time", "io_seek_avg_time")
-"""Shown with a rate, which is always 0: what was measured are counts and times."""
+_MEAN_TIMES: Final = {f"io_{what}_avg_time": what for what in ("read", "write", "sync")}
+"""Means, in ms, and what of the disk is meant: followed over time as the counts and the times that they are made of."""
 
 
 def node_facts(node: Node, status: Mapping[str, Any], statistics: Statistics, query: Query) -> Facts:
@@ -144,7 +146,8 @@ def node_facts(node: Node, status: Mapping[str, Any], statistics: Statistics, qu
         "being_drained": bool(status["is_draining"]),
     }
     facts.update(_measured(node, statistics, query.ranges.node_stats))
-    facts["cluster_links"] = []
+    facts["store_scrub"] = _scrub_facts(node)
+    facts["cluster_links"] = [_link(each, statistics) for each in status.get("links", ())]
     facts["metrics_gc_queue_length"] = dict.fromkeys(_GARBAGE, 0)
     if query.fields is not None and "auth_attempts" in query.fields:
         facts["auth_attempts"] = _auth_attempts(node)
@@ -181,6 +184,7 @@ def measure(node: Node) -> dict[str, int]:
         "io_write_count": disk.io_write_count,
         "io_write_bytes": disk.io_write_bytes,
         "io_sync_count": disk.io_sync_count,
+        **{_time_name(what): round(getattr(disk, f"io_{what}_time") * 1e6) for what in _MEAN_TIMES.values()},
         "io_seek_count": 0,
         "io_reopen_count": 0,
         "mnesia_ram_tx_count": broker.catalogue.version,
@@ -281,6 +285,20 @@ def _applications(config: Config) -> list[Facts]:
     ]
 
 
+def _scrub_facts(node: Node) -> Facts:
+    """How far the look for what has rotted on disk is.   last_round: in ms since 1970, or null."""
+    storage = node.broker.storage
+    done = storage.scrubbing
+    return {
+        "rate": node.config.store.scrub_rate,
+        "rounds": done.rounds,
+        "last_round": round(done.last_round_s * 1000) or None,
+        "checked_bytes": done.checked_bytes,
+        "findings": done.findings,
+        "damaged_files": len(storage.damaged_files()),
+    }
+
+
 def _auth_attempts(node: Node) -> list[Facts]:
     return [
         {
@@ -298,6 +316,13 @@ def _type(node: Node) -> str:
     return "disc" if member is None else member.type
 
 
+def _link(link: Mapping[str, Any], statistics: Statistics) -> Facts:
+    """The links to one other node, with what goes over them a second.   link: see `node.agent.status.links`."""
+    octets = {name: link[name] for name in LINK_OCTETS}
+    details = {f"{name}_details": statistics.link_details(link["name"], name) for name in LINK_OCTETS}
+    return {**link, "stats": {**octets, **details}}
+
+
 def _free_disk(config: Config) -> int:
     try:
         return free_disk_bytes(config.data_dir)
@@ -306,18 +331,33 @@ def _free_disk(config: Config) -> int:
 
 
 def _measured(node: Node, statistics: Statistics, range_: Range | None) -> Facts:
-    disk = disk_counters(node)
-    facts: Facts = dict(measure(node))
-    facts["io_read_avg_time"] = _mean_ms(disk.io_read_time, disk.io_read_count)
-    facts["io_write_avg_time"] = _mean_ms(disk.io_write_time, disk.io_write_count)
-    facts["io_sync_avg_time"] = _mean_ms(disk.io_sync_time, disk.io_sync_count)
-    facts["io_seek_avg_time"] = 0.0
+    facts = measure(node)
+    times = {name: facts.pop(_time_name(what)) for name, what in _MEAN_TIMES.items()}
     found: Facts = {}
     for name, value in facts.items():
         found[name] = value
-        found[f"{name}_details"] = IDLE if name in _UNMEASURED else statistics.node_details(name, range_)
+        found[f"{name}_details"] = statistics.node_details(name, range_)
+    for name, what in _MEAN_TIMES.items():
+        count = facts[f"io_{what}_count"]
+        found[name] = times[name] / count / 1000 if count else 0.0
+        found[f"{name}_details"] = _mean_times(statistics, what, range_)
+    found["io_seek_avg_time"] = 0.0
+    found["io_seek_avg_time_details"] = IDLE
     return found
 
 
-def _mean_ms(seconds: float, count: int) -> float:
-    return seconds * 1000 / count if count else 0.0
+def _mean_times(statistics: Statistics, what: str, range_: Range | None) -> Facts:
+    """How long an operation of the disk took, from each sample to the next; 0 where there was none."""
+    times = statistics.node_details(_time_name(what), range_).get("samples", ())
+    counts = statistics.node_details(f"io_{what}_count", range_).get("samples", ())
+    samples = []
+    for (time, former), (count, before) in zip(pairwise(times), pairwise(counts), strict=True):
+        done = count["sample"] - before["sample"]
+        took_us = time["sample"] - former["sample"]
+        samples.append((time["timestamp"], took_us / done / 1000 if done > 0 else 0.0))
+    return {"rate": 0.0, **means(samples)} if samples else dict(IDLE)
+
+
+def _time_name(what: str) -> str:
+    """Of a figure of `measure`, in microseconds."""
+    return f"io_{what}_time_us"

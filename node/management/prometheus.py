@@ -117,6 +117,8 @@ class Wanted:
 
     def wants(self, family: str) -> bool:
         """Whether a family is asked for."""
+        if family in families.ONLY_PER_OBJECT and not self.is_per_object:
+            return False
         return self.families is None or family in self.families
 
     def sees(self, vhost: str) -> bool:
@@ -171,8 +173,10 @@ class Scrape:
         self._add_node()
         await self._add_clients()
         await self._add_queues()
+        await self._add_exchanges()
         if is_whole:
             self._add_totals()
+            self._add_store()
             self._add_global()
             self._add_process()
         else:
@@ -285,6 +289,18 @@ class Scrape:
             mirrors.write()
             await self._add_mirroring()
 
+    async def _add_exchanges(self) -> None:
+        """What this node's clients published to exchanges by their names."""
+        metric, wanted = families.EXCHANGE_PUBLISHED, self._wanted
+        if not wanted.wants(families.EXCHANGE_FAMILY):
+            return
+        lines, name = self._out.begin(metric, self._prefix), self._prefix + metric.name
+        for vhost in [each for each in self._broker.vhosts.values() if wanted.sees(each.name)]:
+            for exchange, counters in list(vhost.exchange_counters.items()):
+                labels = labelled({"vhost": vhost.name, "exchange": exchange})
+                lines.append(f"{name}{labels} {counters.publish_in}")
+                await self._turns.give()
+
     def _left_out(self) -> "re.Pattern[str] | None":
         pattern = self._site.config.prometheus.filter_aggregated_queue_metrics_pattern
         return None if pattern is None or self._is_labelled else re.compile(pattern)
@@ -320,6 +336,16 @@ class Scrape:
             ("queues", "Queues of this node", queues),
         ):
             self._out.add(Metric(name, "gauge", text), PREFIX, value)
+
+    def _add_store(self) -> None:
+        """What of the messages on disk cannot be read."""
+        out, storage = self._out, self._broker.storage
+        scrubbing = storage.scrubbing
+        out.add(families.UNREADABLE_MESSAGES, OWN, self._broker.counters.messages_unreadable)
+        out.add(families.DAMAGED_FILES, OWN, len(storage.damaged_files()))
+        out.add(families.SCRUBBED_BYTES, OWN, scrubbing.checked_bytes)
+        out.add(families.SCRUB_ROUNDS, OWN, scrubbing.rounds)
+        out.add(families.SCRUB_FINDINGS, OWN, scrubbing.findings)
 
     def _add_global(self) -> None:
         totals, out = self._totals, self._out

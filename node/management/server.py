@@ -16,12 +16,14 @@ from aiohttp.web_protocol import RequestHandler
 from node.config import TlsOptions
 from node.config_values import Address
 from node.io.tls import server_context
+from node.io.tls_handshake import TlsHandshake
 from node.management import auth, encoding
 from node.management.access_log import AccessLog
 from node.management.dispatcher import PRODUCT, Dispatcher, Incoming
 from node.management.reply import ApiError, Reply, bad_request
 
 CONNECTIONS_MAX: Final = 1000
+TLS_HANDSHAKE_S: Final = 20.0
 FIRST_REQUEST_S: Final = 20.0
 BODY_S: Final = 60.0
 WRITE_S: Final = 60.0
@@ -66,21 +68,44 @@ class HttpServer:
         )
         self._runner = web.ServerRunner(self._server, shutdown_timeout=CLOSE_S)
         self.listeners: list[tuple[str, int]] = []
+        self._tls_servers: list[asyncio.Server] = []
+        self._handshakes: set[TlsHandshake] = set()
 
     async def start(self, address: Address, tls: TlsOptions | None = None) -> None:
         """Accept requests. Raises: OSError."""
         if not self.listeners:
             await self._runner.setup()
-        context: ssl.SSLContext | None = None if tls is None else server_context(tls)
-        site = web.TCPSite(
-            self._runner, address.host or None, address.port, backlog=BACKLOG, ssl_context=context
-        )
+        if tls is not None:
+            self.listeners.append((address.host, await self._listen(address, server_context(tls))))
+            return
+        site = web.TCPSite(self._runner, address.host or None, address.port, backlog=BACKLOG)
         await site.start()
         self.listeners.append((address.host, site.port if address.port == 0 else address.port))
+
+    async def _listen(self, address: Address, context: ssl.SSLContext) -> int:
+        """Accept requests with TLS; the port. Raises: OSError."""
+
+        def accepted() -> TlsHandshake:
+            handshake = TlsHandshake(
+                context, TLS_HANDSHAKE_S, self._server, self._logger.warning, self._handshakes.discard
+            )
+            self._handshakes.add(handshake)
+            return handshake
+
+        server = await asyncio.get_running_loop().create_server(
+            accepted, address.host or None, address.port, backlog=BACKLOG
+        )
+        self._tls_servers.append(server)
+        port: int = server.sockets[0].getsockname()[1]
+        return port
 
     async def close(self) -> None:
         """Accept no more; end what is under way."""
         self.listeners = []
+        for server in self._tls_servers:
+            server.close()
+        for handshake in list(self._handshakes):
+            handshake.abort()
         await self._runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

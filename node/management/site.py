@@ -3,7 +3,7 @@
 It is there while the process is; the broker in it comes and goes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from node.admin.admin import Admin
@@ -66,6 +66,3 @@ class Site(Protocol):
 
     def places(self) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
         """The zones and the labels of nodes that have some, by node."""
-
-    def mirroring_events(self) -> Sequence[Mapping[str, Any]]:
-        """The last promotions, evictions and synchronisations that this node has seen, the newest first."""

@@ -14,7 +14,7 @@ from node.statistics.watches import Watches
 INTERNAL_USER: Final = "rmq-internal"
 """Who made what is there from the beginning."""
 UNKNOWN_USER: Final = "unknown"
-"""Who made anything else: that isn't kept."""
+"""Who made anything else of which that isn't known: older versions did not keep it."""
 
 _FACTS: Final = frozenset(
     {
@@ -67,9 +67,14 @@ def _chosen(catalogue: Catalogue, query: Query) -> Iterator[Exchange]:
             yield from list(catalogue.exchanges(each.name))
 
 
+def declared_by(record: Exchange) -> str:
+    """Who declared an exchange."""
+    is_ours = not record.name or record.name.startswith("amq.")
+    return record.declared_by or (INTERNAL_USER if is_ours else UNKNOWN_USER)
+
+
 def exchange_facts(catalogue: Catalogue, record: Exchange) -> Row:
     """What the metadata say."""
-    is_ours = not record.name or record.name.startswith("amq.")
     row: Row = {
         "name": record.name,
         "vhost": record.vhost,
@@ -78,7 +83,7 @@ def exchange_facts(catalogue: Catalogue, record: Exchange) -> Row:
         "auto_delete": record.auto_delete,
         "internal": record.internal,
         "arguments": plain_table(record.arguments),
-        "user_who_performed_action": INTERNAL_USER if is_ours else UNKNOWN_USER,
+        "user_who_performed_action": declared_by(record),
     }
     effective = catalogue.effective_policy(record)
     if effective.policy is not None:

@@ -28,6 +28,7 @@ _NO_COUNTS: Final = (0,) * len(CHANNEL)
 _CAPACITY_LASTS: Final = 0.5
 """How much of a queue's capacity at one tick lasts to the next."""
 _FULL: Final = 0.999
+_SETTLING_TICKS: Final = 2
 
 
 class _Sums:
@@ -59,6 +60,8 @@ class Sampler:
     def __init__(self, watches: Watches) -> None:
         self._broker = watches.broker
         self._watches = watches
+        self._members: frozenset[tuple[str, int]] | None = None
+        self._settling = 0  # ticks until queues have got over a change of the members
         self._disk = [0, 0]  # reads and writes of all queues, also of those that are gone
 
     def tick(self, time_ms: int) -> Iterator[None]:
@@ -78,6 +81,7 @@ class Sampler:
             is_known = known is not None and known.source is live
             watches.vhosts.note(live.name, live, sums.values(known.values if known and is_known else None))
         self._note_node(node)
+        self._note_members(node)
         yield
         for watch in watches.all:
             watch.sweep()
@@ -85,6 +89,22 @@ class Sampler:
         for uid in [uid for uid in watches.capacity if watches.queues.get(uid) is None]:
             del watches.capacity[uid]
         watches.clock.end()
+
+    def _note_members(self, sums: _Sums) -> None:
+        """Note from when on lengths are comparable: when nodes come or go, queues and what was known of them move."""
+        watches = self._watches
+        members = frozenset(
+            (each.name, each.incarnation) for each in self._broker.catalogue.members.values() if each.is_up
+        )
+        if self._members is None:
+            is_begun_anew = bool(any(sums.lengths) or len(members) > 1)
+            self._settling = 1 if is_begun_anew else 0
+        elif members != self._members:
+            self._settling = _SETTLING_TICKS
+        self._members = members
+        if self._settling:
+            self._settling -= 1
+            watches.lengths_since_ms = watches.clock.ticking_ms
 
     def _note_node(self, sums: _Sums) -> None:
         watch, former = self._watches.node, self._watches.node.get(NODE)

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from node.statistics.query import Range
-from node.statistics.sums import means
+from node.statistics.sums import ASKED_SINCE, KNOWN_SINCE, means
 
 HISTORY_MAX_BYTES: Final = 64 * 1024 * 1024
 """What all histories of a node may take. Beyond that each goes back half as far, and again."""
@@ -309,13 +309,13 @@ class Watch:
     # --- what is shown ---
 
     def details(
-        self, tracked: Tracked | None, columns: tuple[int, ...], range_: Range | None
+        self, tracked: Tracked | None, columns: tuple[int, ...], range_: Range | None, known_since_ms: int = 0
     ) -> dict[str, Any]:
         """`X_details` of the sum of some values, see `columns`: the present rate a second; with a range also samples,
-        their mean and their mean rate.
+        their mean and their mean rate.   known_since_ms: from when on the samples mean anything.
         """
         if range_ is not None and self._clock.time_ms:
-            return self._sampled(tracked, columns, range_)
+            return self._sampled(tracked, columns, range_, known_since_ms)
         if tracked is None or tracked.values is tracked.before:
             return IDLE
         return {"rate": self._rate(tracked, columns)}
@@ -325,13 +325,19 @@ class Watch:
         moved = sum(values[index] - before[index] for index in columns)
         return moved / elapsed_s if elapsed_s else 0.0
 
-    def _sampled(self, tracked: Tracked | None, columns: tuple[int, ...], range_: Range) -> dict[str, Any]:
+    def _sampled(
+        self, tracked: Tracked | None, columns: tuple[int, ...], range_: Range, known_since_ms: int
+    ) -> dict[str, Any]:
         samples = list(self._samples(tracked, columns, range_))
+        oldest_ms = samples[-1][0] if samples else 0
+        known = [sample for sample in samples if sample[0] >= known_since_ms] or samples[:1]
+        gap = {} if len(known) == len(samples) else {KNOWN_SINCE: known[-1][0], ASKED_SINCE: oldest_ms}
+        samples = known
         rate = 0.0
         if len(samples) > 1:
             (last_ms, last), (former_ms, former) = samples[:2]
             rate = (last - former) * 1000 / (last_ms - former_ms)
-        return {"rate": rate, **means(samples)}
+        return {"rate": rate, **means(samples), **gap}
 
     def _samples(
         self, tracked: Tracked | None, columns: tuple[int, ...], range_: Range

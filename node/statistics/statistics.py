@@ -8,7 +8,7 @@ Source: management §1.0, §1.1.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from node.broker.broker import Broker
 from node.statistics.channels import channel_rows
@@ -25,11 +25,14 @@ from node.statistics.totals import totals
 from node.statistics.vhosts import vhost_rows
 from node.statistics.watches import NODE, Watches
 
+LINK_OCTETS: Final = ("send_bytes", "recv_bytes")
+
 
 class Statistics:
     """What is kept over time of one broker, and the rows made of it.
 
     measure: gives figures of the node by name, the same names each time; asked once a tick.
+    links: gives `LINK_OCTETS` of the links to each other node, by its name; asked once a tick.
     """
 
     def __init__(
@@ -37,13 +40,16 @@ class Statistics:
         broker: Broker,
         options: StatisticsOptions,
         measure: Callable[[], Mapping[str, int]] | None = None,
+        links: Callable[[], Mapping[str, tuple[int, ...]]] = dict,
     ) -> None:
         self.broker = broker
         self.options = options
         self.measure = measure
+        self._links_now = links
         self._watches = Watches(broker, options)
         self._sampler = Sampler(self._watches)
         self._measured: Watch | None = None
+        self._links = self._watches.watch(LINK_OCTETS)
         self._queues = QueueRows(self._watches)
 
     def sample(self, now: float, time_ms: int) -> Iterator[None]:
@@ -56,6 +62,7 @@ class Statistics:
             return
         yield from self._sampler.tick(time_ms)
         self._measure()
+        self._note_links()
 
     def rows(self, kind: Kind, query: Query) -> Iterator[Row]:
         """What this node knows of its objects of a kind, one by one, for the caller to take in slices.
@@ -93,6 +100,15 @@ class Statistics:
         if self._measured is None:
             self._measured = self._watches.watch(tuple(found))
         self._measured.note(NODE, self, tuple(found[name] for name in self._measured.names))
+
+    def _note_links(self) -> None:
+        for name, octets in self._links_now().items():
+            self._links.note(name, self, octets)
+        self._links.sweep()
+
+    def link_details(self, name: str, what: str) -> dict[str, Any]:
+        """`X_details` of one of `LINK_OCTETS` of the links to a node."""
+        return self._links.details(self._links.get(name), self._links.columns[what], None)
 
     def node_details(self, name: str, range_: Range | None) -> dict[str, Any]:
         """`X_details` of one of the figures of `measure`; idle if there is none of that name."""

@@ -6,6 +6,9 @@ from typing import Any, Final
 from node.statistics.rows import Row
 
 DETAILS: Final = "_details"
+KNOWN_SINCE: Final = "known_since"
+ASKED_SINCE: Final = "asked_since"
+"""Keys of `X_details` whose samples go back less far than was asked for, as nobody knows what was before: in ms."""
 
 _NESTED: Final = frozenset({"message_stats", "churn_rates", "queue_totals", "object_totals", "stats"})
 """Objects whose numbers are added up as well."""
@@ -57,12 +60,15 @@ def _sum(key: str, values: list[Any], *, is_nested: bool) -> Any:
 def add_details(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """`X_details` of several nodes: rates and samples are added, means reckoned anew.
 
-    Where a node's newest sample is older than another's, it counts on; before its oldest it had nothing.
+    Where a node's newest sample is older than another's, it counts on. Of times that are older than a node's oldest
+    sample there is no sum: its window begins later, or it does not know what was before.
     """
     total: dict[str, Any] = {"rate": sum(value["rate"] for value in values)}
     series = [value["samples"] for value in values if value.get("samples")]
     if series:
-        times = sorted({each["timestamp"] for samples in series for each in samples}, reverse=True)
+        since = max(samples[-1]["timestamp"] for samples in series)
+        found = {each["timestamp"] for samples in series for each in samples}
+        times = sorted((time for time in found if time >= since), reverse=True)
         sums = dict.fromkeys(times, 0)
         for samples in series:
             by_time = {each["timestamp"]: each["sample"] for each in samples}
@@ -70,10 +76,13 @@ def add_details(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
             for time in times:
                 sums[time] += last if time > newest else by_time.get(time, 0)
         total.update(means([(time, sums[time]) for time in times]))
+    if any(KNOWN_SINCE in value for value in values):
+        total[KNOWN_SINCE] = max(value.get(KNOWN_SINCE, 0) for value in values)
+        total[ASKED_SINCE] = min(value[ASKED_SINCE] for value in values if ASKED_SINCE in value)
     return total
 
 
-def means(samples: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def means(samples: Sequence[tuple[int, float]]) -> dict[str, Any]:
     """The samples of `X_details` and what is reckoned from them.   samples: time in ms, value; the newest first."""
     found: dict[str, Any] = {"samples": [{"sample": value, "timestamp": time} for time, value in samples]}
     if len(samples) > 1:

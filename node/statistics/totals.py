@@ -31,7 +31,8 @@ def totals(watches: Watches, query: Query) -> dict[str, Any]:
     if query.vhost is None:
         found["churn_rates"] = {}
     if tracked is not None:
-        put_sums(found["queue_totals"], watch, tracked, ALL_LENGTHS, ranges.lengths)
+        since_ms = watches.lengths_since_ms
+        put_sums(found["queue_totals"], watch, tracked, ALL_LENGTHS, ranges.lengths, since_ms)
         found["message_stats"] = message_stats(watch, tables, tracked.values, tracked, ranges.msg_rates)
         if query.vhost is None:
             if watches.queues.objects:

@@ -46,7 +46,7 @@ def _put_statistics(watches: Watches, query: Query, name: str, row: dict[str, An
     watch, tracked = watches.vhosts, watches.vhosts.get(name)
     if tracked is None:
         return
-    put_sums(row, watch, tracked, ALL_LENGTHS, query.ranges.lengths)
+    put_sums(row, watch, tracked, ALL_LENGTHS, query.ranges.lengths, watches.lengths_since_ms)
     if any(tracked.values[index] for octets in OCTETS for index in watch.columns[octets]):
         put_sums(row, watch, tracked, OCTETS, query.ranges.data_rates)
     stats = message_stats(watch, watches.vhost_tables, tracked.values, tracked, query.ranges.msg_rates)
@@ -55,10 +55,15 @@ def _put_statistics(watches: Watches, query: Query, name: str, row: dict[str, An
 
 
 def put_sums(
-    row: dict[str, Any], watch: Watch, tracked: Tracked, names: Sequence[str], range_: Range | None
+    row: dict[str, Any],
+    watch: Watch,
+    tracked: Tracked,
+    names: Sequence[str],
+    range_: Range | None,
+    known_since_ms: int = 0,
 ) -> None:
-    """Some values, and what is over time of each."""
+    """Some values, and what is over time of each.   known_since_ms: as for `Watch.details`."""
     for name in names:
         columns = watch.columns[name]
         row[name] = sum(tracked.values[index] for index in columns)
-        row[f"{name}_details"] = watch.details(tracked, columns, range_)
+        row[f"{name}_details"] = watch.details(tracked, columns, range_, known_since_ms)

@@ -55,6 +55,8 @@ class Watches:
         self.vhosts = self._watch((*LENGTHS, *CHANNEL, *OCTETS), kept.overall)
         self.node = self._watch((*LENGTHS, *CHANNEL, *OCTETS, *DISK, *CHURN), kept.overall)
         self.capacity: dict[str, float] = {}
+        self.lengths_since_ms = 0
+        """From when on the lengths of all queues of the node belong to the same nodes as those of the other nodes."""
         self.queue_tables = self._shown(self.queues, ("publish",), DELIVERIES)
         self.channel_tables = self._shown(self.channels, PUBLISHES, DELIVERIES)
         self.exchange_tables = self._shown(self.exchanges, EXCHANGE)

@@ -28,7 +28,16 @@ _TEXT: Final = (
 _SWITCHES: Final = (
     _GLOBAL_SWITCHES
     | {"online", "offline", "local", "ram", "disc", "wait", "idempotent", "global", "by-source", "all"}
-    | {"skip-if-unchanged", "if-empty", "if-unused", "verbose", "minimal", "enabled", "implicitly-enabled"}
+    | {
+        "skip-if-unchanged",
+        "skip-unsupported",
+        "if-empty",
+        "if-unused",
+        "verbose",
+        "minimal",
+        "enabled",
+        "implicitly-enabled",
+    }
     | {"details"}
 )
 _SHORT: Final = {

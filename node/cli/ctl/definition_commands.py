@@ -81,14 +81,17 @@ def _import(call: Call, session: Session) -> Outcome:
     number = None
     for part in parts[:-1]:
         number = session.ask("upload", {"number": number, "part": part})["number"]
-    session.ask(
+    done = session.ask(
         "import_definitions",
         {
             "number": number,
             "part": parts[-1] if parts else "",
             "skip_if_unchanged": call.line.is_set("skip-if-unchanged"),
+            "skip_unsupported": call.line.is_set("skip-unsupported"),
         },
     )
+    for text in done.get("skipped", ()):
+        session.say(f"Skipped, as it is not supported: {text}")
     return Done() if session.formatter.startswith("json") else Message(_STARTED)
 
 
@@ -113,9 +116,9 @@ DEFINITIONS: Final[dict[str, Command]] = {
     "import_definitions": Command(
         _S,
         "Imports definitions as JSON from a file, or from standard input",
-        '<file_path | "-"> [--format <json>] [--skip-if-unchanged]',
+        '<file_path | "-"> [--format <json>] [--skip-if-unchanged] [--skip-unsupported]',
         (0, 1),
-        frozenset({"format", "skip-if-unchanged"}),
+        frozenset({"format", "skip-if-unchanged", "skip-unsupported"}),
         banner=_banner_of_import,
         request=_check_import,
         perform=_import,

@@ -6,12 +6,12 @@ A check that fails says so on standard error and ends with 69. Most look at what
 from collections.abc import Mapping
 from typing import Any, Final
 
+from node.agent import phases
 from node.cli.ctl import reports
 from node.cli.ctl.command import (
     BOTH,
     DIAGNOSTICS,
     EX_DATAERR,
-    EX_USAGE,
     QUEUES,
     Call,
     Command,
@@ -22,20 +22,14 @@ from node.cli.ctl.command import (
     named,
 )
 from node.cli.ctl.formats import Done, Message, Outcome, Report
-from node.io.control import ControlError
 from node.io.protocol_names import protocol_named
-
-APP_NOT_RUNNING: Final = (
-    "this command requires the 'rabbit' app to be running on the target node. "
-    "Start it with 'rabbitmqctl start_app'."
-)
 
 
 def running_status(session: Session) -> Mapping[str, Any]:
     """The node's `status`. Raises: ControlError unless its broker runs."""
     found: Mapping[str, Any] = session.ask("status")
     if not found.get("is_running"):
-        raise ControlError(EX_USAGE, APP_NOT_RUNNING)
+        raise phases.not_running(found.get("phase", "stopped"), found.get("waits_for", ""))
     return found
 
 
@@ -133,6 +127,14 @@ def _alarms(call: Call, session: Session) -> Outcome:
         "message": f"Node {call.node} reported alarms",
     }
     return Report(value, "\n".join(found.all))
+
+
+def _check_damage(call: Call, session: Session) -> Outcome:
+    files = running_status(session).get("damaged_files", [])
+    if not files:
+        return Report({"result": "ok"}, f"Node {call.node} reported no damaged files with messages")
+    message = f"Node {call.node} reported damaged files with messages"
+    raise NotHealthy("\n".join([message, *files]), {"result": "error", "files": files, "message": message})
 
 
 # --- listeners ---
@@ -371,6 +373,11 @@ HEALTH: Final[dict[str, Command]] = {
         "Checks that this node is not short of memory or disk",
         lambda call: f"Asking node {call.node} to report any local resource alarms ...",
         _check_local_alarms,
+    ),
+    "check_store_damage": _check(
+        "Checks that no file with messages of this node is known to be damaged",
+        lambda call: f"Asking node {call.node} for damaged files with messages ...",
+        _check_damage,
     ),
     "check_certificate_expiration": Command(
         _M,

@@ -17,6 +17,7 @@ from node.cli.ctl import target as targets
 from node.cli.ctl.arguments import Line, parse
 from node.cli.ctl.command import (
     EX_DATAERR,
+    EX_SOFTWARE,
     EX_TEMPFAIL,
     EX_UNAVAILABLE,
     EX_USAGE,
@@ -31,6 +32,7 @@ from node.cli.ctl.formats import (
     FORMATTERS,
     PLAIN,
     WITHOUT_BANNER,
+    Message,
     NotFormattable,
     Options,
     Outcome,
@@ -46,6 +48,10 @@ EX_OK: Final = 0
 EX_INTERRUPTED: Final = 130
 
 TIMEOUT_MIN_S: Final = 0.001
+_CHANGE_FILES: Final = frozenset({"forget_cluster_node", "reset", "force_reset"})
+"""With `--offline` these are done without the node, whose process must not run."""
+WHY_S: Final = 1.0
+"""How long a node may take to say why it was late."""
 RETRY_S: Final = 0.1
 """How often await_startup looks for a node that does not listen yet."""
 
@@ -172,8 +178,8 @@ class _Run:
                 if self.line.is_set("dry-run"):
                     self._banner(command, call)
                     return EX_OK
-                if self.name == "forget_cluster_node" and self.line.is_set("offline"):
-                    return self._forget_offline(command, call, target, arguments)
+                if self.name in _CHANGE_FILES and self.line.is_set("offline"):
+                    return self._offline(command, call, target, arguments)
                 left_s = max(deadline - self.now(), TIMEOUT_MIN_S)
                 return self._talk(command, call, target, arguments, left_s)
             except targets.NoNode as error:
@@ -220,7 +226,7 @@ class _Run:
                 f"Error: operation {self.name} on node {call.node} timed out. "
                 f"Timeout value used: {call.timeout_s:g}"
             )
-            print(text, file=sys.stderr)
+            print(f"{text}{self._why_late()}", file=sys.stderr)
             return EX_TEMPFAIL
         except control.ControlError as error:
             if error.exit_code == EX_USAGE and error.text.startswith("this command requires"):
@@ -230,31 +236,46 @@ class _Run:
             if error.exit_code == EX_DATAERR:
                 print(error.text, file=sys.stderr)
                 return EX_DATAERR
-            return _fail(error.exit_code, error.text)
+            late = self._why_late() if error.exit_code == EX_TEMPFAIL else ""
+            return self._fail(error.exit_code, f"{error.text}{late}")
         except Failed:
             if not has_banner:
                 self._banner(command, call)
             raise
 
-    def _forget_offline(
+    def _offline(
         self, command: Command, call: Call, target: targets.Target, arguments: dict[str, Any]
     ) -> int:
-        """Take a node off the list in the files of one that does not run."""
-        from node.agent import offline
+        """Change the files of a node that does not run: take another one off its list, or empty them."""
+        from node.agent import changes, offline
         from node.io.data_directory import DataDirectoryError
 
         data_dir = targets.data_directory(target, self.environ)
         if control.is_answering(data_dir):
             return self._refuse("Error: this command requires the target node to be stopped.", EX_USAGE)
-        self._banner(command, call)
-        own_name = call.node if "node" in self.line.texts else _own_name(data_dir) or call.node
+        owner = _own_name(data_dir) or call.node
+        own_name = call.node if "node" in self.line.texts else owner
+        self._banner(command, call._replace(node=own_name))
         try:
-            offline.forget_offline(data_dir, own_name, arguments["node"])
+            if self.name == "forget_cluster_node":
+                offline.forget_offline(data_dir, own_name, arguments["node"])
+            elif own_name != owner:
+                return self._fail(EX_SOFTWARE, f"the data directory belongs to {owner}, not to {own_name}")
+            else:
+                changes.reset_offline(data_dir)
         except offline.OfflineError as error:
-            return _fail(error.exit_code, error.text)
+            return self._fail(error.exit_code, error.text)
         except (DataDirectoryError, OSError) as error:
-            return _fail(EX_UNAVAILABLE, str(error))
+            return self._fail(EX_UNAVAILABLE, str(error))
         return self._print(command.present(call, {}), call.node)
+
+    def _why_late(self) -> str:
+        """What the node waits for, if that is why it did not answer in time: a line."""
+        try:
+            waits_for = self.ask("status", timeout_s=WHY_S).get("waits_for")
+        except control.ControlError:
+            return ""
+        return self.tool.in_its_words(f"\nThe node {waits_for}") if waits_for else ""
 
     def _await_end(self, call: Call, result: Mapping[str, Any]) -> int:
         """After `stop` and `shutdown`: until the process has ended."""
@@ -269,7 +290,7 @@ class _Run:
         deadline = self.now() + call.timeout_s
         while runs(pid):
             if self.now() >= deadline:
-                return _fail(EX_TEMPFAIL, f"PID {pid} has not ended within {call.timeout_s:g} s")
+                return self._fail(EX_TEMPFAIL, f"PID {pid} has not ended within {call.timeout_s:g} s")
             time.sleep(POLL_S)
         if tells:
             print(f"RabbitMQ node {call.node} running at PID {pid} successfully shut down")
@@ -323,6 +344,8 @@ class _Run:
 
     def _print(self, outcome: Outcome, node: str = "") -> int:
         has_header = not (self.line.is_set("silent") or self.line.is_set("no-table-headers"))
+        if isinstance(outcome, (Message, Report)):
+            outcome = outcome._replace(text=self.tool.in_its_words(outcome.text))
         sys.stdout.write(render(outcome, self.formatter, Options(node, has_header)))
         sys.stdout.flush()
         return EX_OK
@@ -331,11 +354,14 @@ class _Run:
         if error.value is not None and self.formatter.startswith("json"):
             sys.stderr.write(render(Report(error.value, ""), "json", Options("")))
         else:
-            print(error.text, file=sys.stderr)
+            print(self.tool.in_its_words(error.text), file=sys.stderr)
         return error.exit_code
 
     def _refuse(self, text: str, code: int) -> int:
-        print(f"{text}\nArguments given:\n\t{' '.join(self.arguments)}\n", file=sys.stderr)
+        print(
+            f"{self.tool.in_its_words(text)}\nArguments given:\n\t{' '.join(self.arguments)}\n",
+            file=sys.stderr,
+        )
         print(f"{BOLD}Usage{PLAIN}\n\n{usage(self.tool, self.name)}", file=sys.stderr)
         return code
 
@@ -343,7 +369,7 @@ class _Run:
         if self.name == "stop" and self.line.is_set("idempotent"):
             return EX_OK
         if node is None:
-            return _fail(EX_UNAVAILABLE, text)
+            return self._fail(EX_UNAVAILABLE, text)
         print(
             f"Error: unable to perform an operation on node '{node}'. "
             "Please see diagnostics information and suggestions below.\n\n"
@@ -357,13 +383,17 @@ class _Run:
         )
         return EX_UNAVAILABLE
 
+    def _fail(self, code: int, text: str) -> int:
+        print(f"Error:\n{self.tool.in_its_words(text)}", file=sys.stderr)
+        return code
+
     def _help(self) -> int:
         name = self.name if self.name != "help" else "".join(self.line.words[1:2])
         if not name:
             print_overview(self.tool, sys.stdout)
             return EX_OK
         if name not in self.commands:
-            return _fail(EX_USAGE, f"\nCommand '{name}' not found.")
+            return self._fail(EX_USAGE, f"\nCommand '{name}' not found.")
         print_help(self.tool, name)
         return EX_OK
 
@@ -373,11 +403,6 @@ class _Unreachable(Exception):
         super().__init__(text)
         self.node = node
         self.text = text
-
-
-def _fail(code: int, text: str) -> int:
-    print(f"Error:\n{text}", file=sys.stderr)
-    return code
 
 
 def _own_name(data_dir: str) -> str | None:

@@ -164,6 +164,7 @@ def _pid_in(path: str) -> int | None:
 
 # --- the table ---
 
+_OFFLINE: Final = frozenset({"offline"})
 _N: Final = "Nodes"
 _C: Final = "Cluster"
 _U: Final = "Upgrade"
@@ -191,6 +192,8 @@ NODES: Final[dict[str, Command]] = {
     "reset": Command(
         _N,
         "Instructs a RabbitMQ node to leave the cluster and return to its virgin state",
+        "[--offline]",
+        options=_OFFLINE,
         banner=lambda call: f"Resetting node {call.node} ...",
         timeout_s=LONG_TIMEOUT_S,
     ),
@@ -258,6 +261,8 @@ NODES: Final[dict[str, Command]] = {
     "force_reset": Command(
         _C,
         "Forcefully returns a RabbitMQ node to its virgin state",
+        "[--offline]",
+        options=_OFFLINE,
         banner=lambda call: f"Forcefully resetting node {call.node} ...",
         timeout_s=LONG_TIMEOUT_S,
     ),
@@ -266,7 +271,7 @@ NODES: Final[dict[str, Command]] = {
         "Removes a node from the cluster",
         "[--offline] <existing_cluster_member_node>",
         (1, 1),
-        frozenset({"offline"}),
+        _OFFLINE,
         banner=lambda call: f"Removing node {_forget(call)['node']} from the cluster",
         request=_forget,
     ),

@@ -17,7 +17,11 @@ UNITS: Final = {
 }
 
 _NONE: Final = ["(none)"]
-_ALARMS: Final = {"memory": "Memory alarm", "disk": "Free disk space alarm"}
+_ALARMS: Final = {
+    "memory": "Memory alarm",
+    "disk": "Free disk space alarm",
+    "metadata_disk": "Metadata disk alarm",
+}
 
 
 def cluster_status(status: Mapping[str, Any]) -> str:
@@ -73,6 +77,20 @@ def _metadata(status: Mapping[str, Any]) -> list[str]:
     return lines + (["This node is paused: it waits for a majority"] if status.get("paused") else [])
 
 
+def _state(found: Mapping[str, Any]) -> str:
+    """Why the node serves nobody, though it is to; empty: it does, or an operator stopped it."""
+    waits_for = found.get("waits_for") or ""
+    match found.get("phase"):
+        case "opening" | "starting":
+            return "This node is still starting"
+        case "waiting":
+            return f"This node {waits_for}"
+        case "paused":
+            return f"This node is cut off from the others and pauses{': it ' if waits_for else ''}{waits_for}"
+        case _:
+            return ""
+
+
 def status(found: Mapping[str, Any], unit: str) -> str:
     """The text of `status`. unit: one of `UNITS`."""
 
@@ -80,6 +98,8 @@ def status(found: Mapping[str, Any], unit: str) -> str:
         return f"{round(number / UNITS[unit], 4) if unit != 'bytes' else number} {unit}"
 
     sections = [("Runtime", _runtime(found))]
+    if state := _state(found):
+        sections.insert(0, ("State", [state]))
     if "active_plugins" in found:
         file = found.get("enabled_plugin_file")
         plugins = [f" * {name}" for name in found["active_plugins"]]

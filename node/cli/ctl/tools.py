@@ -7,6 +7,7 @@ All of them share one set of commands; a tool says which of them its overview sh
 """
 
 import os
+import re
 import shlex
 import sys
 from typing import Final, NamedTuple
@@ -20,6 +21,13 @@ class Tool(NamedTuple):
     name: str
     program: str
 
+    def in_its_words(self, text: str) -> str:
+        """A text whose commands are named as whoever typed this one can type them."""
+        ctl = "fluffle ctl" if self.program.startswith("fluffle") else "rabbitmqctl"
+        return _A_COMMAND.sub(f"'{ctl} ", text)
+
+
+_A_COMMAND: Final = re.compile("'(?:rabbitmqctl|fluffle ctl) ")
 
 LINKS: Final = {
     "rabbitmqctl": "ctl",

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Final
 
 from node.config import PrometheusConfig
-from node.management.routes import Route
+from node.management.routes import Access, Route
 
 _NOUNS: Final = (
     "overview",
@@ -36,8 +36,8 @@ def all_routes() -> list[Route]:
     return [route for noun in _NOUNS for route in import_module(f"{__name__}.{noun}").ROUTES]
 
 
-def metrics_routes(config: PrometheusConfig) -> list[Route]:
-    """The metrics for Prometheus."""
+def metrics_routes(config: PrometheusConfig, access: Access) -> list[Route]:
+    """The metrics for Prometheus.   access: who may see them."""
     from node.management.resources.metrics import routes
 
-    return routes(config)
+    return routes(config, access)

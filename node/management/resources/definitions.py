@@ -32,7 +32,8 @@ async def get_definitions(call: Call) -> Reply:
 async def post_definitions(call: Call) -> Reply:
     """POST /definitions, /definitions/{vhost}: a document as JSON, or as the field `file` of a form.
 
-    Of a form the field `redirect` says where the browser is to go then.
+    Of a form the field `redirect` says where the browser is to go then. With `?skip_unsupported=true` what this broker
+    does not have is left out, and the answer is a list of that.
     """
     data, redirect = await call.octets(), ""
     if call.headers.get("content-type", "").lower().startswith(_MULTIPART):
@@ -42,7 +43,12 @@ async def post_definitions(call: Call) -> Reply:
     vhost = call.path.get("vhost")
     if vhost is not None and call.catalogue.vhost(vhost) is None:
         raise not_found(_NO_VHOST)
-    await import_definitions(call.site.admin(call.user.name), document, vhost=vhost)
+    skips = call.query.get("skip_unsupported") == "true"
+    left_out = await import_definitions(
+        call.site.admin(call.user.name), document, vhost=vhost, skips_unsupported=skips
+    )
+    if skips:
+        return ok({"skipped": left_out})
     return Reply(303, headers={"location": redirect}) if _is_here(redirect) else no_content()
 
 

@@ -14,14 +14,13 @@ from node.management.reply import Reply, no_content, no_such_thing, ok, put
 from node.management.resources.messages import publish
 from node.management.routes import Route, exchange_name
 from node.management.slicing import chosen, mapped, shown, sorted_rows, wanted_fields
+from node.statistics.exchanges import declared_by
 from node.statistics.query import Query
 
 STATISTICS: Final = frozenset({"message_stats"})
 DETAILS: Final = frozenset({"message_stats", "incoming", "outgoing"})
 DEFAULT_SORT: Final = ("vhost", "name")
 DEFAULT_TYPE: Final = "direct"
-INTERNAL_USER: Final = "rmq-internal"
-"""Who declared an exchange, as far as it is remembered."""
 
 
 async def list_exchanges(call: Call) -> Reply:
@@ -73,7 +72,7 @@ def exchange_facts(catalogue: Catalogue, record: Exchange) -> dict[str, Any]:
         "internal": record.internal,
         "name": record.name,
         "type": record.type,
-        "user_who_performed_action": INTERNAL_USER,
+        "user_who_performed_action": declared_by(record),
         "vhost": record.vhost,
     }
     policy = catalogue.effective_policy(record).policy

@@ -22,10 +22,13 @@ ALIVENESS_QUEUE: Final = "aliveness-test"
 
 _UNIT_DAYS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
 
-_RESOURCES: Final = {"disk": "disk space"}
+_RESOURCES: Final = {"disk": "disk space", "metadata_disk": "metadata disk"}
 """What a resource is called here, and nowhere else."""
 
 _SLICE: Final = 1000
+
+_FILES_MAX: Final = 20
+"""Damaged files that an answer names."""
 
 
 class _Certificates(NamedTuple):
@@ -55,10 +58,14 @@ async def ready(call: Call) -> Reply:
     if call.site.is_ready():
         return passed()
     status = call.site.status()
+    waits_for = status.get("waits_for")
     if status.get("is_paused"):
-        return failed("the node is cut off from the others and pauses")
+        why = f": it {waits_for}" if waits_for else ""
+        return failed(f"the node is cut off from the others and pauses{why}")
     if status.get("is_draining"):
         return failed("the node is in maintenance mode")
+    if waits_for:
+        return failed(f"the node {waits_for}")
     return failed("the node has not started" if status.get("is_booting") else "the broker does not run")
 
 
@@ -78,9 +85,14 @@ async def is_below_connection_limit(call: Call) -> Reply:
 
 
 async def has_reached_size(call: Call) -> Reply:
-    """GET /health/checks/reached-target-cluster-size: there is no target here. Newer RabbitMQs have it."""
+    """GET /health/checks/reached-target-cluster-size, which newer RabbitMQs have."""
     count = sum(member.is_running for member in call.site.members())
-    return passed(cluster_size=count, target_cluster_size=1)
+    target = call.site.config.cluster.target_size_hint
+    if count >= target:
+        return passed(cluster_size=count, target_cluster_size=target)
+    return failed(
+        "the cluster has fewer nodes than it is to have", cluster_size=count, target_cluster_size=target
+    )
 
 
 async def aliveness(call: Call) -> Reply:
@@ -267,6 +279,14 @@ async def _critical(
     return failed(reason, queues=found) if found else passed()
 
 
+async def store_damage(call: Call) -> Reply:
+    """GET /health/checks/store-damage: files of this node with damaged messages. RabbitMQ has no such check."""
+    files = call.broker.storage.damaged_files()
+    if not files:
+        return passed()
+    return failed("Files with messages are damaged on the node", count=len(files), files=files[:_FILES_MAX])
+
+
 def _mirrored(catalogue: Catalogue) -> list[QueueRecord]:
     return [
         record
@@ -307,6 +327,7 @@ ROUTES: Final = (
     Route("GET", "/health/checks/virtual-hosts", virtual_hosts),
     Route("GET", "/health/checks/node-is-mirror-sync-critical", mirror_sync_critical),
     Route("GET", "/health/checks/node-is-quorum-critical", quorum_critical),
+    Route("GET", "/health/checks/store-damage", store_damage),
     Route("GET", "/health/checks/is-in-service", is_in_service),
     Route("GET", "/health/checks/ready-to-serve-clients", is_in_service),
     Route("GET", "/health/checks/below-node-connection-limit", is_below_connection_limit),

@@ -30,7 +30,7 @@ ENCODINGS: Final = ("auto", "base64")
 async def publish(call: Call) -> Reply:
     """POST /exchanges/{vhost}/{name}/publish: one message, mandatory; whether it was routed."""
     vhost, exchange = values.vhost_to_change(call), exchange_name(call.path["name"])
-    body = await call.body()
+    body = await call.body(has_payload=True)
     values.required(body, "routing_key", "properties", "payload", "payload_encoding")
     key = values.text(body, "routing_key")
     payload, properties = _payload(body), values.properties(body["properties"])

@@ -1,11 +1,15 @@
-"""`/metrics`, `/metrics/per-object`, `/metrics/detailed`: for Prometheus, without a user. Source: management §5."""
+"""`/metrics`, `/metrics/per-object`, `/metrics/detailed`: for Prometheus, without a user on a port of its own; on the
+API's port for those who may monitor. Source: management §5.
+"""
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from node.config import PrometheusConfig
 from node.management.call import Call
 from node.management.exposition import CONTENT_TYPE
+from node.management.expositions import Expositions
 from node.management.prometheus import Scrape, Telemetry, Wanted
 from node.management.reply import Reply, unavailable
 from node.management.routes import Access, Handler, Route
@@ -14,19 +18,22 @@ PER_OBJECT = "per-object"
 DETAILED = "detailed"
 
 
-def routes(config: PrometheusConfig) -> list[Route]:
-    """The pages below `prometheus.path`."""
-    telemetry = Telemetry()
-    path = config.path.rstrip("/")
+def routes(config: PrometheusConfig, access: Access = Access.PUBLIC) -> list[Route]:
+    """The pages below `prometheus.path`.   access: who may see them."""
+    telemetry, expositions = Telemetry(), Expositions()
+    path, page = config.path.rstrip("/"), partial(_page, telemetry, expositions)
 
     def sums(call: Call) -> Wanted:
         return Wanted("default", is_per_object=config.return_per_object_metrics)
 
     return [
-        _route(path or "/", _page(telemetry, sums)),
-        _route(f"{path}/{PER_OBJECT}", _page(telemetry, lambda call: Wanted(PER_OBJECT, is_per_object=True))),
-        _route(f"{path}/{DETAILED}", _page(telemetry, detailed)),
-        _route(f"{path}/{{registry}}", unknown),
+        Route("GET", at, handler, access, is_outside=True)
+        for at, handler in (
+            (path or "/", page(sums)),
+            (f"{path}/{PER_OBJECT}", page(lambda call: Wanted(PER_OBJECT, is_per_object=True))),
+            (f"{path}/{DETAILED}", page(detailed)),
+            (f"{path}/{{registry}}", unknown),
+        )
     ]
 
 
@@ -42,18 +49,19 @@ async def unknown(call: Call) -> Reply:
     return Reply(404, body=b"Unknown Registry", content_type="text/plain")
 
 
-def _route(path: str, handler: Handler) -> Route:
-    return Route("GET", path, handler, Access.PUBLIC, is_outside=True)
-
-
-def _page(telemetry: Telemetry, wanted: Callable[[Call], Wanted]) -> Handler:
+def _page(telemetry: Telemetry, expositions: Expositions, wanted: Callable[[Call], Wanted]) -> Handler:
     async def scrape(call: Call) -> Reply:
         node = call.site.node
         if node is None:
             raise unavailable("the broker does not run on this node")
-        asked, began = wanted(call), time.perf_counter()
-        pieces = await Scrape(call.site, node, asked).pieces(telemetry)
-        telemetry.note(asked.registry, sum(map(len, pieces)), time.perf_counter() - began)
-        return Reply(200, body=pieces, content_type=CONTENT_TYPE)
+        asked = wanted(call)
+
+        async def make() -> list[bytes]:
+            began = time.perf_counter()
+            pieces = await Scrape(call.site, node, asked).pieces(telemetry)
+            telemetry.note(asked.registry, sum(map(len, pieces)), time.perf_counter() - began)
+            return pieces
+
+        return Reply(200, body=await expositions.page(asked, make), content_type=CONTENT_TYPE)
 
     return scrape

@@ -74,11 +74,11 @@ async def summary(call: Call) -> Reply:
 
 async def events(call: Call) -> Reply:
     """GET /mirroring/events, of all queues or those of `vhost` and `name`: the newest first."""
-    answers = await call.site.ask_all("mirroring_events", {})
+    vhost, name = call.query.get("vhost"), call.query.get("name")
+    answers = await call.site.ask_all("mirroring_events", {"vhost": vhost, "name": name})
     found = [each for told in answers.values() for each in told]
     found.sort(key=lambda each: each["time"], reverse=True)
     visible = {vhost.name for vhost in call.catalogue.vhosts() if call.can_see(vhost.name)}
-    vhost, name = call.query.get("vhost"), call.query.get("name")
     chosen = [
         each
         for each in found

@@ -14,7 +14,8 @@ API: Final = "/api/index.html"
 COMMAND_LINE: Final = "/cli/index.html"
 _HTML: Final = "text/html; charset=utf-8"
 _NO_RABBITMQADMIN: Final = (
-    "rabbitmqadmin does not come with this broker. The one of RabbitMQ 3.10 works with it; "
+    "rabbitmqadmin does not come with this broker. The one of RabbitMQ 3.10 works with it: Debian's package "
+    "rabbitmq-server has it, and RabbitMQ's sources v3.10.8 as deps/rabbitmq_management/bin/rabbitmqadmin. "
     "'fluffle ctl' needs no HTTP"
 )
 _TOOLS: Final = (

@@ -6,8 +6,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from node.io.control import ControlError, request
@@ -52,6 +53,7 @@ class Process:
         self.is_plain = is_plain
         self.formation = ""
         self.extra: list[str] = []
+        self.environment: dict[str, str] = {}
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -75,7 +77,7 @@ class Process:
         if not self.is_plain:
             command += ["--peer", f"{HOST}:{self.peer_port}"]
         command += self.extra
-        environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self.directory)}
+        environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(self.directory), **self.environment}
         if self.formation:
             environ["FLUFFLE_CLUSTER_NODES"] = self.formation
         with (self.directory / f"{self.name}.{self.starts}.log").open("wb") as log:
@@ -141,9 +143,16 @@ class Processes:
         self.all.append(process)
         return process
 
-    def formed(self, *names: str) -> list[Process]:
-        """Nodes that form a cluster by their configuration, started all at once."""
+    def formed(
+        self, *names: str, environments: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    ) -> list[Process]:
+        """Nodes that form a cluster by their configuration, started all at once.
+
+        environments: what some of them have in theirs, by name.
+        """
         nodes = [self.make(name) for name in names]
+        for name, node in zip(names, nodes, strict=True):
+            node.environment.update(environments.get(name, {}))
         formation = ",".join(node.seed for node in nodes)
         for node in nodes:
             node.formation = formation

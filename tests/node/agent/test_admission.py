@@ -51,6 +51,14 @@ def test_others_are_refused_with_a_reason(hello: Hello, why: str) -> None:
     assert why in refusal
 
 
+def test_who_was_forgotten_offline_is_told_so() -> None:
+    """The former majority may come back beside the node that went on alone."""
+    alone = admission(cluster_id="c2")._replace(former_cluster_id="c1")
+    refusal = alone.refusal(Hello(cluster_id="c1"))
+    assert refusal is not None
+    assert "'n2@h' among them: it has to be reset" in refusal
+
+
 def test_a_node_without_a_cluster_refuses_links() -> None:
     assert "'n1@h' belongs to no cluster" in str(admission(cluster_id="").refusal(Hello()))
 

@@ -1,7 +1,12 @@
 """Clusters of real processes: formed, restarted, taken apart. reliability §2.5."""
 
+import json
+import shutil
 import signal
+import socket
 import tempfile
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +14,9 @@ import pika
 import pytest
 
 from node.agent import offline
+from node.cli.ctl.main import main as ctl
 from node.io.data_directory import DataDirectoryError
-from tests.node.agent.processes import Process, Processes, until, until_running
+from tests.node.agent.processes import Process, Processes, free_port, until, until_running
 
 pytestmark = pytest.mark.slow
 
@@ -77,6 +83,11 @@ def test_three_nodes_form_a_cluster_by_their_configuration(cluster: Processes) -
         ids.add(status["internal_cluster_id"])
     assert len(ids) == 1
     until(lambda: len(nodes[0].ask("list_members")["voters"]) == 3, "three vote")
+    links = nodes[0].ask("status")["links"]
+    assert [(each["name"], each["peer_port"]) for each in links] == [
+        (each.name, each.peer_port) for each in nodes[1:]
+    ]
+    assert all(each["send_bytes"] and each["recv_bytes"] for each in links)
     declare(nodes[1], "q", bodies=3)
     for node in nodes:
         until(lambda node=node: queues(node) == {"q": (3, nodes[1].name, "running")}, "the queue is seen")
@@ -178,6 +189,12 @@ def test_join_and_part(cluster: Processes) -> None:
     code, text = second.fails("join_cluster", node="n9@localhost", address="127.0.0.1:1")
     assert code == 69
     assert "127.0.0.1:1" in text
+    assert "nobody accepts connections there" in text
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        address = f"127.0.0.1:{stranger.getsockname()[1]}"
+        code, text = second.fails("join_cluster", node=first.name, address=address)
+    assert (code, f"something listens at {address}, and it is no Fluffle node" in text) == (69, True)
+    assert "Give NAME@HOST:PORT" in text
     assert second.ask("join_cluster", node=first.name) == {"already_member": False}
     assert second.ask("join_cluster", node=first.name) == {"already_member": True}
     second.ask("start_app")
@@ -238,6 +255,13 @@ def test_forget_cluster_node(cluster: Processes) -> None:
     assert third.wait() == 69
     assert "thinks it's clustered with node" in third.log
     assert "disagrees" in third.log
+    words = ["reset", "--offline", "--data", str(third.data)]
+    assert f"with its process ended, by 'fluffle ctl {' '.join(words)}'" in third.log
+    assert ctl(words, {"XDG_RUNTIME_DIR": str(third.directory)}) == 0
+    third.start()
+    for node in (first, second, third):
+        until_running(node, [first, second, third])
+    assert ctl(words, {"XDG_RUNTIME_DIR": str(third.directory)}) == 64
 
 
 def test_ram_nodes(cluster: Processes) -> None:
@@ -354,6 +378,42 @@ def test_a_lost_data_directory(cluster: Processes) -> None:
         until_running(node, [first, second, third])
 
 
+def test_who_waits_for_a_majority_says_who_is_missing_and_what_to_do(
+    cluster: Processes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second, third = nodes = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
+    for node in nodes:
+        node.kill()
+    management_port = free_port()
+    third.extra = ["--management", f"127.0.0.1:{management_port}"]
+    third.launch()
+    until(lambda: third.ask("status")["phase"] == "waiting", "it waits for the others")
+    advice = (
+        "waits for a majority of the cluster's disk nodes: 'n3@localhost' is there; "
+        f"no link to 'n1@localhost' at 127.0.0.1:{first.peer_port}, "
+        f"'n2@localhost' at 127.0.0.1:{second.peer_port}; start 1 of them; "
+        "those whose data are lost have to be forgotten: "
+        "stop this node, then 'fluffle ctl forget_cluster_node --offline NAME'"
+    )
+    assert third.ask("status")["waits_for"] == advice
+    code, text = third.fails("list_queues")
+    assert (code, advice in text) == (64, True)
+    environ = {"XDG_RUNTIME_DIR": str(third.directory)}
+    options = ["--data", str(third.data), "-t", "1"]
+    for command, expected in (("start_app", 75), ("await_startup", 75), ("list_queues", 64), ("status", 0)):
+        assert ctl([*options, command], environ) == expected
+        captured = capfd.readouterr()
+        assert advice in captured.out + captured.err
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"http://127.0.0.1:{management_port}/health/ready", timeout=10)
+    assert json.load(caught.value)["reason"] == f"the node {advice}"
+    until(lambda: f"'n2@localhost' at 127.0.0.1:{second.peer_port}" in third.log, "the log says so")
+    second.start()
+    third.wait_ready()
+    assert third.ask("status")["waits_for"] == ""
+
+
 def test_forget_offline_and_a_new_quorum(cluster: Processes) -> None:
     """reliability §2.5: forget_offline_removes_things; force_boot, here --force-new-quorum."""
     first, second, third = nodes = cluster.formed("n1", "n2", "n3")
@@ -379,6 +439,70 @@ def test_forget_offline_and_a_new_quorum(cluster: Processes) -> None:
     until(lambda: first.ask("list_members")["voters"] == [first.name, second.name], "both vote")
     declare(second, "new", bodies=1)
     until(lambda: set(queues(first)) == {"kept", "new"}, "the new queue is seen")
+
+
+def test_who_was_forgotten_offline_stays_apart(cluster: Processes) -> None:
+    """The others come back as a majority of their own: two clusters, with two ids, whose nodes refuse each other."""
+    first, *others = nodes = cluster.formed("n1", "n2", "n3")
+    until(lambda: len(first.ask("list_members")["voters"]) == 3, "three vote")
+    former = first.ask("cluster_status")["internal_cluster_id"]
+    for node in nodes:
+        node.kill()
+    for node in others:
+        offline.forget_offline(str(first.data), first.name, node.name)
+    for node in others:
+        node.launch()
+    for node in others:
+        until_running(node, others)
+    first.start()
+    assert first.ask("cluster_status")["internal_cluster_id"] != former
+    until(lambda: "goes on alone since all others were forgotten" in others[0].log, "it is told so")
+    assert others[0].ask("cluster_status")["internal_cluster_id"] == former
+    until_running(first, [first])
+
+
+def test_a_node_that_lost_its_metadata_makes_no_second_cluster(cluster: Processes) -> None:
+    """It is the first of the list, and the others are silent for longer than it looks for them."""
+    first, *others = nodes = cluster.formed("n1", "n2", "n3")
+    declare(first, "q", bodies=1)
+    for node in nodes:
+        node.kill()
+    shutil.rmtree(first.data / "raft")
+    first.launch()
+    assert first.wait() != 0
+    assert "belonged to a cluster, and its directory raft/ with the metadata is gone" in first.log
+    for node in others:
+        node.launch()
+    for node in others:
+        until_running(node, others)
+
+
+def test_a_cluster_is_made_by_enough_nodes(cluster: Processes, tmp_path: Path) -> None:
+    """A node whose disk was emptied, first of the list, could make a second cluster while the others are silent."""
+    first, second, third = nodes = [cluster.make(name) for name in ("n1", "n2", "n3")]
+    config = tmp_path / "fluffle.conf"
+    config.write_text(
+        "cluster_formation.target_cluster_size_hint = 3\ncluster_formation.discovery_retry_limit = 1\n"
+    )
+    for node in nodes:
+        node.formation = ",".join(each.seed for each in nodes)
+        node.extra = ["--config", str(config)]
+    first.launch()
+    until(lambda: "1 of the nodes that were asked" in first.log, "it waits for another one")
+    assert not first.ask("cluster_status")["running_nodes"]
+    second.launch()
+    first.wait_ready()
+    third.start()
+    for node in nodes:
+        until_running(node, nodes)
+    for node in nodes:
+        node.kill()
+    shutil.rmtree(first.data)
+    first.launch()
+    until(lambda: "1 of the nodes that were asked" in first.log, "it waits for the others")
+    second.launch()
+    third.start()
+    until(lambda: "does not let this one join" in first.log, "it is no member")
 
 
 def test_a_witness_votes(cluster: Processes) -> None:

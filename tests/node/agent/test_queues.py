@@ -12,7 +12,7 @@ from node.app import Node
 from node.broker.catalogue import Catalogue
 from node.broker.commands import PutVhost, RestoreMember, RestoreQueue, SetPolicy
 from node.broker.records import Member, QueueRecord
-from node.broker.views import TransferMaster, View, created, died
+from node.broker.views import TookOver, TransferMaster, View, changed, created, died
 from node.io.control import EX_UNAVAILABLE, ControlError
 from node.statistics.rows import Row
 
@@ -157,6 +157,16 @@ def test_masters_that_may_move_have_a_synchronised_mirror_elsewhere() -> None:
     assert list(movable(catalogue_of(QUEUE), B)) == []
     alone = replace(QUEUE, view=replace(ALL, synced=(ALL.master,)))
     assert list(movable(catalogue_of(alone), A)) == []
+
+
+def test_masters_that_have_moved_count_until_others_act() -> None:
+    """Else a node that drains says that all have moved, and nobody does what a master does."""
+    moving = changed(ALL, TransferMaster(ALL.master, ALL.synced[1]))
+    assert moving is not None
+    queue = replace(QUEUE, view=moving)
+    assert list(movable(catalogue_of(queue), A)) == [queue]
+    queue = replace(QUEUE, view=changed(moving, TookOver(moving.since)))
+    assert list(movable(catalogue_of(queue), A)) == []
 
 
 def test_nodes_in_maintenance_mode_get_no_masters() -> None:

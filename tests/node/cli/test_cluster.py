@@ -248,6 +248,10 @@ def test_a_killed_node_stays_down_until_it_is_started(
     states = {row.split()[0]: " ".join(row.split("  ")[1:]) for row in status.splitlines()[1:]}
     assert states["n2@localhost"].startswith("was killed by signal 9 (SIGKILL)")
     assert states["n1@localhost"].startswith("running")
+    code, text = run.ask(capsys, "status", "--json")
+    first, second, _ = json.loads(text)["nodes"]
+    assert (first["state"], first["amqp"].partition(":")[0]) == ("running", "127.0.0.1")
+    assert (second["node"], second["pid"]) == ("n2@localhost", None)
     code, answer = run.ask(capsys, "start", "n2")
     assert (code, answer.startswith("n2 is ready, amqp on 127.0.0.1:")) == (0, True)
     assert run.ask(capsys, "start", "n2@localhost") == (0, "n2 is running already\n")
@@ -329,7 +333,7 @@ def test_a_port_in_use_is_named(launch: Callable[..., Running]) -> None:
         run = launch(base_port=base)
         assert run.end() == 69
     line = f"fluffle: n2 cannot accept other nodes on 127.0.0.1:{base + 20001}: Address already in use"
-    assert run.lines == [line]
+    assert run.lines == [line, "fluffle: choose other ports with --base-port PORT (make up BASE_PORT=PORT)"]
     assert not (run.directory / "n1").exists()
 
 

@@ -161,8 +161,12 @@ def test_a_port_in_use_ends_with_code_69_and_leaves_nothing(tmp_path: Path) -> N
         )
         assert ended.returncode == 69
         assert ended.stdout == ""
-        assert "fluffle: cannot start: " in ended.stderr
-        assert "address already in use" in ended.stderr.lower()
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert ended.stderr == (
+            f"fluffle: cannot start: clients cannot be accepted on {place}: Address already in use; give other "
+            "addresses with --listen HOST:PORT (make run LISTEN=HOST:PORT) or in the configuration\n"
+        )
+        assert not (tmp_path / "data").exists()
         assert "Traceback" not in ended.stderr
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", free), 5.0)

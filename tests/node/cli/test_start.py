@@ -20,8 +20,9 @@ STUB = """
 import sys, types
 from unittest.mock import MagicMock
 class Node:
-    def __init__(self, config, *, logger, cluster, mirroring_events, observer):
+    def __init__(self, config, *, logger, cluster, mirroring_events, observer, on_failed):
         self.config, self.listeners, self.broker = config, [], MagicMock()
+        self.tls_listeners = frozenset([("::1", 5999)])
     async def start(self):
         {start}
         self.listeners = [("127.0.0.1", 5999), ("::1", 5999)]
@@ -38,7 +39,16 @@ sys.exit(main(sys.argv[1:]))
 
 def spawn(arguments: Sequence[str], start: str = "pass", **environ: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-c", STUB.format(start=start), *arguments, "--management", "off"],
+        [
+            sys.executable,
+            "-c",
+            STUB.format(start=start),
+            *arguments,
+            "--management",
+            "off",
+            "--listen",
+            "127.0.0.1:0",
+        ],
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], **environ},
         stdout=subprocess.PIPE,
@@ -60,7 +70,7 @@ def test_ready_line_then_a_signal_stops_it_with_code_0(number: signal.Signals, e
     process = spawn(["start", "--name", "n1@h", "--config", empty_config])
     assert process.stdout is not None
     ready = process.stdout.readline()
-    assert ready == "fluffle: node n1@h ready, amqp on 127.0.0.1:5999, amqp on [::1]:5999\n"
+    assert ready == "fluffle: node n1@h ready, amqp on 127.0.0.1:5999, amqp/ssl on [::1]:5999\n"
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
     assert process.returncode == 0

@@ -255,3 +255,65 @@ def test_limits_of_queues_hold_for_what_is_new() -> None:
 def test_a_long_document_is_read_in_steps() -> None:
     steps = read_steps({"queues": [{**QUEUE, "name": f"q{number}"} for number in range(1000)]})
     assert sum(1 for _ in steps) == 10
+
+
+# --- what a real RabbitMQ has and this broker has not ---
+
+FOREIGN: dict[str, Any] = {
+    "vhosts": [{"name": "v", "metadata": {"default_queue_type": "stream"}}],
+    "exchanges": [{**EXCHANGE, "name": "hash", "type": "x-consistent-hash"}, EXCHANGE],
+    "policies": [
+        POLICY,
+        {**POLICY, "name": "fed", "definition": {"federation-upstream-set": "all"}},
+        {**POLICY, "name": "both", "definition": {"ha-mode": "all", "federation-upstream": "x"}},
+        {**POLICY, "name": "newer", "apply-to": "classic_queues"},
+    ],
+    "parameters": [{"vhost": "v", "component": "shovel", "name": "s", "value": {}}],
+    "queues": [QUEUE, {**QUEUE, "name": "log", "arguments": {"x-queue-type": "stream"}}],
+}
+
+
+def test_all_that_cannot_be_taken_is_named_at_once() -> None:
+    mistake = {**POLICY, "name": "bad", "definition": {"max-length": "five"}}
+    with pytest.raises(DefinitionsInvalid) as caught:
+        read({**FOREIGN, "policies": [*FOREIGN["policies"], mistake]})
+    first, *lines = str(caught.value.reason).splitlines()
+    assert first == (
+        "8 items cannot be taken; 7 of them ask for what is not here, and can be skipped (skip_unsupported):"
+    )
+    for line, what in zip(
+        lines,
+        (
+            "invalid_queue_type: stream",
+            "x-consistent-hash",
+            "federation-upstream-set",
+            "federation-upstream",
+            "apply-to 'classic_queues'",
+            "{'name': 'bad', 'vhost': 'v'}",
+            "component shovel not found",
+            "feature flag is disabled",
+        ),
+        strict=True,
+    ):
+        assert what in line
+
+
+def test_what_is_not_supported_can_be_left_out() -> None:
+    found = read(FOREIGN, skips_unsupported=True)
+    assert [each.default_queue_type for each in found.vhosts] == [""]
+    assert [each.name for each in found.exchanges] == ["e"]
+    assert [(each.name, each.definition) for each in found.policies] == [
+        ("p", {"max-length": 5}),
+        ("both", {"ha-mode": "all"}),
+    ]
+    assert [each.name for each in found.queues] == ["q"]
+    assert found.parameters == []
+    assert len(found.left_out) == 7
+    assert "federation-upstream of policies {'name': 'both', 'vhost': 'v'}" in found.left_out
+
+
+def test_a_mistake_is_no_thing_that_can_be_left_out() -> None:
+    with pytest.raises(DefinitionsInvalid, match="p\\)"):
+        read({"policies": [{**POLICY, "definition": {"max-length": "five"}}]}, skips_unsupported=True)
+    with pytest.raises(DefinitionsInvalid):
+        read({"queues": [{**QUEUE, "arguments": {"x-max-length": "a"}}]}, skips_unsupported=True)

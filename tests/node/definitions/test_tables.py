@@ -59,3 +59,17 @@ def _nested(levels: int) -> Json:
 def test_no_tables(value: Json) -> None:
     with pytest.raises(TableInvalid):
         table_from_json(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {str(number): None for number in range(1001)},
+        {"a": [[]] * 1000},
+        {"a": {str(number): {"b": "c"} for number in range(500)}},
+    ],
+)
+def test_a_table_has_so_many_values_and_no_more(value: dict[str, Json]) -> None:
+    with pytest.raises(TableInvalid, match="more than 1000 arguments"):
+        table_from_json(value)
+    table_from_json({"a": [True] * 999})

@@ -73,20 +73,48 @@ def test_which_addresses_are_of_this_machine(host: str, expected: bool) -> None:
     assert auth.is_loopback(host) is expected
 
 
-def test_wrong_guesses_are_answered_later_and_later_not_at_all() -> None:
-    guesses = auth.Guesses()
-    assert [guesses.delay_s("a", 0.0) for _ in range(guesses.FREE)] == [0.0] * guesses.FREE
-    assert guesses.delay_s("a", 1.0) == guesses.DELAY_S
-    assert guesses.delay_s("b", 1.0) == 0.0
-    guesses.waiting = guesses.WAITING_MAX
-    assert guesses.delay_s("a", 2.0) is None
-    assert guesses.delay_s("a", guesses.WINDOW_S + 3.0) == 0.0
+def guess(guesses: auth.Guesses, host: str, name: str, now: float, *, is_right: bool = False) -> bool:
+    """A login; whether it was looked at."""
+    is_tried = guesses.may_try(host, name, now)
+    if is_tried and not is_right:
+        guesses.is_wrong(host, name, now)
+    return is_tried
 
 
-def test_addresses_of_guessers_are_forgotten_from_the_oldest_on() -> None:
+def test_who_guesses_on_is_refused_before_the_password_is_looked_at() -> None:
+    """One a second from the eleventh on, right or wrong: a refusal says nothing about the password."""
     guesses = auth.Guesses()
-    for _ in range(guesses.FREE + 1):
-        guesses.delay_s("old", 0.0)
-    for number in range(guesses.ADDRESSES_MAX):
-        guesses.delay_s(str(number), 0.0)
-    assert guesses.delay_s("old", 0.0) == 0.0
+    assert all(guess(guesses, "10.0.0.1", "alice", 0.0) for _ in range(guesses.FREE))
+    for is_right in (True, False):
+        assert not guess(guesses, "10.0.0.1", "alice", 0.5, is_right=is_right)
+    assert sum(guess(guesses, "10.0.0.1", "alice", 1 + tenth / 10) for tenth in range(50)) == 5
+    assert guess(guesses, "10.0.0.2", "alice", 1.0)
+    assert guess(guesses, "10.0.0.1", "bob", 1.0)
+    assert guess(guesses, "10.0.0.1", "alice", guesses.WINDOW_S + 10.0)
+
+
+def test_names_that_are_tried_in_turn_are_counted_together() -> None:
+    guesses = auth.Guesses()
+    tries = guesses.FREE * guesses.OF_NETWORK
+    assert all(guess(guesses, "10.0.0.1", f"user {number}", 0.0) for number in range(tries))
+    assert not guess(guesses, "10.0.0.1", "another", 0.05)
+    assert sum(guess(guesses, "10.0.0.1", f"more {tenth}", 1 + tenth / 100) for tenth in range(100)) <= 11
+
+
+def test_a_guesser_has_a_whole_network() -> None:
+    guesses = auth.Guesses()
+    assert all(guess(guesses, f"2001:db8::{number:x}", "alice", 0.0) for number in range(1, 11))
+    assert not guess(guesses, "2001:db8::ffff", "alice", 0.5)
+    assert guess(guesses, "2001:db8:0:1::1", "alice", 0.5)
+    assert auth.network_of("::ffff:10.0.0.1") == "10.0.0.1"
+    assert auth.network_of("fe80::1%eth0") == "fe80::/64"
+
+
+def test_guessers_are_forgotten_from_the_oldest_on() -> None:
+    guesses = auth.Guesses()
+    for _ in range(guesses.FREE):
+        guess(guesses, "10.0.0.1", "alice", 0.0)
+    assert not guess(guesses, "10.0.0.1", "alice", 0.5)
+    for number in range(guesses.KEPT_MAX):
+        guess(guesses, f"10.1.{number // 256}.{number % 256}", "alice", 0.0)
+    assert guess(guesses, "10.0.0.1", "alice", 0.5)

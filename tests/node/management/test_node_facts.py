@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 
+from node.broker.counters import DiskCounters
 from node.config import ManagementConfig, PrometheusConfig
 from node.config_plugins import PLUGINS
 from node.config_values import Address
 from node.management import node_facts
-from node.statistics.query import Query
-from tests.node.broker.harness import World
+from node.statistics.query import Query, Range, Ranges
+from node.statistics.statistics import Statistics, StatisticsOptions
+from tests.node.broker.harness import START, World
 from tests.node.management.fake_site import NODE
 from tests.node.management.monitor_site import MonitorSite, listener
+from tests.node.statistics.samples import TIME_MS
 
 
 def facts(site: MonitorSite, query: Query | None = None) -> dict[str, Any]:
@@ -46,7 +49,77 @@ def test_every_measure_is_shown_with_its_rate() -> None:
     names = node_facts.measure(site.node)
     found = facts(site)
     assert all(isinstance(value, int) for value in names.values())
-    assert [name for name in names if "rate" not in found[f"{name}_details"]] == []
+    shown = [name for name in names if not name.endswith("_time_us")]
+    assert [name for name in shown if "rate" not in found[f"{name}_details"]] == []
+    assert [name for name in found if name.endswith("_us")] == []
+
+
+class Ticking:
+    """A node whose statistics are taken by hand."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.node = MonitorSite(self.world).node
+        self.octets: dict[str, tuple[int, ...]] = {}
+        self.statistics = Statistics(
+            self.world.broker,
+            StatisticsOptions(),
+            measure=lambda: node_facts.measure(self.node),
+            links=lambda: self.octets,
+        )
+
+    def tick(self) -> None:
+        self.world.advance(5)
+        for _ in self.statistics.sample(self.world.now, TIME_MS + round((self.world.now - START) * 1000)):
+            pass
+
+    def facts(self, query: Query | None = None, **status: Any) -> dict[str, Any]:
+        known = {**MonitorSite().status(), **status}
+        return node_facts.node_facts(self.node, known, self.statistics, query or Query())
+
+
+def test_mean_times_of_the_disk_are_followed_over_time() -> None:
+    """Each sample is of the operations since the one before."""
+    found_on, counters = Ticking(), DiskCounters()
+    found_on.world.broker.storage.counters = counters  # type: ignore[attr-defined]
+    for step in range(4):
+        counters.io_write_count = 10 * step
+        counters.io_write_time = 0.02 * step if step < 3 else 0.14
+        found_on.tick()
+    found = found_on.facts(Query(ranges=Ranges(node_stats=Range(10, 5))))
+    assert found["io_write_avg_time"] == pytest.approx(140 / 30)
+    samples = [each["sample"] for each in found["io_write_avg_time_details"]["samples"]]
+    assert samples == [pytest.approx(10.0), pytest.approx(2.0)]
+    assert [each["sample"] for each in found["io_read_avg_time_details"]["samples"]] == [0.0, 0.0]
+    assert found_on.facts()["io_write_avg_time_details"] == {"rate": 0.0}
+
+
+def test_links_to_other_nodes_and_what_goes_over_them() -> None:
+    found_on = Ticking()
+    link = {
+        "name": "n2@h",
+        "peer_addr": "10.0.0.2",
+        "peer_port": 25672,
+        "sock_addr": "10.0.0.1",
+        "sock_port": 25672,
+    }
+    for octets in ((1000, 0), (6000, 500)):
+        found_on.octets = {"n2@h": octets}
+        found_on.tick()
+    found = found_on.facts(links=[{**link, "send_bytes": 6000, "recv_bytes": 500}])
+    assert found["cluster_links"] == [
+        {
+            **link,
+            "send_bytes": 6000,
+            "recv_bytes": 500,
+            "stats": {
+                "send_bytes": 6000,
+                "send_bytes_details": {"rate": 1000.0},
+                "recv_bytes": 500,
+                "recv_bytes_details": {"rate": 100.0},
+            },
+        }
+    ]
 
 
 def test_only_what_is_asked_for() -> None:
@@ -108,3 +181,18 @@ def test_contexts() -> None:
 
 def test_a_stopped_node() -> None:
     assert node_facts.stopped_node("n", "ram") == {"name": "n", "type": "ram", "running": False}
+
+
+def test_how_far_the_search_for_rot_is() -> None:
+    """`last_round` is null before there was one."""
+    site = MonitorSite()
+    assert facts(site)["store_scrub"] == {
+        "rate": 1 << 20,
+        "rounds": 0,
+        "last_round": None,
+        "checked_bytes": 0,
+        "findings": 0,
+        "damaged_files": 0,
+    }
+    site.broker.storage.scrubbing.last_round_s = 1_700_000_000.5
+    assert facts(site)["store_scrub"]["last_round"] == 1_700_000_000_500

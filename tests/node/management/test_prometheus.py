@@ -93,11 +93,50 @@ def test_global_counters_outlive_their_channels() -> None:
     assert value(after, "rabbitmq_channel_messages_published_total") == 0
 
 
+def test_what_of_the_store_is_damaged() -> None:
+    """Messages that were given up, files, and how far the search for rot is."""
+    site = busy_site()
+    names = [
+        "fluffle_unreadable_messages_total",
+        "fluffle_store_damaged_files",
+        "fluffle_store_scrubbed_bytes_total",
+        "fluffle_store_scrub_rounds_total",
+        "fluffle_store_scrub_findings_total",
+    ]
+    before = scrape(site, SUMS)
+    assert [value(before, name) for name in names] == [0] * 5
+    storage, scrubbing = site.broker.storage, site.broker.storage.scrubbing
+    site.broker.counters.messages_unreadable = 7
+    storage.damaged_files = lambda: ["messages/1.rdq"]  # type: ignore[method-assign]
+    scrubbing.checked_bytes, scrubbing.rounds, scrubbing.findings = 4096, 3, 2
+    after = scrape(site, SUMS)
+    assert [value(after, name) for name in names] == [7, 1, 4096, 3, 2]
+
+
 def test_rows_of_objects() -> None:
     rows = scrape(busy_site(), ROWS)
     assert value(rows, "rabbitmq_queue_messages", vhost="/", queue="a") == 2
     assert value(rows, "rabbitmq_queue_messages", vhost="/", queue="b") == 0
     assert ("rabbitmq_queue_messages", frozenset()) not in rows
+
+
+def test_deliveries_of_each_queue_and_publishes_to_each_exchange() -> None:
+    """Under RabbitMQ 4's names: RabbitMQ 3.10 has them by channel only, with labels that no channel has here."""
+    wanted = Wanted(
+        "detailed", is_per_object=True, families=frozenset({"queue_delivery_metrics", "exchange_metrics"})
+    )
+    site = busy_site()
+    rows = scrape(site, wanted)
+    names = ("get", "get_ack", "get_empty", "messages_delivered", "messages_delivered_ack", "messages_acked")
+    found = [value(rows, f"rabbitmq_detailed_queue_{name}_total", vhost="/", queue="a") for name in names]
+    assert found == [1, 1, 0, 0, 0, 0]
+    assert value(rows, "rabbitmq_detailed_queue_get_empty_total", vhost="/", queue="b") == 1
+    assert value(rows, "rabbitmq_detailed_queue_messages_redelivered_total", vhost="/", queue="b") == 0
+    published = "rabbitmq_detailed_exchange_messages_published_total"
+    assert value(rows, published, vhost="/", exchange="") == 4
+    assert not [name for name, _ in scrape(site, SUMS) if name.startswith("rabbitmq_queue_get")]
+    elsewhere = replace(wanted, vhosts=frozenset({"other"}))
+    assert not [name for name, labels in scrape(site, elsewhere) if labels and "detailed" in name]
 
 
 def test_queues_that_are_left_out_of_sums() -> None:

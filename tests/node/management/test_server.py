@@ -6,11 +6,13 @@ import gzip
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from cryptography import x509
 
-from node.config import ManagementConfig
+from node.config import ManagementConfig, TlsOptions
 from node.config_values import Address
 from node.management import server as module
 from node.management.call import Call
@@ -19,6 +21,7 @@ from node.management.reply import Reply, no_content, ok
 from node.management.routes import Access, Route
 from node.management.server import HttpServer
 from node.management.site import Site
+from tests.node.io.test_tls import Authority, client_context
 from tests.node.management.fake_site import FakeSite
 
 BODY_MAX = 10_000
@@ -242,3 +245,38 @@ def test_who_does_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         writer.close()
 
     serve(story)
+
+
+def test_https_serves_and_a_handshake_that_fails_has_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    own = authority.issue([("CN", "localhost")], [x509.DNSName("localhost")])
+
+    async def run() -> None:
+        dispatcher = Dispatcher(cast(Site, FakeSite()), ManagementConfig(), ROUTES)
+        logger = logging.getLogger("test")
+        server = HttpServer(dispatcher, logger, body_max_bytes=BODY_MAX, idle_s=5.0, compress=False)
+        await server.start(Address("127.0.0.1", 0), TlsOptions(own.certificate_file, own.key_file))
+        ((_, port),) = server.listeners
+        try:
+            async with asyncio.timeout(20.0):
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", port, ssl=client_context(authority), server_hostname="localhost"
+                )
+                writer.write(b"DELETE /api/nothing HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+                assert (await reader.readline()).startswith(b"HTTP/1.1 204")
+                writer.close()
+                assert caplog.messages == []
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                peer = "{}:{}".format(*writer.get_extra_info("sockname"))
+                writer.write(b"GET /api/list HTTP/1.1\r\n\r\n")
+                await reader.read()
+                writer.close()
+        finally:
+            await server.close()
+        assert caplog.messages == [
+            f"TLS handshake {peer} -> 127.0.0.1:{port} failed: 'http request' (the client speaks HTTP without TLS)"
+        ]
+
+    asyncio.run(run())

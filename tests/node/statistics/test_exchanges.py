@@ -42,6 +42,7 @@ def test_counters() -> None:
     found.tick()
     row = found.row("exchanges", "x")
     assert row["arguments"] == {"alternate-exchange": "amq.fanout"}
+    assert row["user_who_performed_action"] == "guest"
     assert row["message_stats"] == {
         "publish_in": 2,
         "publish_in_details": {"rate": 0.0},

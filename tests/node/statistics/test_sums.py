@@ -1,5 +1,6 @@
 """Rows of one thing from several nodes, added up (management §1.1, §1.4, §1.9)."""
 
+from itertools import pairwise
 from typing import Any
 
 from node.statistics.sums import add_details, add_up
@@ -64,7 +65,25 @@ def test_samples_are_added_by_time() -> None:
 def test_a_node_whose_newest_sample_is_older_counts_on() -> None:
     """Nodes tick at different moments: sums must not fall for that."""
     found = add_details([details(0.0, (30_000, 9), (20_000, 8)), details(0.0, (20_000, 7), (10_000, 7))])
-    assert [each["sample"] for each in found["samples"]] == [16, 15, 7]
+    assert [each["sample"] for each in found["samples"]] == [16, 15]
+
+
+def test_the_left_edge_of_a_window_is_no_spike() -> None:
+    """A node whose window begins one step later had not nothing before: the others' oldest sample has no sum."""
+    step, counts = 5_000, range(100, 0, -1)
+    first = details(0.0, *((number * step, 1_000_000 + 10 * number) for number in counts))
+    second = details(0.0, *((number * step, 2_000_000 + 20 * number) for number in counts[:-1]))
+    found = add_details([first, second])
+    values = [each["sample"] for each in found["samples"]]
+    assert {one - other for one, other in pairwise(values)} == {30}
+    assert found["avg_rate"] == 6.0
+
+
+def test_since_when_something_is_known_is_that_of_who_knows_least() -> None:
+    one = {**details(0.0, (30_000, 9), (20_000, 8)), "known_since": 20_000, "asked_since": 5_000}
+    found = add_details([one, details(0.0, (30_000, 1), (20_000, 1), (10_000, 1))])
+    assert (found["known_since"], found["asked_since"]) == (20_000, 5_000)
+    assert [each["sample"] for each in found["samples"]] == [10, 9]
 
 
 def test_nothing_given_is_changed() -> None:

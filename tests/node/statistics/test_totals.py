@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from node.amqp.methods import BasicConsume, ChannelClose, QueueDeclare, QueueDelete
-from node.broker.commands import PutVhost
+from node.broker.commands import NodeDown, NodeUp, PutMember, PutVhost
 from node.statistics.options import StatisticsOptions
 from node.statistics.query import Query, Range, Ranges
 from tests.node.statistics.samples import Watched
@@ -171,3 +171,31 @@ def test_of_one_vhost() -> None:
 def test_only_what_is_asked_for() -> None:
     found = Watched()
     assert set(found.statistics.totals(Query(fields=frozenset({"churn_rates"})))) == {"churn_rates"}
+
+
+def test_the_past_of_lengths_is_unknown_before_the_members_changed() -> None:
+    """When a node dies its queues' messages appear here: the sum of before would be without them, which is no fall."""
+    found = Watched()
+    ranges = Query(ranges=Ranges(lengths=Range(60, 5), msg_rates=Range(60, 5)))
+    members = found.broker.catalogue
+    for name in ("n1@h", "n2@h"):
+        members.apply(PutMember(name, "h:1", f"id of {name}"))
+        members.apply(NodeUp(name, f"id of {name}", "h:1"))
+    client = found.world.client(1)
+    client.ask(1, QueueDeclare(queue="q"))
+    found.tick(20)
+    before = found.statistics.totals(ranges)["queue_totals"]["messages_details"]
+    assert len(before["samples"]) == 13
+    assert "known_since" not in before
+    members.apply(NodeDown("n2@h", members.members["n2@h"].incarnation))
+    client.publish(1, "q", b"a")
+    found.tick(4)
+    totals = found.statistics.totals(ranges)
+    details = totals["queue_totals"]["messages_details"]
+    oldest = details["samples"][-1]["timestamp"]
+    assert (details["known_since"], len(details["samples"])) == (oldest, 3)
+    assert oldest - details["asked_since"] == 50_000
+    assert [each["sample"] for each in details["samples"]] == [1, 1, 1]
+    assert len(totals["message_stats"]["publish_details"]["samples"]) == 13
+    of_vhost = found.statistics.totals(Query(vhost="/", ranges=ranges.ranges))
+    assert of_vhost["queue_totals"]["messages_details"]["known_since"] == oldest

@@ -84,7 +84,8 @@ export class Chart {
   /**
    * Moments to mark in the chart. The samples begin anew at the last one, as those of a queue with its master.
    *
-   * @param {{time: number, label: string}[]} marks time: epoch s; the oldest first
+   * @param {{time: number, label: string, isOnlyMark?: boolean}[]} marks time: epoch s; the oldest first. isOnlyMark: the
+   *   samples say themselves where they begin
    */
   mark(marks) {
     if (JSON.stringify(marks) === JSON.stringify(this.marks)) return;
@@ -100,7 +101,7 @@ export class Chart {
 
   data() {
     const data = aligned(this.details().map(this.kind.data));
-    const since = this.marks.at(-1)?.time;
+    const since = this.marks.findLast((one) => !one.isOnlyMark)?.time;
     return since >= data[0][0] ? begunAt(data, since) : data;
   }
 

@@ -104,6 +104,7 @@ const KINDS = {
   'mirror-lost': 'Mirror lost',
   'mirror-dropped': 'Dropped',
   'mirror-slow': 'Slow',
+  'copy-given-up': 'Given up',
   'mirror-synchronised': 'Synchronised',
   'sync-begun': 'Synchronising',
   'data-loss-possible': 'Data loss possible',

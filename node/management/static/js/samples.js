@@ -15,10 +15,19 @@ export function rangesFor(kept) {
   return RANGES.filter(([, age]) => age <= most).map(([label, age, step]) => ({ label, age, step, id: `${age}|${step}` }));
 }
 
-/** `details.samples` as values over time, oldest first: [[seconds], [values]]. */
+/**
+ * `details.samples` as values over time, oldest first: [[seconds], [values]]. Where nobody knows what was before the oldest
+ * one, a null stands at the begin of the range: a gap.
+ */
 export function lengths(details) {
   const samples = [...(details?.samples ?? [])].reverse();
+  if (details?.known_since) samples.unshift({ timestamp: details.asked_since, sample: null });
   return [samples.map((sample) => sample.timestamp / 1000), samples.map((sample) => sample.sample)];
+}
+
+/** Since when the lengths of an object are known, for `Chart.mark`, if that is not all of what was asked for. */
+export function knownSince(details) {
+  return details?.known_since ? [{ time: details.known_since / 1000, label: 'nodes came or went', isOnlyMark: true }] : [];
 }
 
 /** `details.samples` of a counter as rates per second between neighbours, oldest first; a counter that fell began anew. */

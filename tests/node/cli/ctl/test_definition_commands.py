@@ -46,7 +46,12 @@ def test_import_of_a_file(run: Run, fake: FakeNode, tmp_path: Path) -> None:
     file.write_text(TEXT)
     banner = f'Importing definitions in JSON from a file at "{file}" ...\n'
     assert run("import_definitions", str(file)) == (0, banner + STARTED, "")
-    assert fake.asked == [("import_definitions", {"number": None, "part": TEXT, "skip_if_unchanged": False})]
+    assert fake.asked == [
+        (
+            "import_definitions",
+            {"number": None, "part": TEXT, "skip_if_unchanged": False, "skip_unsupported": False},
+        )
+    ]
     run("import_definitions", str(file), "--skip-if-unchanged")
     assert fake.asked[1][1]["skip_if_unchanged"] is True
     assert json.loads(run("import_definitions", str(file), "--formatter", "json")[1])["result"] == "ok"
@@ -84,3 +89,13 @@ def test_what_cannot_be_imported(
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     assert run("import_definitions", str(tmp_path / "binary"))[0] == 65
     assert fake.asked == []
+
+
+def test_what_was_skipped_is_told(run: Run, fake: FakeNode, tmp_path: Path) -> None:
+    file = tmp_path / "d.json"
+    file.write_text(TEXT)
+    fake.answers["import_definitions"] = {"skipped": ["parameters {'name': 's'}: component shovel not found"]}
+    code, output, _ = run("import_definitions", str(file), "--skip-unsupported")
+    assert code == 0
+    assert "Skipped, as it is not supported: parameters {'name': 's'}: component shovel not found\n" in output
+    assert fake.asked[-1][1]["skip_unsupported"] is True

@@ -157,6 +157,7 @@ def test_connectivity(run: Run, fake: FakeNode) -> None:
     [
         "check_alarms",
         "check_local_alarms",
+        "check_store_damage",
         "alarms",
         "listeners",
         "check_port_listener 1",
@@ -227,6 +228,18 @@ def test_certificates(run: Run, fake: FakeNode) -> None:
     }
     code, _, error = run("-q", "check_certificate_expiration")
     assert (code, "/c.pem" in error) == (69, True)
+
+
+def test_damaged_files(run: Run, fake: FakeNode) -> None:
+    """Those that the node names are listed."""
+    words = ("-q", "check_store_damage")
+    assert run(*words) == (0, f"Node {NODE} reported no damaged files with messages\n", "")
+    fake.answers["status"] = {"is_running": True, "listeners": [], "damaged_files": ["messages/1.rdq"]}
+    code, output, error = run(*words)
+    assert (code, output) == (69, "")
+    assert "messages/1.rdq" in error
+    code, _, error = run(*words, "--formatter", "json")
+    assert (code, json.loads(error)["files"]) == (69, ["messages/1.rdq"])
 
 
 def test_virtual_hosts(run: Run, fake: FakeNode) -> None:

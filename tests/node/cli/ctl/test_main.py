@@ -14,6 +14,7 @@ import pytest
 
 from node.cli.ctl.commands import COMMANDS, ERLANG_ONLY, NOT_BUILT, OTHER_WAY
 from node.cli.ctl.main import main
+from node.cli.ctl.tools import TOOLS, Tool, called_as
 from node.cli.main import main as fluffle
 from node.io import control
 from node.io.control_server import ControlServer
@@ -257,8 +258,24 @@ def test_a_node_in_the_wrong_state(run: Run, fake: FakeNode) -> None:
     fake.answers["list_queues"] = control.ControlError(64, NOT_RUNNING)
     code, output, error = run("list_queues")
     assert (code, output) == (64, "")
-    assert error.startswith(f"Error: {NOT_RUNNING}\nArguments given:\n\t-n {NODE}")
+    own = NOT_RUNNING.replace("rabbitmqctl", "fluffle ctl")
+    assert error.startswith(f"Error: {own}\nArguments given:\n\t-n {NODE}")
     assert error.endswith(" list_queues\n\n" + error[error.index("\x1b[1mUsage") :])
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        (TOOLS["ctl"], "fluffle ctl"),
+        (TOOLS["diagnostics"], "fluffle ctl"),
+        (called_as("/usr/bin/rabbitmqctl"), "rabbitmqctl"),
+        (called_as("rabbitmq-diagnostics"), "rabbitmqctl"),
+    ],
+)
+@pytest.mark.parametrize("said_by_node", ["rabbitmqctl", "fluffle ctl"])
+def test_texts_name_the_command_that_was_called(tool: Tool, name: str, said_by_node: str) -> None:
+    text = f"Stop it with '{said_by_node} stop_app'."
+    assert tool.in_its_words(text) == f"Stop it with '{name} stop_app'."
 
 
 def test_what_the_node_refuses(run: Run, fake: FakeNode) -> None:

@@ -10,7 +10,7 @@ from tests.node.cli.ctl.fake_node import NODE, FakeNode, Run
 
 DONE = (
     "Done. Don't forget to grant the user permissions to some virtual hosts! "
-    "See 'rabbitmqctl help set_permissions' to learn more."
+    "See 'fluffle ctl help set_permissions' to learn more."
 )
 
 
@@ -127,7 +127,7 @@ def test_what_the_node_refuses(run: Run, fake: FakeNode) -> None:
 
 def test_added_in_json(run: Run) -> None:
     assert json.loads(run("add_user", "u", "p", "--formatter", "json")[1]) == {
-        "message": DONE,
+        "message": DONE.replace("fluffle ctl", "rabbitmqctl"),
         "node": NODE,
         "status": "ok",
     }

@@ -103,3 +103,18 @@ def test_a_user_of_the_document_can_be_who_imports() -> None:
     document = {"users": [{"name": "guest", "password": "other", "tags": "administrator"}]}
     assert caller.ask("POST", "/api/definitions", document, headers=JSON).status == 204
     assert caller.ask("GET", "/api/definitions").status == 401
+
+
+def test_what_is_not_supported_is_skipped_if_asked_for() -> None:
+    caller = Caller()
+    document = {
+        "queues": [QUEUE, {**QUEUE, "name": "s", "arguments": {"x-queue-type": "stream"}}],
+        "parameters": [{"vhost": "/", "component": "shovel", "name": "s", "value": {}}],
+    }
+    refused = caller.ask("POST", "/api/definitions", document, headers=JSON)
+    assert refused.status == 400
+    assert refused.value["reason"].startswith("2 items cannot be taken; 2 of them ask for what is not here")
+    assert caller.ask("GET", "/api/queues/%2F/q").status == 404
+    taken = caller.ask("POST", "/api/definitions?skip_unsupported=true", document, headers=JSON)
+    assert (taken.status, len(taken.value["skipped"])) == (200, 2)
+    assert caller.ask("GET", "/api/queues/%2F/q").status == 200

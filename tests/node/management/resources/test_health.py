@@ -85,6 +85,17 @@ def test_an_old_check_of_a_node_that_is_down() -> None:
     assert "down@h" in failed(site, "/api/healthchecks/node/down%40h")["reason"]
 
 
+def test_damaged_files() -> None:
+    """The first of them are named."""
+    site = MonitorSite()
+    path = "/api/health/checks/store-damage"
+    assert ask(site, path) == (200, {"status": "ok"})
+    found = [f"messages/{number}.rdq" for number in range(30)]
+    site.broker.storage.damaged_files = lambda: found  # type: ignore[method-assign]
+    answer = failed(site, path)
+    assert (answer["count"], answer["files"]) == (30, found[:20])
+
+
 # --- certificates ---
 
 

@@ -4,7 +4,7 @@ import { get, path } from '../api.js';
 import { Chart, rangeParams, rangePicker } from '../chart.js';
 import { cluster } from '../cluster.js';
 import { append, h, patch } from '../dom.js';
-import { byteRate, bytes, duration, number } from '../format.js';
+import { byteRate, bytes, duration, number, time } from '../format.js';
 import { memoryBar } from '../memory_bar.js';
 import { diskMeter, memoryMeter, usedMeter } from '../nodes_table.js';
 import { badge, link, liveFacts, section, state } from '../parts.js';
@@ -97,6 +97,7 @@ function marks(node) {
     node.mem_alarm && badge('memory alarm', 'bad'),
     node.disk_free_alarm && badge('disk alarm', 'bad'),
     node.partitions?.length > 0 && badge(`partitioned from ${node.partitions.join(', ')}`, 'bad'),
+    node.store_scrub?.damaged_files > 0 && badge(`damaged files: ${number(node.store_scrub.damaged_files)}`, 'bad', 'Files with messages that can’t be read'),
     node.being_drained && badge('maintenance', 'warn'),
     node.type && badge(node.type, 'quiet', 'Where it keeps the definitions'),
   ];
@@ -116,7 +117,17 @@ function detailsOf(node) {
     ['Cores', number(node.processors)],
     ['Run queue', number(node.run_queue)],
     ['Low watermark of the disk', bytes(node.disk_free_limit)],
+    ...scrubOf(node.store_scrub),
     ['Net tick time', node.net_ticktime ? `${node.net_ticktime} s` : null],
+  ];
+}
+
+function scrubOf(scrub) {
+  if (!scrub) return [];
+  const done = `${bytes(scrub.checked_bytes)} read, ${number(scrub.findings)} findings`;
+  return [
+    ['Search for rot', scrub.rate ? done : 'off'],
+    ['Last full round', scrub.last_round ? time(scrub.last_round) : null],
   ];
 }
 

@@ -9,6 +9,7 @@ import { number, short } from '../format.js';
 import { exportPanel, importPanel } from '../definitions_panel.js';
 import { NODE_COLUMNS, nodesTable, resetAllButton } from '../nodes_table.js';
 import { badge, link, section, tile } from '../parts.js';
+import { knownSince } from '../samples.js';
 import { Table } from '../table.js';
 
 export const title = 'Overview';
@@ -89,6 +90,7 @@ function parts(view, kept) {
 function show(shown, overview, nodes) {
   patch(shown.tiles, tiles(overview));
   patch(shown.notes, notes(overview, nodes));
+  shown.lengths.mark(knownSince(overview.queue_totals?.messages_details));
   shown.lengths.update(overview);
   shown.rates.update(overview);
   shown.nodes.update(nodes);

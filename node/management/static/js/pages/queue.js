@@ -90,7 +90,7 @@ async function showRing(view, shown, queue) {
   const options = { signal: view.signal, quiet: true };
   const [ring, events] = await Promise.all([
     getIfAny(path('mirroring', 'rings', queue.vhost, queue.name), options),
-    getIfAny('mirroring/events', options),
+    getIfAny('mirroring/events', { ...options, params: { vhost: queue.vhost, name: queue.name } }),
   ]);
   shown.ringSection.hidden = false;
   const own = eventsOf(newestFirst(events), queue.vhost, queue.name);

@@ -23,7 +23,7 @@ export async function render(view, { vhost, name }) {
     const queue = await get(path('queues', vhost, name), { signal });
     const [ring, events] = await Promise.all([
       getIfAny(path('mirroring', 'rings', vhost, name), { signal, quiet: true }),
-      getIfAny('mirroring/events', { signal, quiet: true }),
+      getIfAny('mirroring/events', { signal, quiet: true, params: { vhost, name } }),
     ]);
     const own = eventsOf(newestFirst(events), vhost, name);
     none.hidden = isMirrored(queue);

@@ -11,6 +11,7 @@ import { limitForm, limitRows, limitsTable } from '../limits_parts.js';
 import { badge, button, liveFacts, section } from '../parts.js';
 import { permissionForm, permissionsTable, topicPermissionForm, topicPermissionsTable } from '../permissions.js';
 import { go } from '../router.js';
+import { knownSince } from '../samples.js';
 import { described, vhostState, vhostTags } from './vhosts.js';
 
 const LENGTHS = [
@@ -40,6 +41,7 @@ export async function render(view, { name }) {
       getIfAny(path('vhost-limits', name), { signal }),
     ]);
     patch(shown.head, vhostState(vhost), ' ', vhost.tracing && badge('tracing', 'warn'), ' ', vhostTags(vhost.tags).map((tag) => [badge(tag), ' ']));
+    shown.lengths.mark(knownSince(vhost.messages_details));
     shown.lengths.update(vhost);
     shown.rates.update(vhost);
     shown.details([
