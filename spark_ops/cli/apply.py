@@ -80,7 +80,7 @@ def apply(plan: Plan, arguments: argparse.Namespace, data: bytes, *, is_resuming
     refuse_by_state(past, on_stale=arguments.on_stale)
     if arguments.health is not None and score(arguments.health) is None:
         raise OpsError(f"{arguments.health} is no health document with a score")
-    nodes = common.client(arguments)
+    nodes = common.client(arguments, plan.came_from)
     current = check(plan, nodes, clock())
     waiting = [step for step in works(plan) if past.state_of(step.id) not in ENDED]
     found = outlooks([step for step in waiting if arguments.wave in (None, step.wave)], current)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from spark_ops.applying.asking import Silence
 from spark_ops.applying.client import Client
@@ -23,6 +24,8 @@ from spark_ops.planning.rows import ClusterRows
 from spark_ops.planning.topology import TopologyError, rows_of
 
 URL: Final = "http://localhost:15672"
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+URL_SHOWN: Final = 200
 SHOWN_DIGITS: Final = 8
 
 
@@ -54,13 +57,31 @@ def directory(arguments: argparse.Namespace) -> Path:
     return default_directory(os.environ) if given is None else given
 
 
-def client(arguments: argparse.Namespace) -> Client:
-    """Of the nodes that the command line names. Raises: OpsError."""
-    urls = arguments.url or os.environ.get("SPARK_OPS_URL", URL).split()
+def client(arguments: argparse.Namespace, came_from: str | None = None) -> Client:
+    """Of the nodes that the command line names. Raises: OpsError.   came_from: the URL that a plan was made from."""
+    urls = arguments.url or os.environ.get("SPARK_OPS_URL", "").split() or [_trusted(came_from)]
     try:
         return Client([address(url, os.environ) for url in urls], ca_file=arguments.ca_file)
     except (AddressError, OSError) as error:
         raise OpsError(str(error)) from None
+
+
+def _trusted(came_from: str | None) -> str:
+    """Where to go if nobody says where. Raises: OpsError.
+
+    A plan's file may come from anybody, and whoever answers gets the operator's password: so only this machine is
+    believed.
+    """
+    if came_from is None:
+        return URL
+    try:
+        host = urlsplit(came_from).hostname
+    except ValueError:
+        host = None
+    if host in LOOPBACK:
+        return came_from
+    shown = "".join(each for each in came_from if each.isprintable())[:URL_SHOWN]
+    raise OpsError(f"this plan was made from {shown}: say --url {shown} if that is the cluster that is meant")
 
 
 def get(nodes: Client, path: str) -> Any:

@@ -17,8 +17,8 @@ from typing import Any
 from spark_ops.applying.journal import keep
 from spark_ops.cli import plan_text
 from spark_ops.cli.collect import seconds
-from spark_ops.cli.errors import EX_ENGINE, EX_UNKNOWN, OpsError
-from spark_ops.cli.topologies import add_topology_argument, read_topology
+from spark_ops.cli.errors import EX_ENGINE, EX_FINDINGS, EX_UNKNOWN, OpsError
+from spark_ops.cli.topologies import add_topology_argument, read_topology, url_of
 from spark_ops.planning.goals import Settings, SettingsError, checked, settings_from
 from spark_ops.planning.plan import parse_document, written
 from spark_ops.planning.rows import ClusterRows
@@ -98,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(plan_text.text(parse_document(document), steps_shown=60)))
         if arguments.output is None and document["waves"]:
             print("not kept: give -o FILE to be able to apply it", file=sys.stderr)
-    return 0
+    is_stuck = not document["waves"] and not all(goal["met"] for goal in document["goals"])
+    return EX_FINDINGS if is_stuck else 0
 
 
 def _sort_out_mode(arguments: argparse.Namespace) -> None:
@@ -122,7 +123,7 @@ def _drafted(arguments: argparse.Namespace, settings: Settings, now: float) -> d
     if arguments.topology is not None:
         cluster = read_topology(arguments.topology, arguments.ca_file)
         print("without telemetry: only numbers of masters and copies are looked at", file=sys.stderr)
-        return draft(cluster, settings, now=now)
+        return draft(cluster, settings, now=now, came_from=url_of(arguments.topology))
     cluster = _from_telemetry(arguments, now)
     if cluster.coverage < arguments.min_coverage:
         raise OpsError(

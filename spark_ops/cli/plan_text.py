@@ -38,7 +38,10 @@ def verdict(plan: Plan) -> str:
     summary = plan.summary
     moves = f"{summary.get('promotions', 0)} promotions and {summary.get('copies', 0)} copies"
     if not plan.waves:
-        return "Nothing to do: all goals are met, or nothing that may be moved would help."
+        unmet = [plain(goal.get("id")) for goal in plan.goals if goal.get("met") is not True]
+        if not unmet:
+            return "Nothing to do: all goals are met."
+        return f"Nothing helps: {', '.join(unmet)} not met, and no move that is allowed would change that."
     waves = len(plan.waves)
     return (
         f"{moves} ({size(_number(summary.get('bytes')))}) in {waves} wave{'s' * (waves != 1)}, "

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if found.state is PlanState.ROLLED_BACK:
         raise OpsError("this plan was rolled back already")
     plan = common.read_plan(place.plan)
-    nodes = common.client(arguments)
+    nodes = common.client(arguments, plan.came_from)
     name = common.cluster_name(nodes)
     if plan.cluster != name:
         raise OpsError(f"this plan is for the cluster {plan.cluster!r}, this one is {name!r}")

@@ -13,6 +13,16 @@ from spark_ops.planning.rows import ClusterRows
 from spark_ops.planning.topology import TopologyError, parse
 
 
+def url_of(given: str) -> str | None:
+    """The address of a node without credentials, if it is one. Raises: OpsError."""
+    if not given.startswith(("http://", "https://")):
+        return None
+    try:
+        return address(given, {"SPARK_OPS_USER": ""}).shown
+    except (AddressError, OSError) as error:
+        raise OpsError(str(error)) from None
+
+
 def read_topology(given: str, ca_file: str | None = None) -> ClusterRows:
     """The cluster of a file, or of `http://…`. Raises: OpsError."""
     now = time.time()

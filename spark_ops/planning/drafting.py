@@ -32,14 +32,18 @@ COVERAGE_MIN: Final = 0.95
 """Of what should have been seen of the window, that a plan by loads may be made of."""
 
 
-def draft(cluster: ClusterRows, settings: Settings, *, now: float) -> dict[str, Any]:
+def draft(
+    cluster: ClusterRows, settings: Settings, *, now: float, came_from: str | None = None
+) -> dict[str, Any]:
     """The document of the best plan that was found.
 
-    now: seconds since 1970.   Raises: SettingsError.
+    now: seconds since 1970.   came_from: the URL of the node that told of the cluster, without credentials.
+    Raises: SettingsError.
     """
-    return draft_of(
-        fleet_of(cluster, checked(settings), now=now), settings, inputs_of(cluster, settings), now=now
-    )
+    inputs = inputs_of(cluster, settings)
+    if came_from is not None:
+        inputs["url"] = came_from
+    return draft_of(fleet_of(cluster, checked(settings), now=now), settings, inputs, now=now)
 
 
 def inputs_of(cluster: ClusterRows, settings: Settings) -> dict[str, Any]:

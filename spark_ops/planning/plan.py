@@ -120,6 +120,12 @@ class Plan:
     steps: tuple[Step, ...]
 
     @property
+    def came_from(self) -> str | None:
+        """The URL of the node that told of the cluster, if the plan says so. Whoever made the file chose it."""
+        url = self.inputs.get("url")
+        return url if isinstance(url, str) else None
+
+    @property
     def by_id(self) -> dict[str, Step]:
         """The steps by their id. Made anew each time."""
         return {step.id: step for step in self.steps}

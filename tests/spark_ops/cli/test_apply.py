@@ -1,5 +1,6 @@
 """`apply`, `pause`, `resume`, `abort`, `rollback` as an operator sees them, on a cluster in memory."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from spark_ops.applying.client import Client
 from spark_ops.applying.journal import Place, is_busy, read
 from spark_ops.applying.states import PlanState
 from spark_ops.cli import carrying_out
+from spark_ops.cli.errors import OpsError
 from spark_ops.cli.main import main
 from spark_ops.planning import plan as plans
 from tests.spark_ops.applying.fake_cluster import CLUSTER, FakeCluster
@@ -76,7 +78,7 @@ def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeClient:
     for name in ("a", "b"):
         cluster.add(name, cluster.nodes[:2], 1, 0.01)
     made = FakeClient(cluster)
-    monkeypatch.setattr(carrying_out, "client", lambda arguments: made)
+    monkeypatch.setattr(carrying_out, "client", lambda arguments, came_from=None: made)
     monkeypatch.setenv("SPARK_OPS_STATE", str(tmp_path / "state"))
     return made
 
@@ -324,3 +326,34 @@ def test_no_spark_is_imported() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("came_from", "environ", "expected"),
+    [
+        (None, {}, "http://localhost:15672"),
+        ("http://127.0.0.1:16672", {}, "http://127.0.0.1:16672"),
+        ("http://[::1]:16672", {}, "http://[::1]:16672"),
+        ("http://evil.example:16672", {"SPARK_OPS_URL": "http://n1:1"}, "http://n1:1"),
+    ],
+)
+def test_where_a_plan_came_from_is_where_it_goes(
+    came_from: str | None, environ: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_OPS_URL", raising=False)
+    for name, value in {"SPARK_OPS_USER": "u", **environ}.items():
+        monkeypatch.setenv(name, value)
+    arguments = argparse.Namespace(url=None, ca_file=None)
+    [found] = carrying_out.client(arguments, came_from)._addresses
+    assert found.shown == expected
+
+
+@pytest.mark.parametrize(
+    "came_from", ["http://evil.example:16672", "http://localhost@evil.example", "http://["]
+)
+def test_a_plan_sends_no_password_to_another_machine_by_itself(
+    came_from: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_OPS_URL", raising=False)
+    with pytest.raises(OpsError, match="--url"):
+        carrying_out.client(argparse.Namespace(url=None, ca_file=None), came_from)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spark_ops.cli.main import main
+from spark_ops.cli.topologies import read_topology
 from spark_ops.planning.plan import parse
 from spark_ops.planning.topology import document_of
 from spark_ops.telemetry.synthetic import Setup
@@ -71,6 +72,35 @@ def test_a_plan_by_numbers_alone(run: Run, made: Path) -> None:
     code, out, _ = run("show", made, "--json")
     assert json.loads(out)["plan_id"] == found.plan_id
     assert run("show", made, "--why", "s999")[0] == 2
+
+
+def test_a_plan_remembers_where_it_came_from_without_credentials(
+    run: Run, topology: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = read_topology(str(topology))
+    monkeypatch.setattr("spark_ops.cli.plan.read_topology", lambda given, ca_file: rows)
+    path = tmp_path / "p.json"
+    assert run("plan", "--topology", "http://me:secret@localhost:16672", "-o", path)[0] == 0
+    assert parse(path.read_bytes()).came_from == "http://localhost:16672"
+    assert b"secret" not in path.read_bytes()
+    assert run("plan", "--topology", topology, "-o", path)[0] == 0
+    assert parse(path.read_bytes()).came_from is None
+
+
+def test_nothing_to_do_and_nothing_helps_are_two_outcomes(run: Run, tmp_path: Path) -> None:
+    """All masters are on the one node that has copies: no promotion can change that."""
+    nodes = [node(name) for name in ("a", "b", "c")]
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps(document_of(cluster(nodes, [queue("q", "a", "b", size=1e6)]))))
+    code, out, _ = run("plan", "--topology", path)
+    assert (code, "Nothing to do: all goals are met." in out) == (0, True)
+    path.write_text(
+        json.dumps(document_of(cluster(nodes, [queue(f"q{n}", "a", "b", size=1e6) for n in range(9)])))
+    )
+    code, out, _ = run("plan", "--topology", path, "--max-moves", "0")
+    assert code == 1
+    assert "Nothing helps: " in out
+    assert " not met, and no move that is allowed would change that." in out
 
 
 def test_plans_are_compared(run: Run, made: Path, topology: Path, tmp_path: Path) -> None:
