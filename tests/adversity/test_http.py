@@ -16,6 +16,7 @@ import pytest
 
 from tests.adversity.bystander import Bystander
 from tests.adversity.node_process import NodeProcess
+from tests.conformance.client_steps import wait_until
 from tests.conformance.http_api import HttpApi, quote
 
 NAMES: Final = [
@@ -263,17 +264,30 @@ def test_a_page_of_another_origin_cannot_write(api: HttpApi, origin: str) -> Non
 
 
 @pytest.mark.slow
+def test_wide_documents_are_refused_before_anything_is_made_of_them(api: HttpApi) -> None:
+    for count, reason in (
+        (1001, "more than 1000 arguments"),
+        (60_000, "a document of more than 1048576 bytes"),
+    ):
+        document = {"arguments": {f"argument-{number:012}": 1 for number in range(count)}}
+        answer = api.put("/queues/%2F/wide", document)
+        assert answer.status == 400
+        assert reason in answer.json["reason"]
+    assert api.get("/queues/%2F/wide").status == 404
+
+
 def test_guessing_passwords_is_slow_and_does_not_lock_out(node: NodeProcess, api: HttpApi) -> None:
+    """A guesser learns nothing of those that are refused unseen; the user has to wait no longer than it does."""
+
     def guess(number: int) -> int:
         return api.get("/whoami", user="guest", password=f"wrong {number}").status
 
-    began = time.monotonic()
     with Bystander(node) as bystander, concurrent.futures.ThreadPoolExecutor(8) as pool:
-        statuses = set(pool.map(guess, range(40)))
+        statuses = list(pool.map(guess, range(200)))
     assert bystander.median_s < NOTICED_S
-    assert statuses <= {401, 429}
-    assert time.monotonic() - began > 3.0
-    assert api.get("/whoami").status == 200
+    assert set(statuses) == {401, 429}
+    assert statuses.count(401) < 100
+    wait_until(lambda: api.get("/whoami").status == 200)
 
 
 @pytest.mark.slow
@@ -283,7 +297,8 @@ def test_half_requests_are_cut_off(node: NodeProcess, api: HttpApi) -> None:
     with Bystander(node) as bystander:
         for each in sockets:
             each.sendall(b"PUT /api/vhosts/slow HTTP/1.1\r\nhost: x\r\n")
-        assert api.get("/whoami").status == 200
+        # Another test may have guessed passwords: then one login a second is looked at.
+        wait_until(lambda: api.get("/whoami").status == 200, "a login is looked at")
     assert bystander.median_s < NOTICED_S
     for each in sockets[:20]:
         each.settimeout(60.0)

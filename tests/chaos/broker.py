@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from tests.chaos.network import Network, Place
+from tests.durability.faulty_disk import FaultyDisk
 
 VHOST: Final = "/"
 FLUFFLE: Final = "fluffle"
@@ -50,7 +51,8 @@ class BrokerNode(Protocol):
     """One node: its process comes and goes, name, addresses and data stay.
 
     index: among the nodes.   short_name: n1, …; name: as the broker says it.   place: where it listens.
-    data: its directory, which `small_disks` may have put on a file system of its own.
+    data: its directory, which `small_disks` may have put on a file system of its own.   starts: how often so far.
+    disk: what makes its disk fail and hang, if that is wanted.
     """
 
     index: int
@@ -58,6 +60,8 @@ class BrokerNode(Protocol):
     name: str
     place: Place
     data: Path
+    starts: int
+    disk: FaultyDisk | None
 
     @property
     def pid(self) -> int:

@@ -14,6 +14,7 @@ from typing import ClassVar, Final, NamedTuple
 from tests.chaos.broker import NodeFailed
 from tests.chaos.client import patience
 from tests.chaos.network import NAMES, Network
+from tests.durability.faulty_disk import FaultyDisk
 
 TRACES_S: Final = 1.0
 """How long a node that is told to abort may write where its threads are (faulthandler does it at once)."""
@@ -31,7 +32,10 @@ class BrokerProcess(abc.ABC):
     """What `BrokerNode` asks of a process.
 
     index: among the nodes.   directory: where its data, configuration and logs are.
+    disk: what makes its disk fail and hang, if that is wanted; from the next start on.
     """
+
+    disk: FaultyDisk | None = None
 
     stop_s: ClassVar[float]
     """How long it may take to end when it is asked to."""
@@ -63,6 +67,11 @@ class BrokerProcess(abc.ABC):
         return self._process is not None and self._process.poll() is None
 
     @property
+    def exit_code(self) -> int | None:
+        """Of the process that has ended by itself; None: it runs, or was killed by us."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def log_path(self) -> Path:
         """The log of the last start."""
         return self._directory / f"{self.short_name}.{self.starts}.log"
@@ -80,12 +89,13 @@ class BrokerProcess(abc.ABC):
         assert not self.is_running, "one at a time"
         self.starts += 1
         command, directory, environ = self._how_to_launch()
+        faults = {} if self.disk is None else self.disk.environment
         self._network.starts(self.short_name)
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 self._network.command(self.short_name, command),
                 cwd=directory,
-                env=environ,
+                env={**environ, **faults},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,4 +1,4 @@
-"""All that a chaos run does: what is done to mirrored queues, and worse links, clocks, memory and the balancer.
+"""All that a chaos run does: clean and half failures of nodes, worse links, clocks, memory and the balancer.
 
 With three nodes `isolate` is the partition in halves (one and two) and `pair` is the bridge: the third node sees both.
 A ring of majorities needs five nodes; `ring` is what comes nearest, each node hears one of the others. Every fault
@@ -12,28 +12,42 @@ from typing import Final
 
 from tests.chaos.broker import FLUFFLE, BrokerCluster, BrokerNode, OperatorError, Ring
 from tests.chaos.cluster import ChaosNode
+from tests.chaos.half_nemesis import HalfNemesis
 from tests.chaos.haproxy import Haproxy
-from tests.chaos.mirror_nemesis import MirrorNemesis
 from tests.chaos.nemesis import Fault
 from tests.chaos.network import CUT, LOSS, NAMES, ONE_WAY, SLOW
 from tests.chaos.schedule import Planned
 
 HAPROXY: Final = "haproxy"
 DISK: Final = "disk"
-NEEDS: Final[dict[str, str]] = {
+SHIM: Final = "shim"
+RAFT: Final = "raft"
+FILES: Final = "files"
+NEEDS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(
-        ("isolate", "isolate-reset", "isolate-master", "pair", "pair-reset", "resets", "swizzle"), CUT
+        (
+            "isolate",
+            "isolate-reset",
+            "isolate-master",
+            "pair",
+            "pair-reset",
+            "pair-long",
+            "resets",
+            "swizzle",
+        ),
+        (CUT,),
     ),
-    "one-way": ONE_WAY,
-    "ring": ONE_WAY,
-    "slow": SLOW,
-    "loss": LOSS,
-    "disk-full": DISK,
-    "clock": FLUFFLE,
-    "haproxy-kill": HAPROXY,
-    "haproxy-reload": HAPROXY,
-    "stop-app": FLUFFLE,
-    "drain": FLUFFLE,
+    **dict.fromkeys(("one-way", "ring"), (ONE_WAY,)),
+    "slow": (SLOW,),
+    "loss": (LOSS,),
+    **dict.fromkeys(("disk-full", "disk-full-master"), (DISK,)),
+    "disk-full-leader": (DISK, RAFT),
+    "disk-hang": (SHIM,),
+    **dict.fromkeys(("raft-disk-hang", "raft-disk-error"), (SHIM, RAFT)),
+    **dict.fromkeys(("disk-error", "read-error"), (SHIM, FILES)),
+    **dict.fromkeys(("rot-running", "rot-stopped", "folders-gone", "old-backup"), (FILES,)),
+    **dict.fromkeys(("haproxy-kill", "haproxy-reload"), (HAPROXY,)),
+    **dict.fromkeys(("clock", "stop-app", "drain"), (FLUFFLE,)),
 }
 """What a kind needs; the others need nothing."""
 WHY_NOT: Final = {
@@ -42,12 +56,16 @@ WHY_NOT: Final = {
     SLOW: "no delaying proxy can be put between the nodes here",
     LOSS: "packets are lost by iptables in network namespaces only",
     DISK: "no file systems can be mounted here",
+    SHIM: "no gcc: the library that makes disks hang and fail cannot be built",
+    RAFT: "only Fluffle has a leader of its metadata with a log of its own",
+    FILES: "which files have what, and what a node with a broken disk does, is known of Fluffle only",
     HAPROXY: "clients connect to the nodes directly",
     FLUFFLE: "only Fluffle has it in this form",
 }
 NEVER: Final = (
     "power loss (what was not synced is there after kill -9): tests/durability takes it back",
-    "damaged files: tests/durability",
+    "damage of two nodes at once: what they both had is gone",
+    "a disk that forgets what it has synced, while its node runs",
     "five nodes, and the partitions that need them",
     "clocks of different speed, and jumps of what the C libraries see (libfaketime 0.9.10 breaks `time.sleep`)",
 )
@@ -62,15 +80,15 @@ def all_kinds() -> list[str]:
 
 def possible(kinds: Sequence[str], abilities: Collection[str]) -> tuple[list[str], list[str]]:
     """Those of the kinds that can be done with these abilities; and of the others, in words, why not."""
-    can = [kind for kind in kinds if kind not in NEEDS or NEEDS[kind] in abilities]
     lacking: dict[str, list[str]] = {}
+    can: list[str] = []
     for kind in kinds:
-        if kind not in can:
-            lacking.setdefault(NEEDS[kind], []).append(kind)
+        missing = next((need for need in NEEDS.get(kind, ()) if need not in abilities), None)
+        (can if missing is None else lacking.setdefault(missing, [])).append(kind)
     return can, [f"{', '.join(names)}: {WHY_NOT[need]}" for need, names in lacking.items()]
 
 
-class ChaosNemesis(MirrorNemesis):
+class ChaosNemesis(HalfNemesis):
     """Runs what is planned.   haproxy: that clients go through.   promotions: how many masters changed so far."""
 
     haproxy: Haproxy | None = None
@@ -211,8 +229,9 @@ def changed(before: dict[str, Ring], after: dict[str, Ring]) -> int:
     )
 
 
-def abilities_of(cluster: BrokerCluster, *, has_haproxy: bool, has_disks: bool) -> set[str]:
+def abilities_of(cluster: BrokerCluster, *, has_haproxy: bool, has_disks: bool, has_shim: bool) -> set[str]:
     """What can be done to it."""
     found = set(cluster.network.can) | {cluster.kind}
-    found |= {HAPROXY} if has_haproxy else set()
-    return found | ({DISK} if has_disks else set())
+    found |= {RAFT, FILES} if cluster.kind == FLUFFLE else set()
+    has = {HAPROXY: has_haproxy, DISK: has_disks, SHIM: has_shim}
+    return found | {ability for ability, is_there in has.items() if is_there}

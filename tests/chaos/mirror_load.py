@@ -23,7 +23,7 @@ from tests.chaos.mirror_ledger import (
     Session,
 )
 from tests.chaos.nemesis import Nemesis
-from tests.chaos.pika_client import WRITTEN_MAX_BYTES, PikaChannel, PikaClient
+from tests.chaos.pika_client import CALL_S, WRITTEN_MAX_BYTES, PikaChannel, PikaClient
 from tests.durability.client import Lost
 from tests.durability.ledger import Kind, Value
 
@@ -33,6 +33,8 @@ OUTCOME_S: Final = 60.0
 """How long a publish may be without an outcome. It is nacked when there was no master for 30 s."""
 LATE_S: Final = 5.0
 """A client whose own node is frozen or cut off gives it up after so long."""
+PARTIAL_LATE_S: Final = 30.0
+"""The same while two nodes are cut off from each other: longer than it takes to evict a mirror."""
 DEPTH_MAX: Final = 3000
 """So many messages in a queue are enough: from there on it gets only some."""
 
@@ -43,11 +45,16 @@ ORDERED: Final = Kind((20, 100), priorities=4)
 
 HELD: Final = "held"
 """The queue that nobody takes from until the end: each message must be there, once, in order."""
-DURABLE: Final = ("hot", HELD, "deep", "two", "three", "single", "ranked")
+LAZY: Final = "lazy"
+"""The queue whose messages are on disk, and are read when somebody takes them."""
+SLOW: Final = "slow"
+IDLE: Final = "idle"
+DURABLE: Final = ("hot", HELD, "deep", "two", "three", "single", "ranked", LAZY, SLOW, IDLE)
 TRANSIENT_QUEUE: Final = "brief"
 ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "single": {"x-single-active-consumer": True},
     "ranked": {"x-max-priority": 5},
+    LAZY: {"x-queue-mode": "lazy"},
 }
 
 SOMEWHERE: Final = -1
@@ -56,7 +63,10 @@ SOMEWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What a publisher does.   rate: messages a second.   window: of unconfirmed ones.   lasts_s: a session."""
+    """What a publisher does.   rate: messages a second.   window: of unconfirmed ones.   lasts_s: a session.
+
+    is_scaled: a run with less load has less of it.
+    """
 
     name: str
     queues: tuple[str, ...]
@@ -65,6 +75,7 @@ class Style:
     is_confirmed: bool = True
     window: int = 200
     lasts_s: tuple[float, float] = (5, 30)
+    is_scaled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +126,18 @@ class Load(Crew):
         """Indexes of the nodes that something is done to."""
         fault = None if self.nemesis is None else self.nemesis.fault
         return set() if fault is None else fault.victims
+
+    def waits_s(self, node: int) -> float:
+        """How long a client of this node waits for the outcome of a publish before it goes elsewhere."""
+        if node in self.victims:
+            return LATE_S
+        return PARTIAL_LATE_S if self.is_partial else OUTCOME_S * patience()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a client may have to wait on any node that it has come to: it is to go elsewhere."""
+        fault = None if self.nemesis is None else self.nemesis.fault
+        return fault is not None and fault.is_partial
 
     async def declare(self) -> None:
         """Make the queues, each on one of the nodes. Raises: Lost."""
@@ -187,7 +210,7 @@ class Load(Crew):
         """What ended a session: is it something that may happen?"""
         code = code_of(lost)
         if isinstance(lost, Stuck):
-            if node not in self.victims:
+            if node not in self.victims and not self.is_partial:
                 self.ledger.count.problem("stuck", f"{who}: {lost}")
         elif code >= 300 and not any(text in str(lost) for text in self.cluster.expected.get(code, ())):
             self.ledger.count.problem("other", f"{who} on n{node + 1}: {lost}")
@@ -207,7 +230,7 @@ class Publisher:
         self._style = style
         self._node = node if load.front is None else SOMEWHERE
         self._random = random
-        self._rate = style.rate * scale
+        self._rate = style.rate * (scale if style.is_scaled else 1)
         self._open: dict[int, float] = {}
         self._returned: set[int] = set()
         self._properties: dict[tuple[int, int], pika.BasicProperties] = {}
@@ -298,8 +321,7 @@ class Publisher:
             return
         number, since = next(iter(self._open.items()))
         waited_s = time.monotonic() - since
-        is_victim = client.node in self._load.victims
-        if waited_s > OUTCOME_S * patience() or (is_victim and waited_s > LATE_S):
+        if waited_s > self._load.waits_s(client.node):
             raise Stuck(f"publish {number} to {self._style.queues} has no outcome after {waited_s:.0f} s")
 
     def _was_returned(self, body: bytes) -> None:
@@ -331,6 +353,7 @@ class Consumer:
         self._random = random
         self._queue = load.ledger.queues[taste.queue]
         self._open: list[tuple[int, Value]] = []
+        self._last_s = 0.0
 
     async def run(self) -> None:
         """Consume until the load ends."""
@@ -358,9 +381,12 @@ class Consumer:
         arguments = {"x-cancel-on-ha-failover": True} if self._taste.wants_cancel else None
         await channel.consume(self._queue.name, self._taste.prefetch, arguments)
         end = time.monotonic() + self._random.uniform(*self._taste.lasts_s)
+        self._last_s = time.monotonic()
         while time.monotonic() < end and not self._load.are_consumers_stopping:
             if channel.lost is not None:
                 raise channel.lost
+            if self._load.is_partial and time.monotonic() - self._last_s > LATE_S:
+                return  # there may be no way to the queue from here
             if cancelled.is_set():
                 if not self._taste.wants_cancel and self._queue.is_durable:
                     self._load.ledger.count.problem("other", f"{session.name} was cancelled")
@@ -377,6 +403,7 @@ class Consumer:
     def _take(
         self, channel: PikaChannel, session: Session, method: Any, properties: Any, body: bytes
     ) -> None:
+        self._last_s = time.monotonic()
         value = session.take(method, properties, body)
         if value is None:
             return
@@ -425,7 +452,8 @@ class Getter:
         session = Session(self._load.ledger, self._queue, client.node, self._load.name("g"))
         end = time.monotonic() + self._random.uniform(2, 10)
         while time.monotonic() < end and not self._load.are_consumers_stopping:
-            found = await channel.get(self._queue.name)
+            limit_s = LATE_S if self._load.is_partial else CALL_S
+            found = await channel.get(self._queue.name, limit_s=limit_s)
             if found is None:
                 await asyncio.sleep(self._random.uniform(0, 0.1))
                 continue

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import re
 import time
+from collections.abc import Collection
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from cluster.mirror.caretaker import BACK_OFF_S_MAX
 from node.io.control import ControlError
 from tests.chaos.broker import BrokerCluster, BrokerNode, NodeFailed, Operator, OperatorError
 from tests.chaos.client import patience
@@ -19,6 +21,7 @@ from tests.chaos.nemesis import Fault, Nemesis
 
 NO_MASTER: Final = re.compile("no synchronised mirror .* is available. Waits for the copy")
 NO_SPACE: Final = re.compile("No space left")
+ERRORS: Final = re.compile(r"\[(error|critical)\]")
 FILL_BYTES: Final = 64 * 1024
 
 
@@ -48,6 +51,8 @@ class MirrorNemesis(Nemesis):
         self._load = load
         self._down_s = down_s
         self._was_all_down = self._was_full = False
+        self._may_complain: set[tuple[str, int]] = set()
+        """Lives of nodes, by name and number, whose disks were harmed: they say so, as errors."""
 
     async def run(self, kind: str) -> Fault:
         """Do it, undo it, wait until all is well. Raises: NodeFailed."""
@@ -55,7 +60,7 @@ class MirrorNemesis(Nemesis):
         try:
             fault = await super().run(kind)
             since = time.monotonic()
-            await self.mirrors.await_synchronised()
+            await self.mirrors.await_synchronised(SYNCED_S + fault.evicts * BACK_OFF_S_MAX)
             await self._await_progress(since)
             fault.up_s += time.monotonic() - since
         finally:
@@ -70,7 +75,13 @@ class MirrorNemesis(Nemesis):
     def read_log(self, node: BrokerNode) -> None:
         """As before; without any node, or any link, there is no master either."""
         self._was_all_down |= self._are_all_victims()
-        allowed = [BORING, *[NO_MASTER] * self._was_all_down, *[NO_SPACE] * self._was_full]
+        is_harmed = (node.short_name, node.starts) in self._may_complain
+        allowed = [
+            BORING,
+            *[NO_MASTER] * self._was_all_down,
+            *[NO_SPACE] * self._was_full,
+            *[ERRORS] * is_harmed,
+        ]
         found = node.faults_in_log(re.compile("|".join(each.pattern for each in allowed)))
         if found:
             self._count.problem("other", found)
@@ -84,16 +95,17 @@ class MirrorNemesis(Nemesis):
             await client.channel()
             await client.leave()
 
-    async def _await_progress(self, since: float) -> None:
-        """Each queue takes messages and gives them, again. Raises: NodeFailed."""
+    async def _await_progress(self, since: float, *, but: Collection[str] = ()) -> None:
+        """Each queue takes messages and gives them, again.   but: these need not. Raises: NodeFailed."""
         deadline = time.monotonic() + SYNCED_S * patience()
-        while idle := [queue.name for queue in self._ledger.queues.values() if not _progressed(queue, since)]:
+        queues = [queue for queue in self._ledger.queues.values() if queue.name not in but]
+        while idle := [queue.name for queue in queues if not _progressed(queue, since)]:
             if time.monotonic() > deadline:
                 raise NodeFailed(f"nothing goes on in {idle}: {await self.operator.depths()}")
             await asyncio.sleep(0.1)
 
-    async def _master(self, fault: Fault, *, is_mirror: bool = False) -> BrokerNode:
-        node = await self.mirrors.node_of(ANCHOR, is_mirror=is_mirror)
+    async def _master(self, fault: Fault, *, is_mirror: bool = False, queue: str = ANCHOR) -> BrokerNode:
+        node = await self.mirrors.node_of(queue, is_mirror=is_mirror)
         if node is None:
             return self._victim(fault)
         fault.victims.add(node.index)
@@ -203,6 +215,10 @@ class MirrorNemesis(Nemesis):
     async def _kind_disk_full(self, fault: Fault) -> None:
         """Of the master or a mirror: what is persistent waits. It needs file systems of its own (`small_disks`)."""
         node = await self._master(fault, is_mirror=self._random.random() < 0.5)
+        await self._full(fault, node, 1, 12)
+
+    async def _full(self, fault: Fault, node: BrokerNode, least_s: float, most_s: float) -> None:
+        """Fill the disk of a node for so long."""
         if not node.data.is_mount():
             fault.text += " has no own disk"
             return
@@ -210,7 +226,8 @@ class MirrorNemesis(Nemesis):
         filler = node.data / "filler"
         await asyncio.to_thread(_fill, filler)
         self._was_full = True
-        await self._last(fault, 1, 12)
+        await self._last(fault, least_s, most_s)
+        await self._while_full(fault, node)
         filler.unlink()
         fault.ended = time.monotonic()
         if not node.is_running:
@@ -218,6 +235,9 @@ class MirrorNemesis(Nemesis):
             fault.text += " ended"
             node.kill()
             await self._relaunch(fault, node)
+
+    async def _while_full(self, fault: Fault, node: BrokerNode) -> None:
+        """What must be so, shortly before there is room again."""
 
     # --- links ---
 

@@ -22,7 +22,7 @@ WANTED: Final = {name: 2 if name == "two" else 3 for name in (*DURABLE, TRANSIEN
 """How many copies a queue is to have."""
 AUTOMATIC: Final = {"ha-sync-mode": "automatic"}
 ALL: Final = {"ha-mode": "all", **AUTOMATIC}
-ALL_BUT: Final = "^(hot|held|deep|single|ranked|brief)$"
+ALL_BUT: Final = "^(hot|held|deep|single|ranked|lazy|slow|idle|brief)$"
 POLICIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "all": (ALL_BUT, ALL),
     "two": ("^two$", {"ha-mode": "exactly", "ha-params": 2, **AUTOMATIC}),

@@ -22,6 +22,8 @@ class Fault:
     """One fault.   text: for the table.   victims: indexes of the nodes that it is done to.
 
     began, ended: when it was made and undone.   up_s: how long after its end all nodes saw all.
+    evicts: mirrors may be evicted, whose nodes get no new ones for a while.
+    is_partial: some nodes don't see each other for long, so a client may wait on any node that it has come to.
     """
 
     kind: str
@@ -31,6 +33,8 @@ class Fault:
     began_at: str = field(default_factory=clock)
     ended: float = 0.0
     up_s: float = 0.0
+    evicts: bool = False
+    is_partial: bool = False
 
 
 class Problems(Protocol):

@@ -154,14 +154,16 @@ class PikaChannel:
         assert self._channel is not None
         return self._channel
 
-    async def call(self, name: str, send: Callable[[Callable[..., None]], object]) -> Any:
+    async def call(
+        self, name: str, send: Callable[[Callable[..., None]], object], *, limit_s: float = CALL_S
+    ) -> Any:
         """Send something and wait for its answer.
 
         send: is given what takes the answer. Returns: its last argument. Raises: Lost; Stuck.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        limit_s = CALL_S * patience()
+        limit_s *= patience()
         try:
             send(lambda *answer: future.done() or future.set_result(answer[-1]))
             async with asyncio.timeout(limit_s):
@@ -200,14 +202,14 @@ class PikaChannel:
     def _delivered(self, channel: Channel, method: Any, properties: Any, body: bytes) -> None:
         self.on_delivery(method, properties, body)
 
-    async def get(self, queue: str) -> tuple[Any, Any, bytes] | None:
+    async def get(self, queue: str, *, limit_s: float = CALL_S) -> tuple[Any, Any, bytes] | None:
         """Take one; None: there is none. Raises: Lost; Stuck."""
 
         def send(done: Callable[..., None]) -> None:
             self._on_empty = done
             self.raw.basic_get(queue, lambda _, *delivery: done(delivery))
 
-        found: tuple[Any, Any, bytes] | None = await self.call(f"basic.get {queue}", send)
+        found: tuple[Any, Any, bytes] | None = await self.call(f"basic.get {queue}", send, limit_s=limit_s)
         return found
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:

@@ -140,6 +140,7 @@ class Report:
             ("seed", f"{self.seed}, network {self.network}, clients {self.clients}"),
             ("episodes", f"{self.episodes}, of which {self.compared} drained and compared"),
             ("faults", f"{len(self.faults)} injected, {self.skipped} planned ones had no time"),
+            ("not drawn", " ".join(sorted(set(self.kinds) - set(self.by_kind()))) or "each kind was"),
             ("promotions", f"{self.promotions} (queues with another master after a fault than before)"),
             ("unavailable", f"{_times(unavailable)} of the faults; {unavailable['total']:.1f} s in all"),
             ("failover", f"{_times(failover)} of {failover['n']:.0f} faults that took the master away"),

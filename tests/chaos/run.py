@@ -38,7 +38,16 @@ from tests.chaos.broker import (
     Operator,
     OperatorError,
 )
-from tests.chaos.chaos_nemesis import NEVER, ChaosNemesis, abilities_of, all_kinds, possible
+from tests.chaos.chaos_nemesis import (
+    DISK,
+    NEEDS,
+    NEVER,
+    SHIM,
+    ChaosNemesis,
+    abilities_of,
+    all_kinds,
+    possible,
+)
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.fluffle_operator import FluffleOperator
 from tests.chaos.mirror_ledger import NUMBERS, Ledger, Trace
@@ -50,6 +59,7 @@ from tests.chaos.report_page import page
 from tests.chaos.schedule import EPISODE_S, Planned, episodes, from_json, schedule, to_json
 from tests.chaos.timeline import Timeline
 from tests.chaos.trial import copied_code, run_trial, small_disks
+from tests.durability.faulty_disk import FaultyDisk, can_build
 
 WARM_S: Final = 2.0
 SESSIONS_S: Final = (5.0, 40.0)
@@ -91,6 +101,9 @@ class Episode:
         self._report = report
         self._directory = directory
         self._cluster, self._operator = make_broker(options, directory, network, code)
+        if any(SHIM in NEEDS.get(kind, ()) for kind in report.kinds):
+            for node in self._cluster.nodes:
+                node.disk = FaultyDisk(directory / f"disk-{node.short_name}", node.data, takes_notes=False)
         self._haproxy = None if options.direct else self._make_haproxy()
 
     def _make_haproxy(self) -> haproxy.Haproxy:
@@ -204,7 +217,8 @@ class Episode:
 
 @contextlib.contextmanager
 def _disks(directory: Path, kinds: Sequence[str]) -> Iterator[None]:
-    with small_disks(directory) if "disk-full" in kinds else contextlib.nullcontext():
+    is_needed = any(DISK in NEEDS.get(kind, ()) for kind in kinds)
+    with small_disks(directory) if is_needed else contextlib.nullcontext():
         yield
 
 
@@ -305,7 +319,9 @@ def new_report(options: argparse.Namespace, kinds: Sequence[str]) -> Report:
     with tempfile.TemporaryDirectory(prefix="fluffle-run-") as directory:
         try:
             cluster, _ = make_broker(options, Path(directory), network, ROOT)
-            abilities = abilities_of(cluster, has_haproxy=not options.direct, has_disks=_can_mount())
+            abilities = abilities_of(
+                cluster, has_haproxy=not options.direct, has_disks=_can_mount(), has_shim=can_build()
+            )
         finally:
             network.close()
     can, lacking = possible(kinds, abilities)

@@ -17,8 +17,13 @@ TOGETHER: Final = 0.2
 """The part of the faults that come while links are bad, if links can be."""
 UNDER: Final = ("slow", "loss")
 """What can go on beneath another fault: it takes no node away."""
-ALONE: Final = frozenset({"slow", "loss", "one-way", "ring", "swizzle", "kill-all", "rolling", "resets"})
-"""What is not done while links are bad: it is of the same kind, or there would be nothing to see."""
+HALF: Final = frozenset(
+    {"disk-hang", "raft-disk-hang", "disk-error", "raft-disk-error", "read-error", "pair-long"}
+    | {"rot-running", "rot-stopped", "folders-gone", "old-backup"}
+)
+"""What leaves a copy that is of no use. Bad links may take another one, and an undamaged one has to be left."""
+ALONE: Final = HALF | {"slow", "loss", "one-way", "ring", "swizzle", "kill-all", "rolling", "resets"}
+"""What is not done while links are bad; of the others it is of the same kind, or there would be nothing to see."""
 
 
 class Planned(NamedTuple):

@@ -5,7 +5,16 @@ from collections import Counter
 
 import pytest
 
-from tests.chaos.chaos_nemesis import NEEDS, WHY_NOT, ChaosNemesis, all_kinds, possible
+from tests.chaos.chaos_nemesis import (
+    DISK,
+    NEEDS,
+    RAFT,
+    SHIM,
+    WHY_NOT,
+    ChaosNemesis,
+    all_kinds,
+    possible,
+)
 from tests.chaos.mirror_nemesis import mirror_kinds
 from tests.chaos.network import CUT, SLOW
 from tests.chaos.schedule import ALONE, INTERVAL_S, UNDER, episodes, from_json, schedule, to_json
@@ -78,7 +87,7 @@ def test_each_kind_is_there_and_known() -> None:
     )
     assert all(hasattr(ChaosNemesis, "_kind_" + kind.replace("-", "_")) for kind in kinds)
     assert set(NEEDS) <= set(kinds)
-    assert set(NEEDS.values()) == set(WHY_NOT)
+    assert {need for needs in NEEDS.values() for need in needs} == set(WHY_NOT)
     assert set(kinds) >= ALONE
 
 
@@ -86,3 +95,14 @@ def test_what_cannot_be_done_is_told() -> None:
     can, lacking = possible(["kill", "pair", "isolate", "loss", "slow"], {CUT, SLOW})
     assert can == ["kill", "pair", "isolate", "slow"]
     assert lacking == ["loss: packets are lost by iptables in network namespaces only"]
+
+
+def test_a_kind_may_need_several_things() -> None:
+    """What is missing first is told."""
+    assert possible(["disk-full-leader", "disk-hang"], {DISK, RAFT, SHIM}) == (
+        ["disk-full-leader", "disk-hang"],
+        [],
+    )
+    can, lacking = possible(["disk-full-leader", "disk-full", "raft-disk-hang"], {DISK})
+    assert can == ["disk-full"]
+    assert [text.partition(":")[0] for text in lacking] == ["disk-full-leader", "raft-disk-hang"]

@@ -16,12 +16,12 @@ from tests.chaos.broker import START_S, BrokerCluster, NodeFailed, OperatorError
 from tests.chaos.check import settle
 from tests.chaos.client import patience
 from tests.chaos.mirror_check import FinalCheck
-from tests.chaos.mirror_load import MIXED, ORDERED, SMALL, TRANSIENT, Load, Style, Taste
+from tests.chaos.mirror_load import IDLE, LAZY, MIXED, ORDERED, SLOW, SMALL, TRANSIENT, Load, Style, Taste
 from tests.chaos.mirror_nemesis import MirrorNemesis
 from tests.chaos.network import NAMES
 from tests.durability.client import Lost
 
-GETTERS: Final = ("deep", "two")
+GETTERS: Final = ("deep", "two", LAZY)
 DISK_MIB: Final = 192
 
 
@@ -34,6 +34,10 @@ def styles(lasts_s: tuple[float, float]) -> list[Style]:
         Style("e", ("two", "three"), SMALL, 20, window=60),
         Style("s", ("single",), SMALL, 10, window=60),
         Style("r", ("ranked",), ORDERED, 10, window=60),
+        Style("l", (LAZY,), MIXED, 20, window=60),
+        # Whatever watches the copies of a queue must do so between two messages, too.
+        Style("w", (SLOW,), SMALL, 1, window=2, lasts_s=(20, 60), is_scaled=False),
+        Style("i", (IDLE,), SMALL, 0.2, window=2, lasts_s=(20, 60), is_scaled=False),
         Style("b", ("brief",), TRANSIENT, 10, window=60),
         Style("u", ("hot", "three"), SMALL, 10, is_confirmed=False),
     ]
@@ -50,6 +54,8 @@ def tastes(lasts_s: tuple[float, float]) -> list[Taste]:
         Taste("single", 50),
         Taste("single", 50, wants_cancel=True),
         Taste("ranked", 50, batch=5),
+        Taste(SLOW, 1),
+        Taste(IDLE, 1),
         Taste("brief", 50),
     ]
 

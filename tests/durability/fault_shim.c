@@ -2,8 +2,11 @@
  *
  * FAULT_DATA: the data directory, absolute.   FAULT_DIR: where we are told and tell:
  *
- *     fail-sync, fail-write   while the file is there, fdatasync/fsync or write/writev below FAULT_DATA fail with EIO
- *     events                  a line for each change of the data directory, fields separated by tabs:
+ *     fail-sync, fail-write, fail-read   while the file is there, fdatasync/fsync, write/writev or pread fail with EIO
+ *     hang-sync, hang-write              while the file is there, they don't return
+ *         The file says where: folders below FAULT_DATA, one a line, or no line for all of it. If its first line is
+ *         "once", the first failure takes the file away.
+ *     events                  if FAULT_NOTES is set: a line for each change of the data directory, separated by tabs:
  *         S path size         a file was synced up to this size        D path   the names in a directory were
  *         C path, M path      a file, a directory was created          X path   a directory was removed
  *         U path grave        a file was removed; its bytes live on as FAULT_DIR/grave (a hard link)
@@ -55,13 +58,55 @@ static int path_of(int dir, const char *name, char *path) {
     return is_ours(path);
 }
 
-static int is_told(const char *what) {
-    char path[ROOM];
-    snprintf(path, sizeof path, "%s/%s", getenv("FAULT_DIR"), what);
-    return !access(path, F_OK);
+/* Whether the file is in one of the folders, or no folder is named. */
+static int is_below(const char *path, char *folders) {
+    char *rest = folders, *folder, whole[ROOM];
+    int is_any = 1;
+    while ((folder = strsep(&rest, "\n"))) {
+        if (!*folder) continue;
+        is_any = 0;
+        int length = snprintf(whole, sizeof whole, "%s/%s", getenv("FAULT_DATA"), folder);
+        if (!strncmp(path, whole, length) && (path[length] == '/' || !path[length])) return 1;
+    }
+    return is_any;
 }
 
+/* Whether this is to happen now to the file behind the descriptor. */
+static int is_told(const char *what, int file) {
+    const char *directory = getenv("FAULT_DIR");
+    char trigger[ROOM], path[ROOM], text[1024] = "";
+    if (!directory) return 0;
+    int saved = errno, is_it = 0;
+    snprintf(trigger, sizeof trigger, "%s/%s", directory, what);
+    if (!access(trigger, F_OK) && path_of(file, NULL, path)) {
+        int fd = REAL(open)(trigger, O_RDONLY | O_CLOEXEC);
+        ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        if (fd >= 0) close(fd);
+        if (length >= 0) {
+            text[length] = 0;
+            int is_once = !strncmp(text, "once\n", 5);
+            is_it = is_below(path, is_once ? text + 5 : text) && (!is_once || !REAL(unlink)(trigger));
+        }
+    }
+    errno = saved;
+    return is_it;
+}
+
+/* Wait while it hangs. Returns: whether it fails then. */
+static int is_ill(const char *what, int file) {
+    char trigger[64];
+    snprintf(trigger, sizeof trigger, "hang-%s", what);
+    while (is_told(trigger, file)) usleep(20000);
+    snprintf(trigger, sizeof trigger, "fail-%s", what);
+    if (!is_told(trigger, file)) return 0;
+    errno = EIO;
+    return 1;
+}
+
+static int takes_notes(void) { return getenv("FAULT_DIR") && getenv("FAULT_NOTES"); }
+
 static void note(const char *format, ...) {
+    if (!takes_notes()) return;
     char line[4 * ROOM], path[ROOM];
     va_list values;
     va_start(values, format);
@@ -78,6 +123,7 @@ static void note(const char *format, ...) {
 /* Keep the bytes of a file that is about to lose its name. */
 static void bury(const char *path, char *grave) {
     char kept[ROOM];
+    if (!takes_notes()) return;
     snprintf(grave, 64, "grave.%d.%d", getpid(), atomic_fetch_add(&graves, 1));
     snprintf(kept, sizeof kept, "%s/%s", getenv("FAULT_DIR"), grave);
     if (link(path, kept)) strcpy(grave, "-");
@@ -87,10 +133,7 @@ static int sync_or_fail(int fd, int (*sync)(int)) {
     char path[ROOM];
     struct stat before;
     if (!path_of(fd, NULL, path)) return sync(fd);
-    if (is_told("fail-sync")) {
-        errno = EIO;
-        return -1;
-    }
+    if (is_ill("sync", fd)) return -1;
     fstat(fd, &before);
     int result = sync(fd);
     if (!result && S_ISDIR(before.st_mode)) note("D\t%s\n", path);
@@ -102,21 +145,20 @@ int fdatasync(int fd) { return sync_or_fail(fd, REAL(fdatasync)); }
 
 int fsync(int fd) { return sync_or_fail(fd, REAL(fsync)); }
 
-static int fails_to_write(int fd) {
-    char path[ROOM];
-    return getenv("FAULT_DIR") && is_told("fail-write") && path_of(fd, NULL, path);
-}
-
 ssize_t write(int fd, const void *data, size_t size) {
-    if (!fails_to_write(fd)) return REAL(write)(fd, data, size);
-    errno = EIO;
-    return -1;
+    return is_ill("write", fd) ? -1 : REAL(write)(fd, data, size);
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int count) {
-    if (!fails_to_write(fd)) return REAL(writev)(fd, parts, count);
-    errno = EIO;
-    return -1;
+    return is_ill("write", fd) ? -1 : REAL(writev)(fd, parts, count);
+}
+
+ssize_t pread(int fd, void *data, size_t size, off_t offset) {
+    return is_ill("read", fd) ? -1 : REAL(pread)(fd, data, size, offset);
+}
+
+ssize_t pread64(int fd, void *data, size_t size, off64_t offset) {
+    return is_ill("read", fd) ? -1 : REAL(pread64)(fd, data, size, offset);
 }
 
 static int open_and_note(int dir, const char *name, int flags, mode_t mode) {
@@ -168,7 +210,7 @@ int rmdir(const char *name) { return unlinkat(AT_FDCWD, name, AT_REMOVEDIR); }
 int unlink(const char *name) { return unlinkat(AT_FDCWD, name, 0); }
 
 int renameat(int old_dir, const char *old_name, int new_dir, const char *new_name) {
-    char old[ROOM], new[ROOM], grave[64];
+    char old[ROOM], new[ROOM], grave[64] = "-";
     if (!path_of(old_dir, old_name, old) || !path_of(new_dir, new_name, new))
         return REAL(renameat)(old_dir, old_name, new_dir, new_name);
     bury(new, grave);

@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to, and forgets what was not synced: by a library that is loaded into the node.
+"""A disk that fails or hangs when it is told to, and forgets what was not synced: by a library loaded into the node.
 
 `fault_shim.c` notes every change of the data directory and what was synced. After the node was killed, `lose_power`
 takes back what a power loss might have taken: what stands behind the last sync of a file is cut off, zero, or torn;
@@ -6,10 +6,12 @@ names that were created, renamed or removed since the last sync of their directo
 some moment on.
 """
 
+import functools
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -29,43 +31,50 @@ class FaultyDisk:
     Give `environment` to the node. The directories must be on one file system.
     """
 
-    def __init__(self, directory: Path, data: Path) -> None:
-        """Raises: NoCompiler."""
+    def __init__(self, directory: Path, data: Path, *, takes_notes: bool = True) -> None:
+        """Build the library.   takes_notes: power may be lost, else nothing is noted. Raises: NoCompiler."""
         self._directory = directory / "disk"
-        self._directory.mkdir()
+        self._directory.mkdir(parents=True)
         self._data = data
         library = self._directory / "shim.so"
-        build = [
-            "gcc",
-            "-O1",
-            "-Wall",
-            "-Werror",
-            "-shared",
-            "-fPIC",
-            "-o",
-            str(library),
-            str(SOURCE),
-            "-ldl",
-        ]
-        try:
-            done = subprocess.run(build, capture_output=True, text=True, check=False)
-        except FileNotFoundError as error:
-            raise NoCompiler("there is no gcc") from error
-        assert done.returncode == 0, done.stderr
+        library.write_bytes(_library())
         self.environment: Final = {
             "LD_PRELOAD": str(library),
             "FAULT_DIR": str(self._directory),
             "FAULT_DATA": str(data),
+            **({"FAULT_NOTES": "1"} if takes_notes else {}),
         }
         self._sizes: dict[str, int] = {}
 
-    def fail(self, what: str, *, now: bool = True) -> None:
-        """From now on (or no longer) "sync" or "write" fails with EIO."""
-        trigger = self._directory / f"fail-{what}"
-        if now:
-            trigger.touch()
-        else:
-            trigger.unlink()
+    def fail(self, what: str, *folders: str, now: bool = True, once: bool = False) -> None:
+        """From now on (or no longer) "sync", "write" or "read" fails with EIO.
+
+        folders: of the data directory; none: all of it.   once: only the next one does.
+        """
+        self._trigger(f"fail-{what}", folders, now=now, once=once)
+
+    def hang(self, what: str, *folders: str, now: bool = True) -> None:
+        """From now on (or no longer) "sync" or "write" does not return.   folders: as above."""
+        self._trigger(f"hang-{what}", folders, now=now)
+
+    def has_failed(self, what: str) -> bool:
+        """Whether what was to fail once has done so."""
+        return not (self._directory / f"fail-{what}").exists()
+
+    def mend(self) -> None:
+        """It is well again: nothing fails or hangs."""
+        for trigger in (*self._directory.glob("fail-*"), *self._directory.glob("hang-*")):
+            trigger.unlink(missing_ok=True)
+
+    def _trigger(self, name: str, folders: Sequence[str], *, now: bool, once: bool = False) -> None:
+        path = self._directory / name
+        if not now:
+            path.unlink(missing_ok=True)
+            return
+        # The node must not read half of it.
+        written = self._directory / f"new-{name}"
+        written.write_text("".join(f"{line}\n" for line in (*["once"] * once, *folders)))
+        written.rename(path)
 
     def lose_power(self, random: Random) -> list[str]:
         """Damage the data of a node that was killed, as a loss of power then would have done.
@@ -103,7 +112,8 @@ class FaultyDisk:
 
     def _events(self) -> list[list[str]]:
         path = self._directory / "events"
-        return [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
+        events = [line.split("\t") for line in path.read_text().splitlines()] if path.exists() else []
+        return [event for event in events if Path(event[1]).is_relative_to(self._data)]
 
     def _files(self) -> list[str]:
         return sorted(str(path) for path in self._data.rglob("*") if path.is_file())
@@ -128,6 +138,40 @@ class FaultyDisk:
         # Where the directory is gone for good, so is what was in it.
         if grave != "-" and os.path.isdir(os.path.dirname(path)):
             os.link(self._directory / grave, path)
+
+
+@functools.cache
+def _library() -> bytes:
+    """The library. Raises: NoCompiler."""
+    with tempfile.TemporaryDirectory(prefix="fluffle-shim-") as directory:
+        library = Path(directory) / "shim.so"
+        build = [
+            "gcc",
+            "-O1",
+            "-Wall",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(library),
+            str(SOURCE),
+            "-ldl",
+        ]
+        try:
+            done = subprocess.run(build, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            raise NoCompiler("there is no gcc") from error
+        assert done.returncode == 0, done.stderr
+        return library.read_bytes()
+
+
+def can_build() -> bool:
+    """Whether the library can be built here."""
+    try:
+        _library()
+    except NoCompiler:
+        return False
+    return True
 
 
 def _safe_sizes(events: list[list[str]], before: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 
 def check_no_faults(run: "Run") -> None:
-    """Nobody got nonsense from anybody, and no store broke."""
+    """Nobody got nonsense from anybody, no store broke, and no copy was given up: none is damaged here."""
     for node in run.world.nodes.values():
         if node.faults:
             raise Violation(f"{node.name} reports a fault: {node.faults}")
         if node.errors:
             raise Violation(f"{node.name}: {node.errors}")
+        if node.given_up:
+            raise Violation(f"{node.name}: {node.given_up}")
 
 
 def unconverged(run: "Run") -> str:

@@ -44,13 +44,13 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from tests.node.broker.harness import Received
 from tests.sim.mirror_ledger import Ledger, Message
-from tests.sim.mirror_world import MirrorWorld, Node, SimClient, Violation
+from tests.sim.mirror_world import Node, SimClient, Timeline, Violation
 
 
 class App:
     """One application.   session: names what has one order; another one after each break."""
 
-    def __init__(self, world: MirrorWorld, ledger: Ledger, name: str) -> None:
+    def __init__(self, world: Timeline, ledger: Ledger, name: str) -> None:
         self.world = world
         self.ledger = ledger
         self.name = name
@@ -62,13 +62,19 @@ class App:
         self.is_open = False
         """The channel is."""
         self.closes: list[str] = []
+        self.nodes: frozenset[str] | None = None
+        """The nodes that it may connect to; None: all."""
         self._life = 0
 
     def begin(self) -> None:
         """Connect, now or as soon as that can be."""
         if self.is_over or self.client is not None:
             return
-        nodes = [node for node in self.world.serving if node.frozen_until <= self.world.now]
+        nodes = [
+            node
+            for node in self.world.serving
+            if node.frozen_until <= self.world.now and (self.nodes is None or node.name in self.nodes)
+        ]
         if not nodes:
             self.later(0.2, self.begin, always=True)
             return
@@ -169,7 +175,7 @@ class Publisher(App):
     """Publishes to some queues, with confirms, in transactions, or without either."""
 
     def __init__(
-        self, world: MirrorWorld, ledger: Ledger, name: str, queues: list[str], mode: str, pause: float
+        self, world: Timeline, ledger: Ledger, name: str, queues: list[str], mode: str, pause: float
     ) -> None:
         super().__init__(world, ledger, name)
         self.queues = queues
@@ -274,7 +280,7 @@ class Consumer(App):
     """Consumes from one queue."""
 
     def __init__(
-        self, world: MirrorWorld, ledger: Ledger, name: str, queue: str, prefetch: int, way: str
+        self, world: Timeline, ledger: Ledger, name: str, queue: str, prefetch: int, way: str
     ) -> None:
         super().__init__(world, ledger, name)
         self.queue = queue
@@ -288,6 +294,7 @@ class Consumer(App):
         self.dies_on_failover = queue != "quorum" and self.random.random() < 0.3
         self.is_exclusive = self.random.random() < 0.1
         self._uncommitted: list[Message] = []
+        self.on_delivery: Callable[[Message], None] = lambda message: None
 
     def opened(self) -> None:
         self.open_.clear()
@@ -340,6 +347,7 @@ class Consumer(App):
                 if name != self.name or not self.is_consuming:
                     raise Violation(f"{self.name}: a delivery to {name}, consuming: {self.is_consuming}")
                 message = self.ledger.deliver(self.queue, item.body, self.session, redelivered=redelivered)
+                self.on_delivery(message)
                 if self.way == "no_ack":
                     self.ledger.consumed(message)
                     return
@@ -393,7 +401,7 @@ class Consumer(App):
 class Getter(App):
     """Gets one message after the other; or it is the only one who takes from its queue, and purges it as well."""
 
-    def __init__(self, world: MirrorWorld, ledger: Ledger, name: str, queue: str) -> None:
+    def __init__(self, world: Timeline, ledger: Ledger, name: str, queue: str) -> None:
         super().__init__(world, ledger, name)
         self.queue = queue
         self.asked: str = ""
@@ -448,7 +456,7 @@ class Once(App):
     """Does one thing, and says what came of it."""
 
     def __init__(
-        self, world: MirrorWorld, ledger: Ledger, name: str, method: Method, on_answer: Callable[[Any], None]
+        self, world: Timeline, ledger: Ledger, name: str, method: Method, on_answer: Callable[[Any], None]
     ) -> None:
         super().__init__(world, ledger, name)
         self.method = method

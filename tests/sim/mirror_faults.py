@@ -87,7 +87,7 @@ class Run:
         self, seed: int, *, is_traced: bool = False, faults: Sequence[str] = (), kinds: Sequence[str] = ()
     ) -> None:
         names = ("n1", "n2", "n3") if seed % 3 else ("n1", "n2", "n3", "n4")
-        world = self.world = MirrorWorld(seed, names)
+        world = self.world = self.make_world(seed, names)
         world.is_traced = is_traced
         self.random = world.random
         self.ledger = Ledger(world)
@@ -100,10 +100,7 @@ class Run:
         self.lossy: set[str] = set()
         """Queues of which a copy was promoted that lacked something: publishes may have come in twice."""
         world.on_event = self._see
-        world.latency_s = self.random.choice((0.001, 0.005, 0.05))
-        world.apply_s = self.random.choice((0.001, 0.01, 0.1))
-        world.congested_bytes = self.random.choice((2_000, 20_000, 1 << 20))
-        self.faults = [(name, weight) for name, weight in FAULTS if not faults or name in faults]
+        self.faults = [(name, weight) for name, weight in self.known_faults if not faults or name in faults]
         chosen = list(kinds)
         if not chosen:
             others = [kind for kind in KINDS if kind != "dlq"]
@@ -115,6 +112,16 @@ class Run:
         self.queues = chosen
         self.ledger.unordered |= {"dlq"}
         self.names = names
+
+    known_faults = FAULTS
+
+    def make_world(self, seed: int, names: tuple[str, ...]) -> Any:
+        """The world, and how fast things are in it."""
+        world = MirrorWorld(seed, names)
+        world.latency_s = world.random.choice((0.001, 0.005, 0.05))
+        world.apply_s = world.random.choice((0.001, 0.01, 0.1))
+        world.congested_bytes = world.random.choice((2_000, 20_000, 1 << 20))
+        return world
 
     # --- what the catalogue says ---
 

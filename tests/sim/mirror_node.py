@@ -13,6 +13,8 @@ from node.broker.broker import Broker
 from node.broker.catalogue import Catalogue
 from node.broker.commands import Command, NodeUp
 from node.broker.connection import Connection
+from node.broker.mirroring import RecoveredCopy
+from node.broker.observer import MirrorEvent
 from node.broker.paging import Pager
 from node.broker.peer import Peer
 from node.broker.queue import Queue
@@ -133,6 +135,7 @@ class Node:
         self.faults: list[tuple[str, str]] = []
         self.errors: list[str] = []
         self.events: list[str] = []
+        self.given_up: list[str] = []
         self.is_slow_disk = False
         self.frozen_until = 0.0
         self._drawn = 0
@@ -147,6 +150,15 @@ class Node:
         """The broker's clock, which is another one in each life."""
         return self.world.now + self._offset
 
+    def when(self, due: float) -> float:
+        """The world's time when the broker's clock shows `due`."""
+        return due - self._offset
+
+    @property
+    def epoch_s(self) -> float:
+        """Added to the broker's clock it gives the time of day."""
+        return EPOCH_S - self._offset
+
     def _entropy(self, count_: int) -> bytes:
         self._drawn += 1
         seed = f"{self.world.seed} {self.name} {self.life} {self._drawn}"
@@ -155,6 +167,11 @@ class Node:
     def _fault(self, node: str, text: str) -> None:
         self.world.trace(f"{self.name} REPORTS a fault of {node}: {text}")
         self.faults.append((node, text))
+
+    def _mirror_event(self, event: MirrorEvent) -> None:
+        self.events.append(event.text)
+        if event.kind == "copy-given-up":
+            self.given_up.append(event.text)
 
     def start(self) -> None:
         """Read the log and the disk, then ask to be let in."""
@@ -172,25 +189,7 @@ class Node:
             catalogue.apply(command)
         catalogue.take_events()
         self.applied = len(world.log)
-        timers = Timers()
-        claim(self.disk, self.name, OPTIONS.segment_entries)
-        self.store = Store(
-            self.disk, OPTIONS, timers, report=lambda *what: self.errors.append(f"store: {what}")
-        )
-        self.store.on_broken = lambda error: self.errors.append(f"broken: {error}")
-        self.pager = EagerPager()
-        broker = self.broker = Broker(
-            BrokerSettings(node_name=self.name),
-            entropy=self._entropy,
-            epoch_s=EPOCH_S - self._offset,
-            observer=Diary(),
-            storage=self.store,
-            pager=self.pager,
-            catalogue=catalogue,
-            timers=timers,
-        )
-        broker.wake = self.busy
-        broker.start(self.now)
+        broker = self.make_broker(catalogue)
         self.peers = Peers(
             broker,
             lambda to, frame: world.send(self, to, REMOTE, frame),
@@ -205,7 +204,7 @@ class Node:
         )
         broker.peers, broker.mirrors = self.peers, self.mirrors
         self.pager.copies = self.mirrors.copies
-        broker.observer.mirror_event = lambda event: self.events.append(event.text)  # type: ignore[method-assign]
+        broker.observer.mirror_event = self._mirror_event  # type: ignore[method-assign]
         broker.log = NodeLog(self, self.life)
         broker.react(list(everything(catalogue)))
         self.store.wake = self.busy
@@ -218,6 +217,29 @@ class Node:
         )
         self.busy()
 
+    def make_broker(self, catalogue: Catalogue) -> Broker:
+        """A broker over the disk. It has heard of nothing yet."""
+        timers = Timers()
+        claim(self.disk, self.name, OPTIONS.segment_entries)
+        self.store = Store(
+            self.disk, OPTIONS, timers, report=lambda *what: self.errors.append(f"store: {what}")
+        )
+        self.store.on_broken = lambda error: self.errors.append(f"broken: {error}")
+        self.pager = EagerPager()
+        broker = self.broker = Broker(
+            BrokerSettings(node_name=self.name),
+            entropy=self._entropy,
+            epoch_s=self.epoch_s,
+            observer=Diary(),
+            storage=self.store,
+            pager=self.pager,
+            catalogue=catalogue,
+            timers=timers,
+        )
+        broker.wake = self.busy
+        broker.start(self.now)
+        return broker
+
     def _recover(self) -> None:
         """As `node.io.persistence`."""
         broker = self.broker
@@ -229,12 +251,17 @@ class Node:
         copies = recoverable_copies(broker.catalogue, self.name)
         wanted = {uid: stored(queue.record, queue.record.copy) for uid, queue in live.items()}
         wanted.update((uid, stored(record, copy)) for uid, (record, copy) in copies.items())
-        found = recover(self.disk, self.store, wanted, now=lambda: 0.0)
+        found = recover(self.disk, self.store, wanted, now=lambda: 0.0, copies=copies)
+        self.mirrors.is_store_whole = found.is_whole
+        for finding in found.findings:
+            self.world.trace(f"{self.name} finds {finding}")
         for uid, queue in live.items():
             queue.restore(found.queues[uid].next_seq, found.queues[uid].pages)
         for uid, (record, copy) in copies.items():
-            storage = broker.open_storage(record, copy)
-            self.mirrors.recovered(record, storage, found.queues[uid].next_seq, found.queues[uid].pages)
+            each, storage = found.queues[uid], broker.open_storage(record, copy)
+            self.mirrors.recovered(
+                record, RecoveredCopy(storage, copy, each.next_seq, each.pages, each.is_clean)
+            )
 
     def _enter(self, incarnation: int) -> None:
         self.entered = incarnation
@@ -338,7 +365,7 @@ class Node:
             self.at(self.world.random.uniform(0.00005, slow), self._disk_step)
         due = self.broker.timers.next_deadline()
         if due is not None:
-            at = due - self._offset
+            at = self.when(due)
             if self._timer_at is None or at < self._timer_at - 1e-9:
                 self._timer_at = at
                 self.at(max(0.0, at - self.world.now), lambda: self._tick(at))

@@ -40,44 +40,25 @@ class Link:
     """The sender is dead: nothing more is added."""
 
 
-class MirrorWorld:
-    """All of it."""
+class Timeline:
+    """Nodes, and one order of all that happens.
 
-    def __init__(self, seed: int, names: tuple[str, ...] = ("n1", "n2", "n3")) -> None:
+    catalogue: after all that is in the log.   on_event: told what each command changed, once.
+    """
+
+    def __init__(self, seed: int, names: tuple[str, ...]) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.now = 0.0
         self.names = names
-        self.log: list[Command[Any]] = []
-        self.results: list[Any] = []
+        self.nodes: dict[str, Any] = {}
         self.catalogue = Catalogue()
-        """After all that is in the log."""
         self.on_event: Callable[[Any], None] = lambda event: None
         self.traces: deque[str] = deque(maxlen=200_000)
         self.is_traced = False
-        self.congested_bytes = 1 << 20
-        self.latency_s = 0.002
-        self.apply_s = 0.003
-        self.held: dict[tuple[str, str], float] = {}
-        """Links that carry nothing until then."""
+        self.steps = 0
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._number = count()
-        self._links: dict[tuple[str, str], Link] = {}
-        self._waiting: list[tuple[int, Node, int, Callable[[Any], None], Any]] = []
-        self._uncommitted: deque[tuple[Command[Any], Node | None, int, Any]] = deque()
-        self.nodes = {name: Node(self, name) for name in names}
-        for name in names:
-            self._append(PutMember(name, f"{name}:1", name, "disc"))
-        for command in seed_commands(
-            vhost="/",
-            user="guest",
-            password_hash=hash_password("guest", b"salt"),
-            hashing_algorithm=SHA256,
-            tags=("administrator",),
-            permissions=(".*", ".*", ".*"),
-        ):
-            self._append(command)
-        self.steps = 0
 
     def trace(self, text: str) -> None:
         """Note what happened."""
@@ -116,6 +97,50 @@ class MirrorWorld:
             self.steps += 1
             action()
         self.now = end
+
+    def run_until(self, is_done: Callable[[], bool], seconds: float) -> bool:
+        """Let time pass until something holds, at most so long. Returns: whether it does."""
+        end = self.now + seconds
+        while not is_done():
+            if self.now >= end:
+                return False
+            self.run(min(0.25, end - self.now))
+        return True
+
+    def submit(
+        self, command: Command[Any], node: Any | None, on_applied: Callable[[Any], None] | None = None
+    ) -> None:
+        """Propose a command; None: whichever node."""
+        raise NotImplementedError
+
+
+class MirrorWorld(Timeline):
+    """All of it."""
+
+    def __init__(self, seed: int, names: tuple[str, ...] = ("n1", "n2", "n3")) -> None:
+        super().__init__(seed, names)
+        self.log: list[Command[Any]] = []
+        self.results: list[Any] = []
+        self.congested_bytes = 1 << 20
+        self.latency_s = 0.002
+        self.apply_s = 0.003
+        self.held: dict[tuple[str, str], float] = {}
+        """Links that carry nothing until then."""
+        self._links: dict[tuple[str, str], Link] = {}
+        self._waiting: list[tuple[int, Node, int, Callable[[Any], None], Any]] = []
+        self._uncommitted: deque[tuple[Command[Any], Node | None, int, Any]] = deque()
+        self.nodes = {name: Node(self, name) for name in names}
+        for name in names:
+            self._append(PutMember(name, f"{name}:1", name, "disc"))
+        for command in seed_commands(
+            vhost="/",
+            user="guest",
+            password_hash=hash_password("guest", b"salt"),
+            hashing_algorithm=SHA256,
+            tags=("administrator",),
+            permissions=(".*", ".*", ".*"),
+        ):
+            self._append(command)
 
     # --- nodes ---
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from cluster.metadata import journal_file
 from cluster.metadata.core import Core, _Trimmed
+from cluster.metadata.disk_watch import DiskWatch
 from cluster.metadata.journal import RaftJournal
 from cluster.metadata.outbox import Outbox
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.raft_pb2 import Batch
+from cluster.metadata.replica import Replica
 from cluster.metadata.sessions import Sessions
 from cluster.metadata.wire import CoreMessage
 
@@ -87,6 +90,30 @@ def _no_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sessions, "takes", takes)
 
 
+def _stuck_leader_stays(patch: pytest.MonkeyPatch) -> None:
+    """A leader whose disk is stuck leads on, and commits nothing."""
+    patch.setattr(DiskWatch, "holds_up", lambda self, now, have_others: False)
+
+
+def _resignation_waits(patch: pytest.MonkeyPatch) -> None:
+    """A leader that steps down tells the others when its disk has written all else."""
+    whole = Replica._leave
+
+    def leave(self: Replica) -> bool:
+        send_now, self._send_now = self._send_now, self._push  # type: ignore[assignment]
+        try:
+            return whole(self)
+        finally:
+            self._send_now = send_now
+
+    patch.setattr(Replica, "_leave", leave)
+
+
+def _hole_is_damage(patch: pytest.MonkeyPatch) -> None:
+    """A page of the last write that never reached the disk keeps the member from starting."""
+    patch.setattr(journal_file, "_is_unwritten", lambda data, bad_at, length, behind: False)
+
+
 BUGS: dict[str, Any] = {
     "no barrier": _no_barrier,
     "no dedup": _no_dedup,
@@ -95,7 +122,13 @@ BUGS: dict[str, Any] = {
     "no visibility": _no_visibility,
     "unsafe count": _unsafe_count,
     "no order": _no_order,
+    "stuck leader stays": _stuck_leader_stays,
+    "resignation waits": _resignation_waits,
+    "hole is damage": _hole_is_damage,
 }
+
+LIVENESS_BUGS = ("stuck leader stays", "resignation waits")
+"""Those that lose nothing, and stand still."""
 
 
 @contextmanager

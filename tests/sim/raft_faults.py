@@ -29,7 +29,9 @@ class Campaign:
         voters = self.random.choice((1, 2, 3, 3, 3, 4, 5))
         has_observer = self.random.random() < 0.4
         names = [f"n{number}" for number in range(1, voters + 1)]
-        self.world = World(seed, names, ["ram"] if has_observer else [], OPTIONS)
+        self.disk_random = Random(f"disks {seed}")
+        self.breaks_disks = self.disk_random.random() < 0.4
+        self.world = World(seed, names, ["ram"] if has_observer else [], OPTIONS, reorders=self.breaks_disks)
         self.submitted = 0
         self.brutality = self.random.choice((0.3, 1.0, 3.0))
         """Faults a second."""
@@ -41,6 +43,8 @@ class Campaign:
         self._form()
         self._soon(self._submit, 10.0)
         self._soon(self._disturb, self.brutality)
+        if self.breaks_disks:
+            self._soon(self._break_disk, 0.7)
         world.every(1.0, world.checks.check_logs_match)
         world.run(DISTURBED_S)
         self.is_over = True
@@ -66,7 +70,7 @@ class Campaign:
         for name in others:
             world.admit(name, first)
         if not world.run(30, world.is_settled):
-            world.checks.fail(f"the group does not form: {_state(world)}")
+            world.checks.fail(f"the group does not form: {state(world)}")
 
     # --- what clients do ---
 
@@ -76,6 +80,8 @@ class Campaign:
         for _ in range(self.random.choice((1, 1, 1, 2, 5))):
             self.submitted += 1
             size = self.random.choice((0, 0, 10, 300))
+            if self.breaks_disks and self.disk_random.random() < 0.3:
+                size = self.disk_random.choice((10_000, 40_000))
             self.world.submit(self.random.choice(sorted(self.world.up)), parameter(self.submitted, size))
 
     # --- what goes wrong ---
@@ -160,6 +166,22 @@ class Campaign:
             (Profile(0.0001, 0.002), Profile(0.01, 0.1), Profile(0.1, 0.4))
         )
 
+    def _break_disk(self) -> None:
+        """A node's disk hangs or is full, preferably the leader's; or all work again."""
+        world, random = self.world, self.disk_random
+        leaders = [name for name, process in world.up.items() if process.replica.is_leader]
+        names = sorted(name for name in world.up if name in world.disks)
+        kind = random.choice(("hang", "hang", "fill", "mend"))
+        if kind == "mend":
+            for name in world.disks:
+                world.let_disk_go_on(name)
+        elif names:
+            name = leaders[0] if leaders and random.random() < 0.6 else random.choice(names)
+            if kind == "hang":
+                world.hang_disk(name)
+            else:
+                world.disks[name].fill_up(random.choice((0, 100, 2000)))
+
     def _resign(self) -> None:
         if self.world.up:
             self.world.up[self.random.choice(sorted(self.world.up))].replica.resign()
@@ -184,12 +206,12 @@ class Campaign:
                 self.start(name)
         world.heal()
         if not world.run(HEALED_S, self._is_well):
-            world.checks.fail(f"all is healed, and yet: {_state(world)}")
+            world.checks.fail(f"all is healed, and yet: {state(world)}")
         for name in sorted(world.up):
             self.submitted += 1
             answers = world.submit(name, parameter(self.submitted))
             if not world.run(5, lambda: bool(answers)) or answers != [True]:  # noqa: B023
-                world.checks.fail(f"{name} gets {answers} for a command after all is healed: {_state(world)}")
+                world.checks.fail(f"{name} gets {answers} for a command after all is healed: {state(world)}")
         world.run(3)
         world.checks.check_logs_match()
         world.checks.at_rest()
@@ -200,7 +222,8 @@ class Campaign:
         return is_there and world.is_settled() and not world.is_busy()
 
 
-def _state(world: World) -> str:
+def state(world: World) -> str:
+    """What each node that is up thinks, for a report."""
     lines = [
         f"{each.name}: incarnation {each.incarnation}, joining {each.is_joining}, term {each.replica.term}, "
         f"leader {each.replica.leader}, voters {sorted(each.replica.voters)}, links {sorted(each.replica.links)}, "

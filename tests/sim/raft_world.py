@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from cluster.metadata.founding import create, join, load
 from cluster.metadata.journal_file import has_journal
 from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog
-from cluster.metadata.replica import Replica, create, join, load
+from cluster.metadata.replica import Replica
 from node.broker.command_codec import encode_command
 from node.broker.commands import Command, NodeDown, NodeUp, PutMember, Refused, SetGlobalParameter
 from node.broker.events import Event
@@ -25,6 +26,10 @@ from tests.sim.raft_checks import Checks
 OPTIONS = Options(compact_min_bytes=6000, compact_entries=60)
 DOWN_AFTER_S = 1.5
 """How long the stand-in for membership waits before it declares a node down."""
+
+
+FULL_RETRY_S = 1.0
+"""When a disk that found no room tries again."""
 
 
 @dataclass
@@ -61,7 +66,13 @@ class World:
     """Nodes by name, links between them, and time."""
 
     def __init__(
-        self, seed: int, names: Sequence[str], observers: Sequence[str] = (), options: Options = OPTIONS
+        self,
+        seed: int,
+        names: Sequence[str],
+        observers: Sequence[str] = (),
+        options: Options = OPTIONS,
+        *,
+        reorders: bool = False,
     ):
         self.seed = seed
         self.random = Random(seed)
@@ -71,12 +82,14 @@ class World:
         self.observers = set(observers)
         self.checks = Checks(self)
         self.up: dict[str, Process] = {}
-        self.disks: dict[str, SimulatedDisk] = {name: SimulatedDisk() for name in names}
+        self.disks: dict[str, SimulatedDisk] = {name: SimulatedDisk(reorders=reorders) for name in names}
         self.session: dict[frozenset[str], int] = {}
         """Links that are up, with the number of their session."""
         self.blocked: set[frozenset[str]] = set()
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.disk_profile = Profile(0.0001, 0.002)
+        self.hung: set[str] = set()
+        """Nodes whose disk does nothing more."""
         self.down_since: dict[str, float] = {}
         self.reports: list[str] = []
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -127,6 +140,7 @@ class World:
     def start(self, name: str, voters: Sequence[str] | None = None) -> Process:
         """Start a node: from its disk, or to join these voters."""
         assert name not in self.up
+        self.let_disk_go_on(name)  # else it could not even read its journal
         self._processes += 1
         number = self._processes
         disk = self.disks.get(name)
@@ -210,15 +224,33 @@ class World:
         disk = process.disk
         if disk is None or process.is_disk_busy or not disk.jobs or self.up.get(process.name) is not process:
             return
+        if process.name in self.hung:
+            return
         process.is_disk_busy = True
 
         def step() -> None:
             process.is_disk_busy = False
-            if self.up.get(process.name) is process:
-                disk.step()
-                self._drive_disk(process)
+            if self.up.get(process.name) is process and process.name not in self.hung:
+                has_moved = disk.step()
+                if has_moved:
+                    self._drive_disk(process)
+                else:
+                    process.is_disk_busy = True  # full: the next try comes later
+                    self.after(FULL_RETRY_S, step)
 
         self.after(self.disk_profile.draw(self.random), step)
+
+    def hang_disk(self, name: str) -> None:
+        """From now on a node's disk begins nothing, until `let_disk_go_on`."""
+        self.hung.add(name)
+
+    def let_disk_go_on(self, name: str) -> None:
+        """A node's disk works, and has room."""
+        self.hung.discard(name)
+        if name in self.disks:
+            self.disks[name].free()
+        if name in self.up:
+            self._drive_disk(self.up[name])
 
     # --- links ---
 
@@ -282,6 +314,8 @@ class World:
         self.blocked.clear()
         self.profiles.clear()
         self.disk_profile = Profile(0.0001, 0.002)
+        for name in self.disks:
+            self.let_disk_go_on(name)
         for a in list(self.up):
             for b in list(self.up):
                 if a < b:

@@ -470,7 +470,7 @@ def _newcomer_before_owner(patch: Patch) -> None:
 def _drop_while_flushing(patch: Patch) -> None:
     """A mirror may be dropped while there is no master."""
 
-    def drop(view: View, id_: int) -> View | None:
+    def drop(view: View, id_: int, version: int) -> View | None:
         member = view.member(id_)
         if member is None or not is_there(member) or id_ == view.master:
             return None

@@ -7,12 +7,16 @@ Source: reliability §4, §5.2; amqp-behaviour §9.4.
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from time import monotonic, time
+from functools import partial
+from time import monotonic
 
 import pytest
 
+from tests.cluster.mirror import test_giving_up, test_group, test_ring_watch
 from tests.cluster.mirror.test_follower import two_origins_wait
+from tests.seeds import fresh_seeds
 from tests.sim.mirror_bugs import AUDIT, bug
 from tests.sim.mirror_faults import run_seed
 
@@ -75,7 +79,7 @@ def test_seeds() -> None:
         return
     total, wrong = _run(0, FIXED_SEEDS)
     end = monotonic() + TIME_BOX_S
-    seed = int(time())
+    seed = fresh_seeds()
     while monotonic() < end and not wrong:
         counts, wrong = _run(seed, seed + 1)
         total.update(counts)
@@ -106,3 +110,25 @@ def test_waits_that_are_joined_are_found() -> None:
     with bug("waits are joined"), pytest.raises(AssertionError):
         two_origins_wait()
     two_origins_wait()
+
+
+HISTORIES: dict[str, Callable[[], None]] = {
+    "own writes forgotten": test_group.test_what_a_former_master_has_not_written_is_waited_for,
+    "lost joins again": partial(test_giving_up.test_a_mirror_that_left_the_ring_gets_another_copy, "n2"),
+    "damaged says nothing": test_giving_up.test_a_master_that_lacks_messages_hands_over_all_the_same,
+    "idle unwatched": partial(test_ring_watch.test_a_cut_link_of_a_queue_that_is_idle, ("n2", "n3"), 100.0),
+    "flush unwatched": partial(test_ring_watch.test_a_cut_link_when_the_master_dies, ("n1", "n2", "n3"), 0),
+    "last word awaited for ever": partial(
+        test_ring_watch.test_a_master_moves_while_a_link_is_cut, ("n2", "n3"), "n3", "n1"
+    ),
+    "declines and begins": test_ring_watch.test_who_declines_does_not_begin_when_the_last_word_comes_after_all,
+    "disks unwatched": partial(test_ring_watch.test_a_mirror_whose_disk_hangs_goes, "n3"),
+}
+"""Bugs that are found by a story of their own: seeds heal what they break, and have no damage."""
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_bugs_with_a_history_are_found(name: str) -> None:
+    """The story, which goes well without the bug, does not with it."""
+    with bug(name), pytest.raises(AssertionError):
+        HISTORIES[name]()

@@ -1,6 +1,7 @@
 """The metadata simulator: seeds of faults against a group of Raft members, and the bugs that it must find.
 
-FLUFFLE_SIM=seed:N runs one seed; SEEDS=N runs the seeds from 0 to N, however long it takes; else as many as fit.
+FLUFFLE_SIM=seed:N runs one seed, FLUFFLE_SIM=live:N one of those whose faults never heal; SEEDS=N runs the seeds from
+0 to N, however long it takes; else as many as fit.
 Source: reliability §5.2.
 """
 
@@ -10,12 +11,17 @@ from time import monotonic
 
 import pytest
 
-from tests.sim.raft_bugs import BUGS, bug
+from cluster.metadata.journal_file import JournalUnreadable
+from tests.sim.raft_bugs import BUGS, LIVENESS_BUGS, bug
 from tests.sim.raft_checks import Violation
 from tests.sim.raft_faults import run_seed
+from tests.sim.raft_liveness import run_liveness_seed
 
 TIME_BOX_S = 15.0
 """How long the seeds of a usual test run take together."""
+
+LIVENESS_BOX_S = 10.0
+"""The same for those of the liveness kind."""
 
 BUG_SEEDS = 120
 """Each bug is found by a few seeds of the first so many."""
@@ -31,6 +37,8 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_seeds() -> None:
     """Whatever goes wrong, the invariants hold, and all is well once it is healed."""
     kind, _, number = os.environ.get("FLUFFLE_SIM", "").partition(":")
+    if kind == "live":
+        pytest.skip("one seed of the other kind is replayed")
     if kind == "seed":
         run_seed(int(number))
         return
@@ -41,6 +49,24 @@ def test_seeds() -> None:
         seed += 1
     print(f"{seed} seeds, {answered} commands answered")
     assert answered
+
+
+@pytest.mark.slow
+def test_liveness_seeds() -> None:
+    """A majority that is well goes on, whatever the others do for ever."""
+    kind, _, number = os.environ.get("FLUFFLE_SIM", "").partition(":")
+    if kind == "seed":
+        pytest.skip("one seed of the other kind is replayed")
+    if kind == "live":
+        run_liveness_seed(int(number))
+        return
+    seeds = int(os.environ.get("SEEDS", "0"))
+    end, seed = monotonic() + LIVENESS_BOX_S, 0
+    while seed < seeds or (not seeds and monotonic() < end):
+        run_liveness_seed(seed)
+        seed += 1
+    print(f"{seed} seeds")
+    assert seed
 
 
 def test_a_seed_says_everything() -> None:
@@ -62,11 +88,17 @@ def test_known_bugs_are_found(name: str) -> None:
     with bug(name):
         for seed in (*_SEEDS_OF_BUGS.get(name, ()), *range(BUG_SEEDS)):
             try:
-                run_seed(seed)
-            except (Violation, AssertionError):
+                (run_liveness_seed if name in LIVENESS_BUGS else run_seed)(seed)
+            except (Violation, AssertionError, JournalUnreadable):
                 return
     pytest.fail(f"'{name}' was not found")
 
 
-_SEEDS_OF_BUGS = {"no barrier": (8,), "no vote": (8, 45), "unsafe count": (3,)}
+_SEEDS_OF_BUGS = {
+    "no barrier": (8,),
+    "no vote": (8, 45),
+    "unsafe count": (3,),
+    "hole is damage": (39,),
+    "no order": (145,),
+}
 """Where a bug is rare: seeds that found it, which are tried first."""

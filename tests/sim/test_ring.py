@@ -7,10 +7,11 @@ Source: reliability §4.12, §4.13, §5.2.
 
 import os
 from concurrent.futures import ProcessPoolExecutor
-from time import monotonic, time
+from time import monotonic
 
 import pytest
 
+from tests.seeds import fresh_seeds
 from tests.sim.ring_bugs import BUGS, HARMLESS, bug
 from tests.sim.ring_checks import Violation
 from tests.sim.ring_faults import run_seed
@@ -85,7 +86,7 @@ def test_seeds() -> None:
     end = monotonic() + TIME_BOX_S
     for seed in range(FIXED_SEEDS):
         _check(seed, stats)
-    seed = int(time()) * 1000
+    seed = fresh_seeds(1000)
     while monotonic() < end:
         _check(seed, stats)
         seed += 1

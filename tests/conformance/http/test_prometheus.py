@@ -356,10 +356,11 @@ def test_other_pages(server: Server) -> None:
 
 
 def test_nobody_logs_in(server: Server, api: HttpApi) -> None:
-    """The port for metrics has nothing else."""
+    """The port for metrics has nothing else. On the API's port they are for users who may monitor."""
     assert scrape(server, "/api/overview").status == 404
     if not is_rabbitmq():
-        assert api.get("//metrics", user="").status == 200
+        assert api.get("//metrics", user="").status == 401
+        assert api.get("//metrics").status == 200
 
 
 # --- ours ---

@@ -41,7 +41,7 @@ from typing import Any, Final
 
 from cluster.gm_ring.messages import Activity, Item
 from cluster.gm_ring.wire import decode_frame
-from cluster.mirror.batch import Handover, Roll, SenderGone, SyncMode, decode_batch
+from cluster.mirror.batch import Clock, Handover, Roll, SenderGone, SyncMode, decode_batch
 from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side
 from cluster.remote.remote_pb2 import Frame
 from node.amqp.field_table import Field, Table, boolean
@@ -181,7 +181,7 @@ class Story:
         master = self._view.master_node
         assert master is not None
         record = self._record
-        self.cluster[master].mirrors.evict(record, _member(self._view, node).id, "does not keep up")
+        self.cluster[master].mirrors.overseer.evict(record, _member(self._view, node).id, "does not keep up")
         self.cluster.settle()
 
     @property
@@ -352,7 +352,7 @@ def _shown_frame(frame: bytes) -> Iterator[str]:
             operation.WhichOneof("kind").replace("_", " ") for operation in Frame.FromString(frame).operations
         )
         return
-    for parcel in decode_frame(frame.removeprefix(RING)):
+    for parcel in decode_frame(frame.removeprefix(RING), []):
         message = parcel.message
         if isinstance(message, bytes):
             yield f"({parcel.sender} to {parcel.receiver}) {_shown_side(message)}"
@@ -385,6 +385,8 @@ def _shown_batch(payload: bytes) -> str:
 
 def _shown_step(step: Any) -> str:
     match step:
+        case Clock():
+            return "clock"
         case Enqueue():
             return f"+{_range(step.first_seq, step.first_seq + step.count - 1)}"
         case Remove(ranges):

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { aligned, begunAt, dashes, lengths, rangesFor, rates, whyEmpty } from '../../../node/management/static/js/samples.js';
+import { aligned, begunAt, dashes, knownSince, lengths, rangesFor, rates, whyEmpty } from '../../../node/management/static/js/samples.js';
 
 const details = (...values) => ({ samples: values.map((sample, index) => ({ sample, timestamp: 50_000 - 5_000 * index })) });
 
@@ -9,6 +9,14 @@ test('samples come newest first, charts want the oldest', () => {
   assert.deepEqual(lengths(details(3, 2, 1)), [[40, 45, 50], [1, 2, 3]]);
   assert.deepEqual(lengths(undefined), [[], []]);
   assert.deepEqual(lengths({ rate: 1 }), [[], []]);
+});
+
+test('where nobody knows what was before, there is a gap', () => {
+  const cut = { ...details(3, 2), known_since: 45_000, asked_since: 10_000 };
+  assert.deepEqual(lengths(cut), [[10, 45, 50], [null, 2, 3]]);
+  assert.deepEqual(knownSince(cut), [{ time: 45, label: 'nodes came or went', isOnlyMark: true }]);
+  assert.deepEqual(knownSince(details(1)), []);
+  assert.deepEqual(knownSince(undefined), []);
 });
 
 test('a counter becomes a rate; one that fell began anew', () => {

@@ -1,0 +1,48 @@
+"""What quorum queues don't do, seen live at RabbitMQ 3.10.8."""
+
+import pytest
+
+from node.amqp.constants import ReplyCode
+from node.amqp.field_table import longstr
+from node.amqp.methods import BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, QueueDelete
+from tests.conformance.amqp_client import Channel, Connection
+
+QUORUM = {"x-queue-type": longstr("quorum")}
+
+
+@pytest.fixture
+def queue(connection: Connection, name: object) -> str:
+    assert callable(name)
+    declared = connection.channel(9).declare(name("quorum"), durable=True, arguments=QUORUM)
+    return str(declared)
+
+
+def test_no_prefetch_limit_of_the_channel(connection: Connection, channel: Channel, queue: str) -> None:
+    channel.send(BasicQos(prefetch_count=3, global_=True))
+    channel.expect(BasicQosOk)
+    channel.send(BasicConsume, queue=queue)
+    text = f"NOT_IMPLEMENTED - queue '{queue}' in vhost '/' does not support global qos"
+    connection.expect_connection_close(ReplyCode.NOT_IMPLEMENTED, text, BasicConsume)
+
+
+@pytest.mark.parametrize(
+    ("flags", "flag"), [({"if_empty": True}, "if-empty"), ({"if_unused": True}, "if-unused")]
+)
+def test_no_deletion_with_conditions(
+    connection: Connection, channel: Channel, queue: str, flags: dict[str, bool], flag: str
+) -> None:
+    channel.send(QueueDelete, queue=queue, **flags)
+    text = (
+        f"NOT_IMPLEMENTED - cannot delete queue '{queue}' in vhost '/'. "
+        f"queue.delete operations with {flag} flag set are not supported by quorum queues"
+    )
+    connection.expect_connection_close(ReplyCode.NOT_IMPLEMENTED, text, QueueDelete)
+
+
+def test_an_exclusive_consumer_is_not_alone(connection: Connection, channel: Channel, queue: str) -> None:
+    channel.send(BasicConsume, queue=queue, consumer_tag="a", exclusive=True)
+    channel.expect(BasicConsumeOk)
+    for exclusive in (False, True):
+        other = connection.channel(2 + exclusive)
+        other.send(BasicConsume, queue=queue, exclusive=exclusive)
+        other.expect(BasicConsumeOk)

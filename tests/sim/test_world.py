@@ -1,0 +1,70 @@
+"""The simulation of everything: seeds of faults that stay, and the bugs that it must find.
+
+FLUFFLE_SIM=safety:N or liveness:N runs one seed; many are run by `tests.sim.world_runner` (make sim). A usual test run
+tries some that are always the same, and fresh ones while there is time.
+Source: reliability §5.2.
+"""
+
+import logging
+import os
+from time import monotonic
+
+import pytest
+
+from tests.seeds import fresh_seeds
+from tests.sim.mirror_world import Violation
+from tests.sim.world_bugs import AUDIT, BUGS, NOT_FOUND, bug
+from tests.sim.world_faults import MODES, run_seed
+from tests.sim.world_runner import run_seeds
+
+FIXED_SEEDS = 15
+"""How many seeds of each mode are run each time."""
+
+TIME_BOX_S = 1.0
+"""How long fresh seeds of each mode are run in a usual test run; `make sim` is for many."""
+
+KIND, _, NUMBER = os.environ.get("FLUFFLE_SIM", "").partition(":")
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySyncObj tells of entries that it cuts off."""
+    monkeypatch.setattr(logging.getLogger("pysyncobj"), "disabled", True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_seeds(mode: str) -> None:
+    """Nothing confirmed is lost while an undamaged copy exists; what a majority has is served."""
+    if KIND:
+        if mode == KIND:
+            print(run_seed(mode, int(NUMBER)).counts)
+        return
+    assert not run_seeds(mode, 0, FIXED_SEEDS).wrong
+    end, seed = monotonic() + TIME_BOX_S, fresh_seeds()
+    while monotonic() < end:
+        assert not run_seeds(mode, seed, 1).wrong
+        seed += 1
+
+
+def test_a_seed_says_everything() -> None:
+    """Two runs of a seed are the same."""
+    one, other = run_seed("safety", 3), run_seed("safety", 3)
+    assert list(one.world.traces) == list(other.world.traces)
+    assert (one.world.now, one.world.steps) == (other.world.now, other.world.steps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AUDIT)
+def test_known_bugs_are_found(name: str) -> None:
+    """Each bug, put back, is found by its seed as something that never may be; without it that seed is well."""
+    mode, seed, faults = AUDIT[name]
+    with bug(name), pytest.raises(Violation):
+        run_seed(mode, seed, faults=faults)
+    run_seed(mode, seed, faults=faults)
+
+
+def test_no_bug_without_an_audit() -> None:
+    """Each bug is found here, or it is said where, or why not."""
+    assert AUDIT.keys() | NOT_FOUND.keys() == BUGS.keys()
+    assert not AUDIT.keys() & NOT_FOUND.keys()

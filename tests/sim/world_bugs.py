@@ -1,0 +1,125 @@
+"""Known bugs that the simulation of everything must find, put back one at a time: else it is no evidence.
+
+They are those of the other simulators, and some that only this one can have. Source: reliability §5.2 (mutation audit).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from cluster.mirror.revival import Revival
+from tests.sim import mirror_bugs, raft_bugs
+from tests.sim.world_node import WorldNode
+
+
+def _loss_is_not_told(patch: pytest.MonkeyPatch) -> None:
+    """A node offers a copy that has lost something as if it were whole."""
+    whole = Revival.recovered
+
+    def recovered(self: Revival, *what: Any, is_clean: bool = True) -> None:
+        whole(self, *what, is_clean=True)
+
+    patch.setattr(Revival, "recovered", recovered)
+
+
+def _failed_disk_is_an_alarm(patch: pytest.MonkeyPatch) -> None:
+    """A node whose disk has failed goes on, and keeps what it is master of."""
+    patch.setattr(WorldNode, "_store_broken", lambda self, error: self.broker.alarms.set("disk"))
+
+
+BUGS: dict[str, Any] = {
+    **mirror_bugs.BUGS,
+    **raft_bugs.BUGS,
+    "loss is not told": _loss_is_not_told,
+    "failed disk is an alarm": _failed_disk_is_an_alarm,
+}
+
+
+class Found(NamedTuple):
+    """Which run finds a bug, and is well without it."""
+
+    mode: str
+    seed: int
+    faults: tuple[str, ...] = ()
+
+
+AUDIT: dict[str, Found] = {
+    "confirm at once": Found("safety", 0, ("cut", "transfer", "hang", "crash")),
+    "confirm without disk": Found("safety", 0, ("total", "hang", "transfer")),
+    "no deduplication": Found("safety", 0, ("total", "hang", "transfer")),
+    "acks not replicated": Found("safety", 4),
+    "synced before disk": Found("safety", 0, ("cut", "transfer", "hang", "crash")),
+    "early parcels dropped": Found("safety", 4),
+    "own publishes lost": Found("safety", 2, ("cut", "transfer", "hang", "crash")),
+    "failed disk is an alarm": Found("safety", 3, ("disk_error", "hang", "transfer")),
+    "no resend": Found("safety", 0, ("total", "hang", "transfer")),
+    "not redelivered": Found("liveness", 0, ("rot", "page", "crash", "transfer")),
+    "roll skipped": Found("safety", 0, ("cut", "transfer", "hang", "crash")),
+    "senders forgotten": Found("safety", 0, ("total", "hang", "transfer")),
+    "transient not replicated": Found("safety", 1),
+    "handover not awaited": Found("safety", 8, ("transfer", "cut")),
+    "own disk ignored": Found("safety", 0, ("total", "hang", "transfer")),
+    "idle unwatched": Found("liveness", 2, ("cut", "transfer", "hang", "crash")),
+    "disks unwatched": Found("liveness", 2),
+    "unsafe count": Found("liveness", 4, ("disk_error", "hang", "transfer")),
+}
+
+
+NOT_FOUND: dict[str, str] = {
+    **{
+        name: "tests.sim.test_mirrors finds it"
+        for name in (
+            "sent again is new",
+            "acks not replicated",
+            "prefetch not counted anew",
+            "consumer not reattached",
+            "remote consumer not reattached",
+            "unacked left behind",
+            "questions forgotten",
+            "early for new queues forgotten",
+            "waits are joined",
+            "own writes forgotten",
+            "lost joins again",
+            "damaged says nothing",
+            "flush unwatched",
+            "last word awaited for ever",
+            "declines and begins",
+        )
+        if name not in AUDIT
+    },
+    **{name: "tests.sim.test_raft finds it" for name in raft_bugs.BUGS if name not in AUDIT},
+    **{
+        name: "a test of its own finds it, in tests/cluster/mirror or tests/node/store"
+        for name in (
+            "unreadable dropped",
+            "read errors stay",
+            "unreadable at promotion is gone",
+            "findings ignored",
+            "loss is not told",
+        )
+        if name not in AUDIT
+    },
+    **{
+        name: "no run of a minute has found it yet"
+        for name in (
+            "confirm unsettled",
+            "roll without senders",
+            "stale mastership",
+            "copy stays on disk",
+            "lost is safe",
+            "unmirrored is safe",
+        )
+        if name not in AUDIT
+    },
+}
+"""Those that this simulation does not find in so many seeds as a test may take, and what does, or why nothing can."""
+
+
+@contextmanager
+def bug(name: str) -> Iterator[None]:
+    """Have the bug while the context lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        BUGS[name](patch)
+        yield

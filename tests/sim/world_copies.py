@@ -1,0 +1,139 @@
+"""Which copies of a queue promise to have all that was confirmed, and whether they do: I8 of reliability §4.12.
+
+A copy is named by its node and by what it is called on that node's disk. One that a fault has damaged promises nothing;
+a queue of which no undamaged copy promises anything may lose what it has.
+"""
+
+import re
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from node.broker.catalogue import Catalogue
+from node.broker.durable_part import is_kept
+from node.broker.records import QueueRecord
+from node.broker.storage import QueueStorage
+from node.broker.timers import Timers
+from node.broker.views import stored_uid
+from node.store.copies import stored
+from node.store.recovery import recover
+from node.store.store import Store
+from tests.node.store.simulated_disk import SimulatedDisk
+from tests.sim.mirror_ledger import Ledger, Message
+from tests.sim.mirror_node import OPTIONS
+from tests.sim.mirror_world import Violation
+
+_BODY: Final = re.compile(rb"(\d+)\|([a-z]+)\|")
+STORE: Final = ("journal/", "queues/", "messages/")
+"""Files with messages, and with what is known of them."""
+
+
+class CopyOf(NamedTuple):
+    """A copy of a queue on a node's disk."""
+
+    node: str
+    stored: str
+
+
+def all_copies(record: QueueRecord) -> Iterator[CopyOf]:
+    """All that a view knows of, synchronised or not; of a queue that isn't mirrored its only one."""
+    view = record.view
+    if view is None:
+        yield CopyOf(record.home, stored_uid(record.uid, record.copy))
+        return
+    for member in view.members:
+        yield CopyOf(member.node, stored_uid(record.uid, member.copy))
+    for node, copy in zip(view.recoverable, view.copies, strict=True):
+        yield CopyOf(node, stored_uid(record.uid, copy))
+
+
+def promising(record: QueueRecord) -> Iterator[tuple[CopyOf, int]]:
+    """The copies that promise to have all that was confirmed, and what names them."""
+    view = record.view
+    if view is None:
+        yield CopyOf(record.home, stored_uid(record.uid, record.copy)), record.copy
+        return
+    for member in view.members:
+        if member.id in view.synced:
+            yield CopyOf(member.node, stored_uid(record.uid, member.copy)), member.copy
+    for node, copy in zip(view.recoverable, view.copies, strict=True):
+        yield CopyOf(node, stored_uid(record.uid, copy)), copy
+
+
+class Copies:
+    """What is known of all copies.   damaged: by a fault, or out of reach for good."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.damaged: set[CopyOf] = set()
+        self.unsound: set[str] = set()
+        """Queues without a copy that promises something."""
+
+    def damage(self, node: str, catalogue: Catalogue) -> None:
+        """Something happened to the message files of a node."""
+        for record in catalogue.queues("/"):
+            self.damaged |= {each for each in all_copies(record) if each.node == node}
+            self.look_at(record)
+
+    def look_at(self, record: QueueRecord) -> None:
+        """The queue has another view, or a copy was damaged."""
+        if any(each not in self.damaged for each, _ in promising(record)):
+            self.unsound.discard(record.name)
+        else:
+            self.unsound.add(record.name)
+            self._ledger.excuse(record.name, "no undamaged copy is left")
+
+    def has_sound_copy(self, record: QueueRecord, nodes: frozenset[str]) -> bool:
+        """Whether one of these nodes has an undamaged copy that promises to have everything."""
+        return any(each.node in nodes and each not in self.damaged for each, _ in promising(record))
+
+    def check(self, nodes: dict[str, Any], catalogue: Catalogue, random: Random) -> int:
+        """Every node that may bring a queue back could do it alone. Returns: how many copies were looked at."""
+        looked = 0
+        for record in catalogue.queues("/"):
+            owed = [each for each in self._ledger.by_queue.get(record.name, ()) if _is_owed(each)]
+            if not is_kept(record) or not owed:
+                continue
+            for each, copy in promising(record):
+                if each in self.damaged:
+                    continue
+                disk = nodes[each.node].disk.clone().crash(random)
+                found = ids_on_disk(disk, record, copy)
+                looked += 1
+                lost = [message for message in owed if message.id not in found]
+                if lost:
+                    raise Violation(
+                        f"{record.name}: the copy on the disk of {each.node} promises everything and lacks "
+                        f"{len(lost)} of {len(owed)}: {lost[0]}; {record.view}"
+                    )
+        return looked
+
+
+def _is_owed(message: Message) -> bool:
+    return (
+        message.state == "confirmed"
+        and message.persistent
+        and message.consumed_at is None
+        and not message.excuse
+    )
+
+
+def ids_on_disk(disk: SimulatedDisk, record: QueueRecord, copy: int) -> set[int]:
+    """The messages that a node finds in one copy when it starts alone."""
+    store = Store(disk, OPTIONS, Timers())
+    named = stored(record, copy)
+    found = recover(disk, store, {named.uid: named}, now=lambda: 0.0).queues[named.uid]
+    storage: QueueStorage = store.open(named)
+    ids: set[int] = set()
+
+    def loaded(runs: list[Any]) -> None:
+        for run in runs:
+            for content in () if run is None else run.contents:
+                match = _BODY.search(content)
+                if match is not None and match[2] == record.name.encode():
+                    ids.add(int(match[1]))
+
+    for page in found.pages:
+        storage.scan(page.segment, page.first_seq, page.last_seq, lambda absent: storage.load(absent, loaded))
+    disk.settle()
+    return ids
