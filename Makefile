@@ -1,7 +1,7 @@
 # Everything runs in .venv, which is made when it is missing. A machine needs python3 (3.11 or newer), pip, gcc and make.
 #
-#   make up                  three nodes on 127.0.0.1: 5672, 5673, 5674
-#   make setup test          all tests
+#   make up                  three nodes on 127.0.0.1: 5672, 5673, 5674; installs the node alone
+#   make setup test          all tests; installs all that they need
 #   make run                 a node on 127.0.0.1:5672
 #
 # ARGS go to the command behind a target: make test ARGS="-k topic", make run ARGS="--config my.conf".
@@ -17,10 +17,13 @@ CRASHES ?= 5000
 SEEDS ?= 200
 RING_SEEDS ?= 20000
 MIRROR_SEEDS ?= 200
+SAFETY_SEEDS ?= 20000
+LIVENESS_SEEDS ?= 5000
 ARGS ?=
 
 ROOT := $(dir $(abspath $(lastword $(MAKEFILE_LIST))))
 BIN := .venv/bin
+INSTALLED_NODE := .venv/.installed-node
 INSTALLED := .venv/.installed
 INSTALLED_FUZZ := .venv/.installed-fuzz
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -33,11 +36,11 @@ export PIP_REQUIRE_VIRTUALENV := 1
 
 setup: $(INSTALLED)
 
-up: $(INSTALLED)
+up: $(INSTALLED_NODE)
 	@mkdir -p var
 	exec $(BIN)/fluffle cluster --data var/cluster --base-port $(BASE_PORT) $(ARGS)
 
-run: $(INSTALLED)
+run: $(INSTALLED_NODE)
 	@mkdir -p var
 	exec $(BIN)/fluffle start --data var/node --listen $(LISTEN) $(ARGS)
 
@@ -83,6 +86,7 @@ audit: $(INSTALLED)
 
 sim: $(INSTALLED)
 	SEEDS=$(SEEDS) RING_SEEDS=$(RING_SEEDS) MIRROR_SEEDS=$(MIRROR_SEEDS) $(BIN)/python -m pytest -s tests/sim $(ARGS)
+	$(BIN)/python -m tests.sim.world_runner --safety $(SAFETY_SEEDS) --liveness $(LIVENESS_SEEDS)
 
 # Three nodes with an uneven load, a plan for them, the plan applied, and a report. Needs Java.
 rebalance-demo: $(INSTALLED)
@@ -112,9 +116,14 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --without-pip .venv && \
 	  $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check pip; }
 
+# The node and nothing else: what `make up` and `make run` need. Where all is installed it is there.
+$(INSTALLED_NODE): pyproject.toml | $(BIN)/python
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
 $(INSTALLED): pyproject.toml | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[dev]'
-	@touch $@
+	@touch $(INSTALLED_NODE) $@
 
 $(INSTALLED_FUZZ): $(INSTALLED)
 	$(PIP_INSTALL) --editable '.[fuzz]'
