@@ -217,6 +217,8 @@ class Membership:
         peer = self._peers.get(name)
         if peer is not None:
             peer.unlinked(is_gone=is_gone, now=now)
+            if not peer.is_up:  # else its `MemberDown` does it
+                self._forget_status(peer)
             if peer.member is None:
                 del self._peers[name]
         self._settle(now)

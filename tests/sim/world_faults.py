@@ -433,6 +433,8 @@ class WorldRun(Run):
         for app in self.apps:
             app.finish()
         world.run(3.0)
+        # A node that was told to stop before the healing served until then, and has come back since.
+        self._wait(lambda: not self._incomplete(), LIVE_S, lambda: f"healed, and {self._incomplete()}")
         if not self._is_manual:
             check_copies(self)
         found = {queue: self._rest(queue) for queue in self.queues}
@@ -444,6 +446,15 @@ class WorldRun(Run):
 
     def unwell(self) -> str:
         """What is not as it should be; empty: nothing."""
+        if incomplete := self._incomplete():
+            return incomplete
+        for publisher in self.publishers:
+            if not publisher.is_open or publisher.unconfirmed or publisher._is_committing:
+                return f"{publisher.name} waits"
+        return ""
+
+    def _incomplete(self) -> str:
+        """Which node does not serve, or which queue lacks a master or a copy; empty: none."""
         world = self.world
         for node in world.nodes.values():
             if not node.entered or node.frozen_until > world.now:
@@ -461,9 +472,6 @@ class WorldRun(Run):
                 set(view.synced) != {member.id for member in view.ring} and not self._is_manual
             ):
                 return f"{record.name}: {view}"
-        for publisher in self.publishers:
-            if not publisher.is_open or publisher.unconfirmed or publisher._is_committing:
-                return f"{publisher.name} waits"
         return ""
 
     @property

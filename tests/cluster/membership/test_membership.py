@@ -485,6 +485,17 @@ def test_a_status_ends_with_its_node() -> None:
     scene.took(StatusChanged("n3", None))
 
 
+def test_a_status_of_a_node_that_is_not_up_ends_with_its_link() -> None:
+    """A node that stops says so first, and may have an alarm until its process ends."""
+    scene = Scene.up("n2", "n3")
+    scene.apply(MemberDown(member("n3", 3)))
+    scene.hear("n3", incarnation=0, version=1, status=b'{"alarms":["disk"]}')
+    scene.take()
+    scene.node.link_down("n3", is_gone=True, now=scene.now)
+    scene.took(StatusChanged("n3", None))
+    assert scene.node.statuses == {}
+
+
 def test_a_broken_status_is_no_heartbeat() -> None:
     scene = Scene.up("n2", "n3")
     scene.hear("n2", version=1, status=b"[]")
