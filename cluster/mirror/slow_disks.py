@@ -2,8 +2,9 @@
 
     for 5 s no disk of a mirror has got further ─► each is asked how far its disk is (Probe ─► Report)
     after 10 s ─► those whose disk lacks what is waited for
-                   ├ another mirror's disk has it, and the policy doesn't say `block` ─► they go
-                   └ none has ─► publishers wait, and the log says so
+                   ├ another mirror's disk has it ─► they go
+                   ├ the master's has ─► publishers wait, the log says so, and after 20 s they go
+                   └ no disk has, or the policy says `block` ─► publishers wait, and the log says so
 
 A disk that is slow but gets on is left alone. While somebody waits only: what nobody waits for holds up nobody.
 """
@@ -11,10 +12,10 @@ A disk that is slow but gets on is left alone. While somebody waits only: what n
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from cluster.mirror.slow_mirrors import PROBE_S, T_RING_S, Ask, Blocked, Evict, Verdict
+from cluster.mirror.slow_mirrors import LAST_S, PROBE_S, T_RING_S, Ask, Blocked, Evict, Verdict
 from node.broker.views import View
 
-_NOBODY: Final[frozenset[int]] = frozenset()
+_NOTHING: Final[tuple[frozenset[int], bool]] = frozenset(), False
 
 
 class DiskState(NamedTuple):
@@ -42,7 +43,7 @@ class SlowDisks:
         self._mark_s = self._own_s = 0.0
         self._asked: set[int] = set()
         self._disks: dict[int, int] = {}
-        self._said: Collection[int] = _NOBODY
+        self._said: tuple[Collection[int], bool] = _NOTHING
 
     def look(self, view: View, state: DiskState, policy: str, now: float) -> list[Verdict]:
         """What to do about mirrors.   policy: `ha-slow-mirror`, evict or block."""
@@ -52,7 +53,7 @@ class SlowDisks:
         )
         mark = state.mark if is_held_up else None
         if mark is None or mark != self._mark:
-            self._mark, self._mark_s, self._said = mark, now, _NOBODY
+            self._mark, self._mark_s, self._said = mark, now, _NOTHING
             self._asked.clear()
             self._disks.clear()
         if awaited is None or now - self._mark_s < PROBE_S:
@@ -63,10 +64,12 @@ class SlowDisks:
         verdicts: list[Verdict] = [Ask(asked, awaited)] if asked else []
         stuck = frozenset(id_ for id_ in mirrors if self._disks.get(id_, awaited) < awaited)
         age_s = now - self._mark_s
-        if age_s >= T_RING_S and stuck and stuck != self._said:
-            self._said = stuck
-            good = {id_ for id_ in mirrors if id_ in view.synced}
-            is_needed = policy == "block" or good <= stuck  # then none is better than the others
+        good = {id_ for id_ in mirrors if id_ in view.synced}
+        is_needed = policy == "block" or (
+            good <= stuck and (age_s < LAST_S or state.own < awaited)  # then none is better than the others
+        )
+        if age_s >= T_RING_S and stuck and (stuck, is_needed) != self._said:
+            self._said = stuck, is_needed
             reason = f"has not got operations to its disk for {age_s:.0f} s"
             for id_ in sorted(stuck):
                 blames = Blocked if is_needed and (policy == "block" or id_ in good) else Evict

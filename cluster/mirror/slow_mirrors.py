@@ -2,8 +2,9 @@
 
     a broadcast of the master is not back after 5 s ─► each mirror is asked how far it has come (Probe ─► Report)
     after 10 s ─► the first in the ring that lacks it, and has got nothing new lately, is the one
-                   ├ others have everything, and the policy doesn't say `block` ─► it goes
-                   └ it is the last synchronised one ─► publishers wait for it, and the log says so
+                   ├ other mirrors have everything ─► it goes
+                   ├ it is the last synchronised one ─► publishers wait, the log says so, and after 20 s it goes
+                   └ the policy says `block`, or the master has no good copy ─► publishers wait, the log says so
 
 A ring that is slow but moves is left alone until it is too far behind: its publishers are held back meanwhile.
 A mirror whose disk is slow passes operations on like the others: it is no matter of the ring (S18), but of `SlowDisks`.
@@ -18,6 +19,12 @@ from node.broker.views import RingMember, View
 
 T_RING_S: Final = 10.0
 """How long a broadcast may take, and a new neighbour to get going."""
+
+LAST_S: Final = 2 * T_RING_S
+"""How long publishers wait for the last synchronised mirror before it goes, too.
+
+Nothing is lost by it, since the master has all that was confirmed. A link or disk that is back by then costs no copy.
+"""
 
 PROBE_S: Final = T_RING_S / 2
 """When mirrors are asked, and how long the one that is to blame has got nothing."""
@@ -47,7 +54,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The queue waits for this mirror, which may not go. Said once.   reason: for the log."""
+    """The queue waits for this mirror, which may not go, or not yet. Said once.   reason: for the log."""
 
     member: int
     reason: str
@@ -159,10 +166,11 @@ class SlowMirrors:
         self, view: View, blamed: RingMember, age_s: float, pending_bytes: int, policy: str
     ) -> Sequence[Verdict]:
         reason = f"has not passed on an operation for {age_s:.0f} s, {pending_bytes} bytes wait"
-        is_last = blamed.id in view.synced and not any(
-            member.id in view.synced for member in view.ring if member.id not in (view.master, blamed.id)
-        )
-        verdict = Blocked if policy == "block" or is_last else Evict
+        others = {member.id for member in view.ring if member.id in view.synced and member.id != blamed.id}
+        is_needed = blamed.id in view.synced and not others
+        is_last = blamed.id in view.synced and others <= {view.master}
+        may_go = policy != "block" and not is_needed and (not is_last or age_s >= LAST_S)
+        verdict = Evict if may_go else Blocked
         if self._said == (verdict, blamed.id):
             return ()
         self._said = verdict, blamed.id

@@ -491,7 +491,6 @@ class WorldRun(Run):
         for app in self.apps:
             app.finish()
         self._heal_among(core)
-        self._said = {node.name: len(node.events) for node in world.nodes.values()}
         wanted = [
             record.name
             for record in world.catalogue.queues("/")
@@ -514,20 +513,13 @@ class WorldRun(Run):
         self.counts["probes"] += len(probes)
 
     def _is_served(self, probe: "Probe") -> bool:
-        """Whether a queue is served, or the log says that its only other synchronised copy is waited for."""
+        """Whether a queue is served, or need not be."""
         if probe.is_served:
             return True
         record = self.world.catalogue.queue("/", probe.queue)
         if record is None and probe.queue == "trans":
             return True  # a queue that is not durable ends with the last node that has it
-        if record is not None and not self.copies.has_sound_copy(record, self._led()):
-            return True
-        if record is None or record.view is None or len(record.view.synced) != 2:
-            return False
-        said = f"queue '{probe.queue}' in vhost '/': Waiting for mirror"
-        return any(
-            said in text for node in self.world.serving for text in node.events[self._said[node.name] :]
-        )
+        return record is not None and not self.copies.has_sound_copy(record, self._led())
 
     def _led(self) -> frozenset[str]:
         """The nodes of the core that the leader of the metadata reaches, which may be outside and cut off from some.

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.mirror.slow_disks import DiskState, SlowDisks
-from cluster.mirror.slow_mirrors import Ask, Blocked, Evict, Verdict
+from cluster.mirror.slow_mirrors import LAST_S, Ask, Blocked, Evict, Verdict
 from node.broker.views import View, created
 
 THREE = created(0, [("a", 1), ("b", 2), ("c", 3)])
@@ -70,9 +70,22 @@ def test_who_does_not_answer_or_does_not_count_is_not_to_blame() -> None:
     assert Disks().run(60, {2: 9}) == []
 
 
-def test_if_no_disk_has_it_nobody_goes() -> None:
-    verdicts = Disks().run(60, {2: 7, 3: 5})
+def test_if_only_the_masters_disk_has_it_the_others_go_later() -> None:
+    disks = Disks()
+    verdicts = disks.run(60, {2: 7, 3: 5})
     assert [type(verdict) for verdict in verdicts] == [Blocked, Blocked]
+    assert disks.now == 111.0
+    verdicts = disks.run(60, {2: 7, 3: 5})
+    assert [type(verdict) for verdict in verdicts] == [Evict, Evict]
+    assert disks.now == 101.0 + LAST_S
+
+
+def test_if_no_disk_has_it_nobody_goes() -> None:
+    disks = Disks()
+    disks.state = disks.state._replace(own=7)
+    verdicts = disks.run(60, {2: 7, 3: 5})
+    assert [type(verdict) for verdict in verdicts] == [Blocked, Blocked]
+    assert disks.run(300, {2: 7, 3: 5}) == []
 
 
 def test_the_policy_may_be_to_wait() -> None:

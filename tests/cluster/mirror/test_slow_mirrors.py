@@ -4,7 +4,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster.mirror.slow_mirrors import LAG_BYTES_MAX, Ask, Blocked, Evict, SlowMirrors, Verdict, next_look
+from cluster.mirror.slow_mirrors import (
+    LAG_BYTES_MAX,
+    LAST_S,
+    Ask,
+    Blocked,
+    Evict,
+    SlowMirrors,
+    Verdict,
+    next_look,
+)
 from node.broker.views import MirrorSynced, View, changed, created, died
 
 FOUR = created(0, [("a", 1), ("b", 2), ("c", 3), ("d", 4)])
@@ -144,10 +153,31 @@ def test_the_policy_may_be_to_wait() -> None:
 
 
 @pytest.mark.parametrize("view", [created(0, [("a", 1), ("b", 2)]), _synced_only(FOUR, 1, 2)])
-def test_the_last_synchronised_mirror_is_waited_for(view: View) -> None:
-    (verdict,) = Ring(view).run(60, {2: 99, 3: 99, 4: 99})
+def test_the_last_synchronised_mirror_is_waited_for_but_not_for_ever(view: View) -> None:
+    """The master has all that was confirmed: a mirror that never answers again must not stop the queue."""
+    ring = Ring(view)
+    (verdict,) = ring.run(60, {2: 99, 3: 99, 4: 99})
     assert isinstance(verdict, Blocked)
     assert verdict.member == view.members[1].id
+    assert ring.now < 12.0
+    (verdict,) = ring.run(60, {2: 99, 3: 99, 4: 99})
+    assert isinstance(verdict, Evict)
+    assert verdict.member == view.members[1].id
+    assert LAST_S <= ring.now <= LAST_S + 1.0
+
+
+def test_the_last_synchronised_copy_of_all_never_goes() -> None:
+    """The master of this one has none: it answers for a dead one, and what is confirmed is at the mirror only."""
+    (verdict,) = Ring(_synced_only(FOUR, 2)).run(60, {2: 99, 3: 99, 4: 99})
+    assert isinstance(verdict, Blocked)
+    assert verdict.member == 2
+
+
+def test_with_block_the_last_one_is_waited_for_without_end() -> None:
+    ring = Ring(created(0, [("a", 1), ("b", 2)]), policy="block")
+    (verdict,) = ring.run(60, {2: 99})
+    assert isinstance(verdict, Blocked)
+    assert ring.run(1000, {2: 99}) == []
 
 
 def test_an_unsynchronised_one_may_go_though_there_is_no_other() -> None:
@@ -166,17 +196,15 @@ def test_after_an_eviction_the_others_have_time_to_find_each_other() -> None:
     assert 20.0 <= ring.now <= 22.0
 
 
-def test_one_after_the_other_goes_but_not_the_last_synchronised_one() -> None:
-    """S12 only comes about by crashes or by `ha-mode`: the last good copy is never evicted."""
+def test_one_after_the_other_goes_and_the_last_synchronised_one_not_before_its_time() -> None:
     ring, evicted = Ring(), []
-    for _ in range(3):
-        (verdict,) = ring.run(200, {})
-        if isinstance(verdict, Blocked):
-            break
-        assert isinstance(verdict, Evict)
-        evicted.append(verdict.member)
-        ring.view = died(ring.view, [verdict.member], may_lose=False)
-    assert evicted == [2, 3]
+    while len(evicted) < 3:
+        for verdict in ring.run(200, {}):
+            if isinstance(verdict, Evict):
+                evicted.append(verdict.member)
+                ring.view = died(ring.view, [verdict.member], may_lose=False)
+    assert evicted == [2, 3, 4]
+    assert LAST_S < ring.now <= LAST_S + 12.0, "each has had ten seconds"
 
 
 def test_the_order_begins_after_the_master() -> None:
