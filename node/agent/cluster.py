@@ -311,7 +311,7 @@ class Cluster:
         finally:
             self._peers.close()
         if not self.agent.app.is_wanted:
-            await self.life.end(is_clean=is_clean)
+            await self.life.end(is_clean=is_clean and is_written)
         return is_written
 
     async def attend(self) -> None:

@@ -31,7 +31,8 @@ class Supervisor:
     begin: starts a broker, which may wait for the cluster; it ends early, by `GivenUp`, once `is_giving_up` is set.
         Raises OSError, ConfigError.
     end: stops it. Returns: whether all that it had is on disk.
-    on_fault: told when a start or stop that nobody waits for has failed by a fault of ours.
+    on_fault: told when a start or stop that nobody waits for has failed by a fault of ours, or when a broker has ended
+        whose disk could not write all: the process has to end.
     on_changed: told when it runs, or runs no more, or is held, or is let go.
     """
 
@@ -157,6 +158,10 @@ class Supervisor:
                 self._on_changed()
                 self.is_written = await self._end(former)
                 del former
+                if not self.is_written:
+                    # Its disk hangs or has failed, and has the files still: nobody else in this process can open them.
+                    self.is_wanted = False
+                    self._on_fault()
                 # A broker is full of cycles, and Python looks at what is so old after some 100 million new objects
                 # (`node.app`). Now nobody is served, and most of what it looks at is what it frees.
                 gc.collect()

@@ -35,6 +35,7 @@ from node.agent.peer_state import PeerState
 from node.broker.commands import Command, NodeDown, NodeUp, Refused, SetDraining
 from node.broker.events import LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.broker.snapshot import everything
+from node.io.disk import HUNG_S
 from node.store.directory import StoreError
 from node.store.disk import READING, Step, Sync
 from node.store.records import NewerFormat
@@ -299,8 +300,9 @@ class WorldNode(Node):
         """As `Supervisor`: whether a broker runs or not is one thing at a time."""
         has_started = False
         while True:
-            if self.has_broker and (self._is_stale or self._is_held):
-                yield from self._end_broker()
+            must_end = self.has_broker and (self._is_stale or self._is_held)
+            if must_end and not (yield from self._end_broker()):
+                return
             if not self.has_broker and not self._is_held:
                 self._is_stale = False
                 try:
@@ -341,7 +343,8 @@ class WorldNode(Node):
             is_let = yield from self._enter_cluster()
             if is_let:
                 break
-            yield from self._end_broker()
+            if not (yield from self._end_broker()):
+                return
         own = self.members.get(self.name)
         self._is_draining = False
         if own is not None and own.is_draining:
@@ -428,8 +431,8 @@ class WorldNode(Node):
         if not incarnation:
             self.entered = 0
 
-    def _end_broker(self) -> Script:
-        """As `Node.stop`: the broker's disk has to write what it has."""
+    def _end_broker(self) -> Generator[Any, Any, bool]:
+        """As `Node.stop`: the broker's disk has to write what it has. Returns: whether it has."""
         self._stop_serving()
         self.peers.close()
         self.mirrors.close_all()
@@ -437,16 +440,27 @@ class WorldNode(Node):
         self.log.detach()
         for queue in self.broker.local_queues:
             queue.note_deliveries()
-        yield from self._drain()
-        self.store.close()
-        yield from self._drain()
+        is_written = yield from self._drain()
+        if is_written:
+            self.store.close()
+            is_written = yield from self._drain()
         self._forget_broker()
+        if not is_written and not self._is_stopping:
+            self.end_itself("its message disk does not answer")
+        return is_written
 
-    def _drain(self) -> Script:
+    def _drain(self) -> Generator[Any, Any, bool]:
+        """As `node.io.disk.Disk.drain`: whether the disk has written everything."""
         self.disk.give_up()
+        hung_s = 0.0
         while self.disk.jobs or self.disk._answers:
             self.look_after()
-            yield 0.25 if self.disk_state.is_hung else 0.01
+            pause_s = 0.25 if self.disk_state.is_hung else 0.01
+            hung_s = hung_s + pause_s if self.disk_state.is_hung else 0.0
+            if hung_s > HUNG_S:
+                return False
+            yield pause_s
+        return True
 
     def _forget_broker(self) -> None:
         self.log.detach()
@@ -470,11 +484,11 @@ class WorldNode(Node):
         while self.mirrors.moving and self.world.now < end:
             yield 0.05
         incarnation = self.incarnation
-        yield from self._end_broker()
+        is_written = yield from self._end_broker()
         self.membership.stopped(self.now)
         self.membership_changed()
         if incarnation:
-            telling, late = self._submit(NodeDown(self.name, incarnation, is_clean=True)), Signal()
+            telling, late = self._submit(NodeDown(self.name, incarnation, is_clean=is_written)), Signal()
             self.later(LEAVE_S, late.set)
             yield telling, late
         self.end_itself("it was stopped")

@@ -27,7 +27,8 @@ class Script:
         self.said: list[str] = []
         self.failures: list[Exception] = []
         self.waits: asyncio.Event | None = None
-        self.supervisor = Supervisor(self.begin, self.end, logging.getLogger("test"))
+        self.is_disk_hung = False
+        self.supervisor = Supervisor(self.begin, self.end, logging.getLogger("test"), self.fault)
 
     async def begin(self) -> Node:
         self.said.append("begin")
@@ -44,7 +45,10 @@ class Script:
 
     async def end(self, node: Node) -> bool:
         self.said.append("end")
-        return True
+        return not self.is_disk_hung
+
+    def fault(self) -> None:
+        self.said.append("fault")
 
     async def settled(self) -> None:
         for _ in range(20):
@@ -138,6 +142,19 @@ def test_a_restart_is_one_restart() -> None:
         assert app.node is not None
 
     assert play(story) == ["begin", "end", "begin", "end"]
+
+
+def test_after_a_broker_whose_disk_hangs_none_is_begun() -> None:
+    """That one has the files until the process ends."""
+
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        script.is_disk_hung = True
+        app.restart()
+        await script.settled()
+        assert not app.is_written
+
+    assert play(story) == ["begin", "end", "fault"]
 
 
 def test_a_start_that_waits_is_ended_by_a_stop() -> None:
