@@ -11,10 +11,11 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.membership.membership import State
+from cluster.metadata.raft_log import NO_OUTCOME, REPLACED
 from node.admin.submission import submit
 from node.agent import errors
 from node.agent.supervisor import GivenUp
-from node.agent.waiting import FOR_A_MAJORITY, Waiting, boottime, majority_reasons
+from node.agent.waiting import FOR_A_MAJORITY, FOR_AN_OUTCOME, Waiting, boottime, majority_reasons
 from node.broker.commands import NodeDown, NodeUp, Refused, SetDraining
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 NODE_DOWN_S: Final = 5.0
 """How long a stop waits for the cluster to take note of it."""
+OUTCOMES_MAX: Final = 20
+"""How often one start asks again when it is not known what came of its command.
+
+Such an answer takes 5 to 15 s (`cluster.metadata.options`): after two to five minutes the start fails.
+"""
+UNKNOWN: Final = (NO_OUTCOME, REPLACED)
+"""The command may have been applied, or may never be."""
 DISC_NODE_S: Final = 20.0
 """How long the start of a RAM node waits until it reaches a disk node: all nodes may be started at once."""
 
@@ -42,6 +50,8 @@ class Life:
         """The cluster has ended this life."""
         self._is_cut_off = asyncio.Event()
         """Nothing can be told to the cluster."""
+        self._unknown_count = 0
+        """Answers of this start that told nothing."""
 
     def majority_is(self, has_majority: bool) -> None:
         """Whether a majority of the voters is linked."""
@@ -77,10 +87,15 @@ class Life:
 
     async def _refused(self, refused: Refused, waiting: Waiting) -> None:
         """Wait, if that may help. Raises: OSError, GivenUp."""
-        if refused.text != errors.NO_MAJORITY:
+        what, because = FOR_A_MAJORITY, majority_reasons(self._cluster)
+        if refused in UNKNOWN and self._unknown_count < OUTCOMES_MAX:
+            self._unknown_count += 1
+            what, because = FOR_AN_OUTCOME, [refused.text]
+        elif refused.text != errors.NO_MAJORITY:
+            self._unknown_count = 0
             raise OSError(refused.text)
         await self.or_given_up(self._cluster.voting.check_membership())
-        await waiting.tell(FOR_A_MAJORITY, majority_reasons(self._cluster))
+        await waiting.tell(what, because)
 
     async def begin(self) -> bool:
         """Have a new incarnation, and a lease for it; False if that was lost already: begin anew, broker and all.
@@ -88,11 +103,13 @@ class Life:
         Raises: OSError, GivenUp.
         """
         waiting = Waiting(self._cluster)
-        while (incarnation := await self._come_up(waiting)) is None:
-            pass
-        return await self._await_lease(incarnation)
+        while isinstance(result := await self._come_up(waiting), Refused):
+            if result in UNKNOWN:
+                return False  # it may count as up already, and the broker may have acted on that
+        self._unknown_count = 0
+        return await self._await_lease(result)
 
-    async def _come_up(self, waiting: Waiting) -> int | None:
+    async def _come_up(self, waiting: Waiting) -> int | Refused:
         cluster, membership = self._cluster, self._cluster.membership
         assert cluster.metadata is not None
         self.may_serve.clear()
@@ -104,7 +121,7 @@ class Life:
         if isinstance(result, Refused):
             membership.stopped(boottime())
             await self._refused(result, waiting)
-            return None
+            return result
         assert isinstance(result, int)
         return result
 

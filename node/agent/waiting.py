@@ -57,6 +57,7 @@ class Waiting:
 
 
 FOR_A_MAJORITY: Final = "for a majority of the cluster's disk nodes"
+FOR_AN_OUTCOME: Final = "for the cluster to agree"
 
 
 def sentence(what: str, because: Sequence[str]) -> str:

@@ -89,6 +89,19 @@ def test_consumer_limit_counts_for_each_consumer(channel: Channel) -> None:
     assert sorted(content.method.consumer_tag for content in came) == ["a", "a", "b", "b"]
 
 
+@pytest.mark.parametrize("tag", ["a", "b"])
+def test_consumer_limit_ignores_what_a_cancelled_one_has(channel: Channel, tag: str) -> None:
+    """§4.9: global=false counts for the consumer that got it; whoever comes after it begins anew, whatever its tag."""
+    queue = channel.declare(exclusive=True)
+    publish_each(channel, queue, b"1", b"2", b"3")
+    channel.call(BasicQos, prefetch_count=1)
+    channel.consume(queue, consumer_tag="a")
+    expect_deliveries(channel, queue, b"1")
+    channel.call(BasicCancel, consumer_tag="a")
+    channel.consume(queue, consumer_tag=tag)
+    expect_deliveries(channel, queue, b"2")
+
+
 def test_consumer_limit_ignores_unacked_gets(channel: Channel) -> None:
     """§4.9: global=false doesn't count what basic.get took."""
     queue = channel.declare(exclusive=True)

@@ -288,7 +288,8 @@ class Consumer(App):
         self.way = way
         """no_ack, ack, multiple, mixed, slow, or tx."""
         self.open_: dict[int, Message] = {}
-        self.held: set[int] = set()
+        self._earlier: set[int] = set()
+        """Of `open_`, what came before the latest `basic.consume-ok`: it counts for no consumer any more (§4.9)."""
         self.is_consuming = False
         self.is_asking = False
         self.dies_on_failover = queue != "quorum" and self.random.random() < 0.3
@@ -333,6 +334,7 @@ class Consumer(App):
         match method:
             case BasicConsumeOk():
                 self.is_consuming, self.is_asking = True, False
+                self._earlier = set(self.open_)
             case BasicQosOk() | TxSelectOk():
                 pass
             case BasicCancelOk():
@@ -361,14 +363,13 @@ class Consumer(App):
                 raise Violation(f"{self.name}: {method}")
 
     def _prefetch_is_kept(self) -> None:
-        """No master gives more than the limit, long after the one before it."""
+        """No master gives more than the limit, long after the one before it. It is a consumer's, not the channel's."""
         now = self.world.now
-        if self.prefetch and len(self.open_) > self.prefetch:
+        count = len(self.open_.keys() - self._earlier)
+        if self.prefetch and count > self.prefetch:
             is_calm = not self.ledger.troubles or self.ledger.troubles[-1] < now - 20.0
             if is_calm:
-                raise Violation(
-                    f"{self.name}: {len(self.open_)} deliveries open, the limit is {self.prefetch}"
-                )
+                raise Violation(f"{self.name}: {count} deliveries open, the limit is {self.prefetch}")
 
     def settle(self, tag: int) -> None:
         """Acknowledge, or what else may be done."""

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from cluster.mirror.revival import Revival
+from node.broker.channel import Channel
+from node.broker.consumer import UNLIMITED
 from tests.sim import mirror_bugs, raft_bugs
 from tests.sim.world_node import WorldNode
 
@@ -29,11 +31,17 @@ def _failed_disk_is_an_alarm(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WorldNode, "_store_broken", lambda self, error: self.broker.alarms.set("disk"))
 
 
+def _prefetch_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A consumer is given whatever there is."""
+    patch.setattr(Channel, "credit", lambda self, consumer: UNLIMITED)
+
+
 BUGS: dict[str, Any] = {
     **mirror_bugs.BUGS,
     **raft_bugs.BUGS,
     "loss is not told": _loss_is_not_told,
     "failed disk is an alarm": _failed_disk_is_an_alarm,
+    "prefetch ignored": _prefetch_ignored,
 }
 
 
@@ -64,6 +72,8 @@ AUDIT: dict[str, Found] = {
     "idle unwatched": Found("liveness", 2, ("cut", "transfer", "hang", "crash")),
     "disks unwatched": Found("liveness", 2),
     "unsafe count": Found("liveness", 4, ("disk_error", "hang", "transfer")),
+    # A consumer is cancelled and comes back to the same channel while a delivery is open: each limit is its own.
+    "prefetch ignored": Found("safety", 21937),
 }
 
 

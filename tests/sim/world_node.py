@@ -30,6 +30,7 @@ from cluster.remote.peers import Peers
 from cluster.transport.interface import Hello, Topic
 from cluster.transport.stream import Receiver, Sender
 from node.agent.admission import Admission, KnownNode
+from node.agent.life import OUTCOMES_MAX, UNKNOWN
 from node.agent.metadata import options as raft_options
 from node.agent.peer_state import PeerState
 from node.broker.commands import Command, NodeDown, NodeUp, Refused, SetDraining
@@ -189,6 +190,7 @@ class WorldNode(Node):
         self._is_draining = self.has_broker = False
         self._is_stale = self._is_held = False
         self._is_stopping = False
+        self._unknown_count = 0
         self._wanted = Signal()
         self._may_serve, self._must_rejoin = Signal(), Signal()
         self._is_status_coming = False
@@ -363,7 +365,10 @@ class WorldNode(Node):
             yield from self._refused(answer.value)
 
     def _refused(self, refused: Refused) -> Script:
-        if refused.text != NO_MAJORITY.text:
+        if refused in UNKNOWN and self._unknown_count < OUTCOMES_MAX:
+            self._unknown_count += 1
+        elif refused != NO_MAJORITY:
+            self._unknown_count = 0
             raise OSError(refused.text)
         yield WAITING_RETRY_S
 
@@ -413,6 +418,9 @@ class WorldNode(Node):
                 break
             self.membership.stopped(self.now)
             yield from self._refused(answer.value)
+            if answer.value in UNKNOWN:
+                return False
+        self._unknown_count = 0
         self._be(answer.value)
         self._members_changed()
         self.peer_state.entered(answer.value)

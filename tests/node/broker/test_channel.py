@@ -176,6 +176,22 @@ def test_prefetch_of_each_consumer() -> None:
     assert deliveries(client) == [("b", 5, b"4")]
 
 
+def test_prefetch_of_a_consumer_that_comes_back() -> None:
+    """§4.9: what a cancelled consumer still has open counts for nobody, not even under the same tag."""
+    client = with_queue(*[b"%d" % n for n in range(9)])
+    client.send(1, BasicQos(prefetch_count=1))
+    for number in range(2):
+        client.send(1, BasicConsume(queue="q", consumer_tag="a"))
+        assert deliveries(client) == [("a", number + 1, b"%d" % number)]
+        client.send(1, BasicCancel("a"))
+    client.send(1, BasicConsume(queue="q", consumer_tag="a"))
+    assert deliveries(client) == [("a", 3, b"2")]
+    client.send(1, BasicAck(2, multiple=True))
+    assert deliveries(client) == []
+    client.send(1, BasicAck(3))
+    assert deliveries(client) == [("a", 4, b"3")]
+
+
 def test_prefetch_of_the_channel() -> None:
     """§4.9 row global=true: shared, stops no_ack consumers too; 0 lifts it."""
     client = with_queue()
