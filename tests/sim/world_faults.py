@@ -572,7 +572,7 @@ class WorldRun(Run):
 class Probe(App):
     """Publishes to a queue and consumes from it, by way of the core, until what it has published comes.
 
-    When nothing happens for some time it goes to another node, as clients do.
+    When nothing happens for some time it goes to another node of the core with both, as clients with one connection do.
     """
 
     PATIENCE_S = 8.0
@@ -580,15 +580,16 @@ class Probe(App):
     def __init__(self, run: WorldRun, queue: str, core: frozenset[str]) -> None:
         super().__init__(run.world, run.ledger, f"probe {queue}")
         self.queue = queue
-        self.nodes = self._core = core
+        self._core = core
+        self._node = core
         self.is_confirmed = self.is_delivered = False
         self._ids: set[int] = set()
         self._heard = 0
         self._consumer = Consumer(run.world, run.ledger, f"reader {queue}", queue, 0, "no_ack")
         self._consumer.dies_on_failover = self._consumer.is_exclusive = False
-        self._consumer.nodes = core
         self._consumer.on_delivery = self._delivered
         self._index = 0
+        self._go_to(core)
 
     @property
     def is_served(self) -> bool:
@@ -600,6 +601,11 @@ class Probe(App):
         self._consumer.begin()
         self._move_on()
 
+    def _go_to(self, nodes: frozenset[str]) -> None:
+        """Connect to one of these from now on."""
+        self._node = frozenset((self.world.random.choice(sorted(nodes)),))
+        self.nodes = self._consumer.nodes = self._node
+
     def _move_on(self) -> None:
         """Go elsewhere if nothing happens here."""
 
@@ -609,10 +615,9 @@ class Probe(App):
                 self.finish()
                 return
             if (self._heard, self.is_confirmed) == seen:
-                for app in (self, self._consumer):
-                    is_there = app.client is not None and app.node is not None
-                    app.nodes = self._core - {app.node.name} if is_there else self._core  # type: ignore[union-attr]
-                    app.hang_up()
+                self._go_to(self._core - self._node)
+                self.hang_up()
+                self._consumer.hang_up()
             self._move_on()
 
         self.world.after(self.PATIENCE_S, look)
