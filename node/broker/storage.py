@@ -127,12 +127,13 @@ class QueueStorage(Protocol):
 
     def scan(self, segment: int, first_seq: int, last_seq: int, done: Callable[[list[Absent]], None]) -> None:
         """Find the messages of a segment from first to last that are not forgotten, in order; `done` comes later.
+        Once a write has failed it does not come if something is missing, as that may never have been written.
 
         What waits for its checkpoint is not in the segment yet: page_out what is to be found there.
         """
 
     def load(self, absent: Sequence[Absent], done: Callable[[list[Run | None]], None]) -> None:
-        """Fetch contents: a run for each, in order, or None where the disk no longer has them; `done` comes later."""
+        """Fetch contents: a run for each, in order, or None where the disk no longer has them; `done` as in `scan`."""
 
     def clear(self, first_seq: int, last_seq: int) -> None:
         """Forget every message from first to last that is in a segment."""

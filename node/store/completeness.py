@@ -12,7 +12,7 @@ from node.store.disk import Step
 from node.store.findings import Damage, Finding, Isolation
 from node.store.record_file import RecordFile
 from node.store.seq_set import SeqSet
-from node.store.synced import Synced, about_queue, renewal
+from node.store.synced import Synced, about_journal, about_queue, renewal
 
 _ANY_QUEUE: Final = "persistent messages of any queue may be missing"
 _ONE_QUEUE: Final = "persistent messages of the queue may be missing"
@@ -27,6 +27,7 @@ class Completeness:
         self._isolation = isolation
         self._lossy = set(synced.lossy)
         self._found: dict[str, set[int]] = {}
+        self._going: dict[str, set[int]] = {}
 
     def is_clean(self, uid: str) -> bool:
         """Whether a queue has all that was safe of it, and had at earlier starts."""
@@ -63,6 +64,29 @@ class Completeness:
             if number not in found and not removed.of(number):
                 self._note_loss(f"{directory}/{number}.idx", 0, size, _ONE_QUEUE)
                 self._lossy.add(uid)
+
+    def segment_goes(self, uid: str, number: int, removed: SeqSet) -> None:
+        """Nothing is alive in a segment, which will be removed.   removed: see `saw_segments`."""
+        if self._safe_bytes(uid, number) and not removed.of(number):
+            self._going.setdefault(uid, set()).add(number)
+
+    def steps_before_removal(self, copies: Container[str]) -> list[Step]:
+        """Write down which segments go, and what is lost, before they do: should this recovery be cut short, the next
+        one must not miss them, but what they have shown.   copies: see `recover`.
+
+        What the journal says needs no words here: it stays until the end.
+        """
+        known = self._synced
+        has_news = any(uid in copies for uid in self._lossy - known.lossy)
+        if not self._going and not has_news:
+            return []
+        parts = about_journal(known.journal)
+        for uid in known.segments.keys() | self._lossy:
+            going = self._going.get(uid, ())
+            places = [place for place in known.segments.get(uid, {}).items() if place[0] not in going]
+            is_lossy = uid in known.lossy or (uid in copies and uid in self._lossy)
+            parts += about_queue(uid, places, is_lossy=is_lossy)
+        return renewal(parts)
 
     def missed_contents(self, uid: str, number: int | None, offset: int) -> None:
         """The contents of messages are not in the message store.   number, offset: where a segment has the messages;

@@ -26,7 +26,7 @@ class IndexHost:
     report: called with path, offset in bytes and description of what can't be read.
     counters: of what is read from the disk.
     on_failed: called when the disk refused steps that an index submitted by itself.
-    later: calls back after so many seconds.
+    later: calls back after so many seconds.   is_over: whether a write has failed, or the store is closed.
     damaged: indexes in whose files something could not be read.
     """
 
@@ -40,6 +40,7 @@ class IndexHost:
     report: Callable[[str, int, str], None]
     on_failed: Callable[[OSError], None]
     later: Callable[[float, Callable[[], None]], None]
+    is_over: Callable[[], bool]
     counters: DiskCounters = field(default_factory=DiskCounters)
     damaged: "dict[QueueIndex, None]" = field(default_factory=dict)
 

@@ -135,10 +135,18 @@ class Journal:
         self._is_new = True
 
     def remove_steps(self, numbers: list[int]) -> list[Step]:
-        """Remove older files whose checkpoint is done.   numbers: the first ones of `older`."""
+        """Remove older files whose checkpoint is done.   numbers: the first ones of `older`.
+
+        One is always there, though nothing came for it yet: no file at all is a lost journal.
+        """
         assert numbers == self.older[: len(numbers)], "the oldest go first"
         del self.older[: len(numbers)]
         steps: list[Step] = []
+        if self._is_new and not self.older:
+            self._is_new = False
+            self._size_bytes += HEADER_BYTES
+            path = file_path(self._number)
+            steps = [Append(path, [JOURNAL_HEADER]), Sync(path), SyncDir(JOURNAL)]
         for number in numbers:
             del self.sizes[number]
             # One after the other also for a power loss: what a file says is gone must not come back by an

@@ -40,7 +40,7 @@ class Load:
     done: gets a run for each, in order, or None.
     """
 
-    __slots__ = ("_absents", "_done", "_host", "_index", "_runs", "_waiting")
+    __slots__ = ("_absents", "_done", "_host", "_index", "_is_short", "_runs", "_waiting")
 
     def __init__(
         self, index: "QueueIndex", absents: Sequence[Absent], done: Callable[[list[Run | None]], None]
@@ -50,6 +50,7 @@ class Load:
         self._absents = list(absents)
         self._done = done
         self._runs: list[Run | None] = [None] * len(self._absents)
+        self._is_short = False  # something was not found
         self._waiting = 0  # parts that are tried by themselves
 
     def start(self) -> None:
@@ -60,10 +61,11 @@ class Load:
             for part in parts:
                 self._take(part, results[: len(part.reads)])
                 del results[: len(part.reads)]
-            self._done(self._runs)
+            self._answer()
 
         def failed(_error: OSError) -> None:
-            self._try_apart()
+            if not self._host.is_over():
+                self._try_apart()
 
         self._host.disk.submit([read for part in parts for read in part.reads], arrived, failed)
 
@@ -127,6 +129,9 @@ class Load:
             )
 
     def _miss(self, absent: Absent, reads: list[Read], seqs: Iterable[range], reason: str) -> None:
+        self._is_short = True
+        if self._host.is_over():
+            return
         path, offset = (reads[0].path, reads[0].offset) if reads else (MESSAGES, 0)
         tell_unreadable(self._index, seqs, path, offset, reason)
 
@@ -158,6 +163,10 @@ class Load:
     def _one_less(self) -> None:
         self._waiting -= 1
         if not self._waiting:
+            self._answer()
+
+    def _answer(self) -> None:
+        if not (self._is_short and self._host.is_over()):  # see `node.store.rereading`
             self._done(self._runs)
 
 

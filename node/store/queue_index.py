@@ -269,12 +269,10 @@ class QueueIndex:
         self.is_dropped = True
         self.unreadable = self.owner = None
         self.unflushed.clear()
-        self.segments.clear()
-        self._outbox.clear()
         self._unsynced_directories.clear()
         self._removed, self._delivered = [], []
         self._must_make_directory = False
-        for numbers in (self._unwritten, self._behind, self._dead):
+        for numbers in (self.segments, self._outbox, self._unwritten, self._behind, self._dead):
             numbers.clear()
         self._release_next()
         self._tell_if_unneeded()
@@ -470,6 +468,11 @@ class QueueIndex:
             self._unsynced_directories.add(self.directory)
         return steps
 
+    @property
+    def may_remove_synced(self) -> bool:
+        """Whether `take_removals` may remove what was made safe."""
+        return any(self.segments[number].synced_bytes for number in self._dead)
+
     def flush(self, limit_bytes: int, upto_seq: int) -> tuple[list[Step], bool]:
         """The work of a checkpoint: what was kept below a number goes to segments, and what is gone is told to them.
 
@@ -549,15 +552,12 @@ class QueueIndex:
         for number, operations in unwritten.items():
             for operation in operations:
                 [seqs] = operation.ranges
-                told, later = (
-                    range(seqs.start, min(seqs.stop, bound)),
-                    range(max(seqs.start, bound), seqs.stop),
-                )
+                told = range(seqs.start, min(seqs.stop, bound))
+                later = range(max(seqs.start, bound), seqs.stop)
                 if told and number in self.segments:
                     self._append(number, Delivered((told,), operation.count))
                 if later:
-                    waiting = self._unwritten.setdefault(number, [])
-                    waiting.append(Delivered((later,), operation.count))
+                    self._unwritten.setdefault(number, []).append(Delivered((later,), operation.count))
 
     def _append(self, number: int, operation: Operation) -> int:
         """Write an operation to a segment; how many bytes that takes."""

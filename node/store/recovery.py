@@ -5,7 +5,7 @@
                                       └─► journal removed, the oldest file first
 
     1. sync and read the journal: which numbers came in, which are gone
-    2. read each segment: tell it what the journal knows, remove it if nothing in it is alive
+    2. read each segment: tell it what the journal knows; remove those in which nothing is alive, see `Completeness`
     3. read the journal again: copy what is alive and in no segment
     4. sync, then remove the journal
 
@@ -257,6 +257,7 @@ class _Recovery:
         self._read_journal(numbers)
         for uid in self._records:
             self._recover_segments(self._queues[uid], has_directory=uid in directories)
+        self._remove_dead(copies)
         self._copy_from_journal(numbers)
         for queue in self._queues.values():
             self._finish_growing(queue)
@@ -273,6 +274,8 @@ class _Recovery:
         disk.run(self._contents.sync_steps())
         sizes = {queue.uid: queue.sizes for queue in self._queues.values()}
         disk.run(self._completeness.steps(sizes, copies))
+        self._writer.remove_doomed()
+        self._writer.sync()
         self._remove_unknown(directories, is_catalogue_whole)
         self._remove_journal(numbers, is_catalogue_whole)
         result.findings = self._isolation.findings
@@ -407,7 +410,8 @@ class _Recovery:
                 segment.count(part)
         self._isolation.keep(file.findings, file.data)
         if not segment.alive and not wanted:
-            self._writer.remove(file.path)
+            self._writer.doom(file.path)
+            self._completeness.segment_goes(queue.uid, number, changes.removed)
             return
         if file.needs_rewrite:
             segment.size_bytes = self._writer.rewrite(file)
@@ -422,6 +426,12 @@ class _Recovery:
             queue.growing[number] = segment
         else:
             self._adopt(queue, segment)
+
+    def _remove_dead(self, copies: Container[str]) -> None:
+        """Remove the segments in which nothing is alive: before the journal's messages are copied, which take room."""
+        if self._writer.has_doomed:
+            self._disk.run(self._completeness.steps_before_removal(copies))
+            self._writer.remove_doomed()
 
     def _deliveries(
         self, queue: _Queue, segment: _Segment, alive: int, scan: SegmentScan | None
@@ -517,7 +527,7 @@ class _Recovery:
                 self._adopt(queue, segment)
             elif segment.size_bytes:
                 # What was to come has lost its contents.
-                self._writer.remove(segment.path)
+                self._writer.doom(segment.path)
         queue.growing.clear()
 
     # --- the end ---

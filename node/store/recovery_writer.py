@@ -28,6 +28,7 @@ class RecoveryWriter:
         self._dirty: dict[str, None] = {}  # files, in the order in which they were first written
         self._dirty_directories: dict[str, None] = {}
         self._has_directory: set[str] = set()
+        self._doomed: list[str] = []
 
     def append(self, path: str, payloads: Iterable[Sequence[bytes]], *, is_new: bool) -> int:
         """Add records to a segment; how many bytes it grows.   payloads: each in parts.
@@ -80,13 +81,25 @@ class RecoveryWriter:
         self._dirty_directories[file.path.rpartition("/")[0]] = None
         return sum(map(len, parts))
 
-    def remove(self, path: str) -> None:
-        """Remove a segment in which nothing is left."""
+    def doom(self, path: str) -> None:
+        """See to it that a segment in which nothing is left goes with the next `remove_doomed`."""
         parts = self._parts.pop(path, [])
         self._gathered_bytes -= sum(map(len, parts))
         self._dirty.pop(path, None)
-        self._disk.run([Remove(path)])
-        self._dirty_directories[path.rpartition("/")[0]] = None
+        self._doomed.append(path)
+
+    @property
+    def has_doomed(self) -> bool:
+        """Whether `remove_doomed` has something to do."""
+        return bool(self._doomed)
+
+    def remove_doomed(self) -> None:
+        """Remove the segments that are doomed. That they are gone is not safe before `sync`."""
+        for at in range(0, len(self._doomed), _SYNCS_MAX):
+            self._disk.run([Remove(path) for path in self._doomed[at : at + _SYNCS_MAX]])
+        for path in self._doomed:
+            self._dirty_directories[path.rpartition("/")[0]] = None
+        self._doomed.clear()
 
     def flush(self) -> None:
         """Write what has gathered."""

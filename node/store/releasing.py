@@ -57,5 +57,6 @@ class Releases:
 
     def _failed(self, index: "QueueIndex", number: int, error: OSError) -> None:
         # Until the next start the contents count as referred to.
-        index.host.report(index.path(number), 0, str(error))
+        if not index.host.is_over():  # else it may never have been written
+            index.host.report(index.path(number), 0, str(error))
         self._released(index, number, [[]])

@@ -1,6 +1,9 @@
 """Reads that are tried again when the disk refuses them: the fault of a cable or a controller may be over soon.
 
 What a bad checksum says is no error of reading: the bytes are there, and stay as they are.
+
+Once a write has failed what a read does not find may never have been written: then nobody is answered, and whether
+it is lost says the next start. The answer to a write comes before those to the reads behind it.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +27,7 @@ def read(
     """Read; again after each of `PAUSES_S` while there is an error.
 
     reads: gives the steps, anew for each try: where contents stand may change in between.
-    done, failed: see `Disk.submit`; failed gets the error of the last try.
+    done, failed: see `Disk.submit`; failed gets the error of the last try, unless the store is over by then.
     """
     _try(host, reads, done, failed, 0)
 
@@ -37,6 +40,8 @@ def _try(
     tries: int,
 ) -> None:
     def refused(error: OSError) -> None:
+        if host.is_over():
+            return
         if tries == len(PAUSES_S) or isinstance(error, FileNotFoundError):
             failed(error)
         else:

@@ -57,6 +57,8 @@ class Scan:
             self._done([])
             return
         if found.lost or found.damages:
+            if index.host.is_over():
+                return  # see `node.store.rereading`
             tell_damage(index, segment, found)
         absents: list[Absent] | None = found.absents
         if segment.changes != self._changes:

@@ -131,7 +131,7 @@ class Scrubber:
 
         def begin(on_end: Callable[[], None]) -> int:
             def answered(result: Any) -> None:
-                if is_there():
+                if is_there() and not self._is_over():
                     take(result)
                 on_end()
 

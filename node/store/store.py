@@ -165,6 +165,7 @@ class Store:
             report=report,
             on_failed=self._break,
             later=self._later,
+            is_over=lambda: self._is_over,
             counters=self._counters,
         )
 
@@ -360,16 +361,17 @@ class Store:
                 later += [(uid, operation) for operation in delivered]
                 if removed is not None:
                     later.append((uid, removed))
+            may_remove_synced = index.may_remove_synced
             unneeded = index.take_removals()
             removals += unneeded
             if index.is_dropped and unneeded:
                 del self._indexes[index.uid]
                 self._touched.pop(index, None)
-            elif unneeded and index.is_durable:
+            elif unneeded and may_remove_synced:
                 shrunk[index.uid] = index.synced_sizes
         for uid, operation in later:
             journal.add(uid, operation)
-        return self._synced.tell_queues(shrunk) + removals
+        return self._synced.tell_shrunk(shrunk) + removals
 
     def _committed(self, results: list[Any]) -> None:
         """The batch is safe."""

@@ -2,7 +2,8 @@
 
 A torn end of the journal is nothing where it was never synced, and a loss where it was. So beside the files stands how
 much of each is safe: of the journal a second after its batches, of segments when a checkpoint or a recovery is over.
-The file is appended to and not synced, so it may say less than is true, and never more.
+The file is appended to and not synced, so it may say less than is true. It never says more: before a segment is removed
+that it speaks of, it is told so, and synced, as the number may soon be that of another file.
 
     synced.log = header, then records
     record     = "J", number:8 size:8                        a journal file
@@ -143,6 +144,11 @@ class SyncedFile:
     def tell_queues(self, queues: Mapping[str, Iterable[tuple[int, int]]]) -> list[Step]:
         """Write down what is safe of the segments of some queues."""
         return self._append(self._about(queues))
+
+    def tell_shrunk(self, queues: Mapping[str, Iterable[tuple[int, int]]]) -> list[Step]:
+        """Write down, safely, what is left of some queues before files of theirs go."""
+        steps = self.tell_queues(queues)
+        return [*steps, Sync(SYNCED)] if steps else []
 
     @property
     def is_large(self) -> bool:

@@ -56,6 +56,7 @@ class Node:
             report=lambda *what: self.reports.append(what),
             on_failed=self.on_failed,
             later=lambda pause_s, call: self.later.append(call),
+            is_over=lambda: False,
         )
 
     def on_dirty(self, index: QueueIndex) -> None:

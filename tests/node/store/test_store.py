@@ -1,5 +1,6 @@
 """Tests of node.store.store."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from node.broker.operations import Enqueue, Remove, decode
 from node.broker.records import QueueRecord
-from node.broker.run import NEVER, Run
+from node.broker.run import NEVER, Absent, Run
 from node.store.disk import Append, MakeDir, RemoveTree, Step, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.journal import file_path, split
@@ -30,6 +31,13 @@ from tests.node.store.store_harness import (
 )
 
 LARGE = bytes(2000)
+
+
+class Owner:
+    """Has a queue's messages.   unreadable: see `StorageOwner`."""
+
+    def __init__(self, unreadable: Callable[[str], None]) -> None:
+        self.unreadable = unreadable
 
 
 def kinds(steps: list[Step]) -> list[str]:
@@ -469,6 +477,65 @@ def test_on_a_full_disk_no_segment_goes_before_its_batch() -> None:
     bench.disk.free()
     bench.settle()
     assert path not in bench.disk.paths()
+
+
+@pytest.mark.parametrize("body", [b"a", LARGE])
+@pytest.mark.parametrize("is_full", [True, False])
+def test_what_was_never_written_is_not_damaged(is_full: bool, body: bytes) -> None:
+    """At the end of a node nothing waits for room, and what was to be read is then not there; as after an error."""
+    bench = Bench()
+    queue, reasons, answers = bench.queue(1), [], []
+    queue.belong_to(Owner(reasons.append))
+    first, behind = (Run(ENVELOPE, range(seq, seq + 1), [content(body)], len(body)) for seq in (1, 2))
+    queue.page_out([first])
+    bench.settle()
+    found: list[list[Absent]] = []
+    queue.scan(0, 1, 1, found.append)
+    bench.settle()
+    if is_full:
+        bench.disk.fill_up()
+    else:
+        bench.disk.fail(Append)
+    queue.page_out([behind])
+    queue.scan(0, 1, 2, answers.append)
+    queue.load([_follower(found[0][0])], answers.append)
+    bench.turn()
+    bench.disk.settle()
+    bench.disk.give_up()
+    bench.disk.settle()
+    queue.scan(0, 1, 2, answers.append)
+    bench.disk.settle()
+    assert bench.store.is_broken
+    assert (reasons, bench.reports, queue.unreadable) == ([], [], None)
+    assert answers == [], "who asked is told nothing, rather than that there is less"
+
+
+def _follower(absent: Absent) -> Absent:
+    """The message that was written next, and is as large."""
+    place = absent.place
+    return Absent(
+        absent.envelope,
+        range(2, 3),
+        absent.size,
+        absent.body_bytes,
+        absent.expiry,
+        absent.deliveries,
+        absent.store_id + 1 if absent.store_id else 0,
+        place._replace(offset=place.offset + place.length) if place is not None else None,
+    )
+
+
+def test_a_file_that_was_never_begun_is_not_missing() -> None:
+    """The messages that it was to have are with the journal, or were never safe."""
+    bench, reasons = Bench(), []
+    queue = bench.queue(1)
+    queue.belong_to(Owner(reasons.append))
+    bench.disk.fail(Append)
+    queue.page_out([Run(ENVELOPE, range(1, 2), [content(b"a")], 1)])
+    queue.scan(0, 1, 1, lambda absents: None)
+    bench.disk.settle()
+    assert bench.store.is_broken
+    assert (reasons, bench.reports) == ([], [])
 
 
 # --- congestion ---
