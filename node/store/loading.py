@@ -128,6 +128,8 @@ class Load:
 
     def _miss(self, absent: Absent, reads: list[Read], seqs: Iterable[range], reason: str) -> None:
         path, offset = (reads[0].path, reads[0].offset) if reads else (MESSAGES, 0)
+        if absent.place is None:
+            self._host.contents(absent.store_id).leave(path)
         tell_unreadable(self._index, seqs, path, offset, reason)
 
     def _try_apart(self) -> None:
