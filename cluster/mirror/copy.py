@@ -82,6 +82,7 @@ class Copy:
         self._count = 0  # in memory
         self._body_bytes = 0
         self._paged = PagedMessages(storage)
+        self._is_filling = False
 
     # --- what the master does ---
 
@@ -292,9 +293,10 @@ class Copy:
     def page_out(self, limit_bytes: int) -> int:
         """Take messages out of memory, the oldest first; how many bytes of memory that was.
 
-        limit_bytes: stop when that much is out.
+        limit_bytes: stop when that much is out. Nothing leaves while the copy becomes a queue, as what is on disk is
+            being counted then: the queue will page.
         """
-        if not self._storage.can_page or not self._count:
+        if not self._storage.can_page or not self._count or self._is_filling:
             return 0
         self._tidy()
         room, bound = limit_bytes, 0
@@ -370,6 +372,7 @@ class Copy:
             self._let_go()
             on_done()
 
+        self._is_filling = True
         self._paged.settle(settled)
 
     @classmethod
@@ -455,6 +458,7 @@ class Copy:
         self.held = NumberSet()
         self._parts = []
         self._head = self._count = self._body_bytes = 0
+        self._is_filling = False
         self._paged.clear()
 
 

@@ -133,6 +133,8 @@ class Load:
         if self._host.is_over():
             return
         path, offset = (reads[0].path, reads[0].offset) if reads else (MESSAGES, 0)
+        if absent.place is None:
+            self._host.contents(absent.store_id).leave(path)
         tell_unreadable(self._index, seqs, path, offset, reason)
 
     def _try_apart(self) -> None:

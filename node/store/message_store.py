@@ -234,6 +234,14 @@ class MessageStore:
             reads[-1] = _padded(reads[-1], after=missing)
         return reads
 
+    def leave(self, path: str) -> None:
+        """Something in a file could not be read: what comes next goes to another one, as it does after a start.
+
+        The file may not even be there any more: then it would come again, without what stood before.
+        """
+        if self._current is not None and self._current.path == path:
+            self._current = None
+
     def _file_for(self, size: int) -> StoreFile:
         """The file that a record of this size goes to."""
         file = self._current

@@ -232,6 +232,8 @@ class Scrubber:
             next_id = numbers.stop
             yield self._reading(step, lambda: file in store.files, partial(take, numbers))
         file.is_damaged = bool(bad)
+        if bad:
+            store.leave(file.path)
         fresh = bad.minus(self._known)
         if fresh:
             self.figures.findings += 1

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cluster.mirror.copy import Copy
 from cluster.mirror.revival import Revival
 from node.broker.channel import Channel
 from node.broker.consumer import UNLIMITED
+from node.store.message_store import MessageStore
 from tests.sim import mirror_bugs, raft_bugs
 from tests.sim.world_node import WorldNode
 
@@ -36,12 +38,25 @@ def _prefetch_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Channel, "credit", lambda self, consumer: UNLIMITED)
 
 
+def _damaged_files_grow(patch: pytest.MonkeyPatch) -> None:
+    """What comes after damage was found is written to the same file."""
+    patch.setattr(MessageStore, "leave", lambda self, path: None)
+
+
+def _pages_while_it_fills(patch: pytest.MonkeyPatch) -> None:
+    """A copy that becomes a queue pages what it has in memory into the segments that it counts."""
+    never = property(lambda self: False, lambda self, value: None)
+    patch.setattr(Copy, "_is_filling", never, raising=False)
+
+
 BUGS: dict[str, Any] = {
     **mirror_bugs.BUGS,
     **raft_bugs.BUGS,
     "loss is not told": _loss_is_not_told,
     "failed disk is an alarm": _failed_disk_is_an_alarm,
     "prefetch ignored": _prefetch_ignored,
+    "damaged files grow": _damaged_files_grow,
+    "pages while it fills": _pages_while_it_fills,
 }
 
 
@@ -74,6 +89,8 @@ AUDIT: dict[str, Found] = {
     "unsafe count": Found("liveness", 4, ("disk_error", "hang", "transfer")),
     # A consumer is cancelled and comes back to the same channel while a delivery is open: each limit is its own.
     "prefetch ignored": Found("safety", 21937),
+    "damaged files grow": Found("safety", 50764),
+    "pages while it fills": Found("safety", 50589),
 }
 
 

@@ -1,5 +1,6 @@
 """A copy over a real store on a disk that may lose power, and what must be in it."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -183,13 +184,14 @@ class CopyWorld:
 
     # --- promotion and demotion ---
 
-    def promote(self) -> Queue:
-        """The copy becomes a queue, at once if it is all in memory."""
+    def promote(self, meanwhile: Callable[[], None] = lambda: None) -> Queue:
+        """The copy becomes a queue, at once if it is all in memory.   meanwhile: called while the disk is read."""
         was_paged = self.copy.memory_bytes == 0 and len(self.copy.held) > 0
         queue = Queue(self.record, self.settings, FakeHost(), self.index, self.now)  # type: ignore[arg-type]
         queue.next_seq = self.copy.next_seq
         live, done = self.copy.held, []
         self.copy.fill(queue.backlog, lambda: done.append(True))
+        meanwhile()
         if not was_paged and not self.is_paged:
             assert done
         self.settle()

@@ -172,6 +172,19 @@ def test_the_oldest_leave_memory_first_and_not_more_than_asked_for() -> None:
     assert queue.backlog.lengths() == {"q1": 40, "q2": 0, "delta": 10, "q3": 0, "q4": 0}
 
 
+def test_nothing_leaves_memory_while_a_copy_becomes_a_queue() -> None:
+    """What left for a segment that is being counted would be counted out of the queue with it."""
+    world = CopyWorld()
+    world.enqueue([10, 100, 20, 200])
+    world.copy.page_out(1 << 40)
+    world.remove(range(2, 3))  # of unequal sizes: it has to be read what is left
+    world.enqueue([10, 100])
+    freed: list[int] = []
+    queue = world.promote(lambda: freed.append(world.copy.page_out(1 << 40)))
+    assert freed == [0]
+    assert [seq for run in world.take(queue, 10) for seq in run.seqs] == [1, 3, 4, 5, 6]
+
+
 def test_pages_are_redelivered() -> None:
     """D2: all that a mirror had may have been delivered; what comes after the promotion was not."""
     world = CopyWorld()

@@ -203,6 +203,18 @@ def test_a_damaged_content_is_none() -> None:
     assert bench.read(1, 3) == [contents(1)[0], None, contents(1, 2)[0]]
 
 
+@pytest.mark.parametrize("path", ["messages/1.rdq", "messages/2.rdq"])
+def test_a_file_that_was_left_does_not_grow(path: str) -> None:
+    """The one that is written to, or another one, which changes nothing."""
+    bench = filled(1)
+    bench.store.leave(path)
+    bench.put(contents(1)[0])
+    bench.flush()
+    is_current = path == "messages/2.rdq"
+    assert ("messages/3.rdq" in bench.disk.paths()) is is_current
+    assert bench.read(1, PER_FILE + 2) == [*contents(PER_FILE + 1), contents(1)[0]]
+
+
 def test_another_content_in_the_same_place_is_none() -> None:
     """Though its record is good."""
     bench = filled(0)

@@ -6,12 +6,12 @@ from random import Random
 import pytest
 
 from node.broker.number_set import NumberSet
-from node.broker.run import Run
+from node.broker.run import Absent, Run
 from node.store.disk import Read
 from node.store.queue_index import QueueIndex
 from node.store.records import BEGINNING, follow, record
 from node.store.scrubber import BUSY_MAX_S, CHUNK_BYTES, JOB_COST_BYTES, REST_S
-from tests.node.store.store_harness import ENVELOPE, Bench, uid_of
+from tests.node.store.store_harness import ENVELOPE, Bench, lost_contents, remains, uid_of
 
 RATE = 1024 * 1024
 LARGE = b"L" * 2000
@@ -140,6 +140,26 @@ def test_rot_in_the_message_store() -> None:
     assert [len(owner.reasons) for owner in owners] == [1, 1]
     assert world.findings == 1
     assert world.store.damaged_files() == ["messages/1.rdq"]
+
+
+@pytest.mark.parametrize("is_scrubbed", [True, False])
+def test_what_comes_after_damage_goes_elsewhere(is_scrubbed: bool) -> None:
+    """A file that is gone, by whoever it was noticed, would come again without its beginning."""
+    world = World(scrub_rate=RATE if is_scrubbed else 0)
+    seqs = world.stored(1, LARGE)
+    world.disk.lose("messages/1.rdq")
+    if is_scrubbed:
+        world.a_round()
+    else:
+        scanned: list[Absent] = []
+        world.queue(1).scan(0, seqs.start, seqs.stop - 1, scanned.extend)
+        world.disk.settle()
+        world.queue(1).load(scanned, lambda runs: None)
+        world.disk.settle()
+    assert world.queue(1).unreadable == NumberSet([seqs])
+    world.stored(2, LARGE)
+    assert "messages/1.rdq" not in world.disk.paths()
+    assert lost_contents(world.disk, remains(world.disk)) == [(uid_of(1), seqs.start)]
 
 
 def test_contents_that_nobody_refers_to_are_not_looked_at() -> None:
