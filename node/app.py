@@ -105,6 +105,11 @@ class Node:
         self._events = EventExchange(config.seed.vhost) if EVENTS in (config.enabled_plugins or ()) else None
         self._log_exchange: LogExchange | None = None
 
+    @property
+    def disk_progress(self) -> tuple[int, bool]:
+        """What the disk of the messages has done, as a number that grows, and whether it has something to do."""
+        return (0, False) if self._persistence is None else self._persistence.disk_progress
+
     async def start(self) -> None:
         """Read what is on disk, seed what is empty, and accept clients. Raises: OSError, ConfigError."""
         gc.set_threshold(*_GC_THRESHOLDS)

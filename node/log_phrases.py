@@ -296,6 +296,19 @@ def metadata_disk_resumed() -> str:
     return "The disk of the metadata in raft/ writes again"
 
 
+def message_disk_stuck(waits_s: float) -> str:
+    """The disk of the messages gets on with nothing. error, default."""
+    return (
+        f"The disk of the messages has not answered for {waits_s:.0f} s. Until it does this node gets no new mirrors "
+        "and no masters, and hands over those that it has"
+    )
+
+
+def message_disk_resumed() -> str:
+    """It works again. warning, default."""
+    return "The disk of the messages writes again: this node may have mirrors and masters"
+
+
 def store_broken(path: str, reason: str) -> str:
     """The disk failed in a way that more writing can't heal, and the node ends. critical, default."""
     return (

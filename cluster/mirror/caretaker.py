@@ -17,7 +17,7 @@ from typing import Final
 from zlib import crc32
 
 from cluster.mirror.proposals import Proposal, Proposals
-from node.broker.mirror_nodes import candidate_nodes, suggested_nodes
+from node.broker.mirror_nodes import candidate_nodes, suggested_nodes, without
 from node.broker.policy import QueueSettings
 from node.broker.records import Member, QueueRecord
 from node.broker.views import (
@@ -79,7 +79,8 @@ class _BackOff:
 class Nodes:
     """The members as far as they matter.
 
-    incarnations: of those that are up.   draining: of these, who should get no masters.
+    incarnations: of those that are up.   draining: of these, who should get no masters, as they are in maintenance
+    mode or their message disks are stuck.
     shunned: of these, who should get no new mirrors or masters of ours, since one did not keep up.
     """
 
@@ -104,6 +105,8 @@ class Caretaker:
         self._charges: dict[str, _Charge] = {}
         self._members: dict[str, Member] = {}
         self._nodes = Nodes({}, frozenset(), frozenset())
+        self._stuck: frozenset[str] = frozenset()
+        """Nodes whose message disks are stuck: as if in maintenance mode."""
         self._back_offs: dict[str, _BackOff] = {}
         self._proposals = Proposals()
         self._heard_early: set[str] = set()
@@ -123,6 +126,19 @@ class Caretaker:
             member = self._members.get(node)
             if member is None or member.incarnation != back_off.incarnation:
                 del self._back_offs[node]
+        self._renew()
+
+    def disks_changed(self, stuck: frozenset[str]) -> None:
+        """The message disks of these nodes are stuck. Where one goes on, what came of it is forgiven."""
+        for node in self._stuck - stuck:
+            self._back_offs.pop(node, None)
+        self._stuck = stuck
+        self._renew()
+
+    def healed(self, *nodes: str) -> None:
+        """What kept mirrors on these nodes from keeping up, as a link that was cut, is over: forgive them."""
+        for node in nodes:
+            self._back_offs.pop(node, None)
         self._renew()
 
     def see(self, record: QueueRecord, settings: QueueSettings) -> None:
@@ -336,7 +352,7 @@ class Caretaker:
 
     def _candidates(self, record: QueueRecord, current: Sequence[str]) -> Sequence[str]:
         """Where copies may be. What the queue has it keeps."""
-        candidates = candidate_nodes(self._members.values(), record, current)
+        candidates = candidate_nodes(without(self._members.values(), self._stuck), record, current)
         shunned = self._nodes.shunned
         if not shunned:
             return candidates
@@ -347,7 +363,7 @@ class Caretaker:
         up = [member for member in self._members.values() if member.is_up]
         nodes = Nodes(
             {member.name: member.incarnation for member in up},
-            frozenset(member.name for member in up if member.is_draining),
+            frozenset(member.name for member in without(up, self._stuck) if member.is_draining),
             frozenset(node for node, back_off in self._back_offs.items() if back_off.is_on),
         )
         if nodes != self._nodes or self._is_stopping:

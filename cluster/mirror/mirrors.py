@@ -187,6 +187,16 @@ class Mirrors:
         if self._overseer is not None:
             self._overseer.see(record, self.settings_of(record))
 
+    def disks_changed(self) -> None:
+        """The message disks of other nodes are stuck now (`Broker.stuck_disks`)."""
+        if self._overseer is not None:
+            self._overseer.disks_changed()
+
+    def healed(self, *nodes: str) -> None:
+        """Links to or between these nodes are there again."""
+        if self._overseer is not None:
+            self._overseer.healed(*nodes)
+
     def nodes_changed(self) -> None:
         """See `Mirroring.nodes_changed`."""
         if self._overseer is not None:

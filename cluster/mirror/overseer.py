@@ -46,6 +46,7 @@ class Overseer:
         self._submitted: set[tuple[str, ViewChange | None]] = set()
         catalogue = broker.catalogue
         self.caretaker.members_changed(catalogue.members.values())
+        self.caretaker.disks_changed(broker.stuck_disks)
         for vhost in catalogue.vhosts():
             for record in catalogue.queues(vhost.name):
                 self.caretaker.see(record, broker.queue_settings(record))
@@ -72,6 +73,16 @@ class Overseer:
     def nodes_changed(self) -> None:
         """Nodes came, went, or are in maintenance mode."""
         self.caretaker.members_changed(self._broker.catalogue.members.values())
+        self.look_soon()
+
+    def disks_changed(self) -> None:
+        """The message disks of other nodes, or the one here, are stuck or go on."""
+        self.caretaker.disks_changed(self._broker.stuck_disks)
+        self.look_soon()
+
+    def healed(self, *nodes: str) -> None:
+        """Links to or between these nodes are there again."""
+        self.caretaker.healed(*nodes)
         self.look_soon()
 
     def took_over(self, record: QueueRecord) -> None:

@@ -30,6 +30,7 @@ from node.agent.admission import Admission, KnownNode
 from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
 from node.agent.life import Life, LifeLost
 from node.agent.link_counts import LinkCounts
+from node.agent.message_disk import MessageDisk
 from node.agent.metadata import Metadata
 from node.agent.metadata_disk import MetadataDisk
 from node.agent.peer_state import PeerState
@@ -82,7 +83,7 @@ class Cluster:
         """A witness that votes."""
         self._joining_id = ""
         """Of the cluster that this node is about to join."""
-        self._links: set[str] = set()
+        self.links: set[str] = set()
         self.link_counts = LinkCounts()
         self.metadata: Metadata | None = None
         self.log: ClusterLog
@@ -95,6 +96,7 @@ class Cluster:
         self.transport: Transport
         self.disk: FileDisk
         self.disk_state = MetadataDisk(self.logger)
+        self.message_disk = MessageDisk(self.logger)
         self._voting = Voting(self)
         self._peers = PeerState(self)
         self._loop = asyncio.get_running_loop()
@@ -257,7 +259,7 @@ class Cluster:
         self._joining_id = ""
         metadata.log.observers.append(self._observe)
         metadata.log.on_replaced = self._replaced
-        for name in self._links:
+        for name in self.links:
             metadata.link_up(name)
         self._take_over_members()
 
@@ -353,8 +355,9 @@ class Cluster:
     def link_up(self, name: str, incarnation: int) -> None:
         """See `Listener.link_up`."""
         self.logger.info(log_phrases.link_up(name))
-        self._links.add(name)
+        self.links.add(name)
         self.link_counts.connects[name] += 1
+        self._peers.link_up(name)
         if self.metadata is not None:
             self.metadata.link_up(name)
         self.membership.link_up(name, incarnation, boottime())
@@ -362,7 +365,7 @@ class Cluster:
 
     def forget_link(self, name: str) -> None:
         """There is no link to a node any more, as it is no member."""
-        self._links.discard(name)
+        self.links.discard(name)
         if self.metadata is not None:
             self.metadata.link_down(name)
         self.membership.link_down(name, is_gone=False, now=boottime())
@@ -372,7 +375,7 @@ class Cluster:
         """See `Listener.link_down`."""
         self.logger.info(log_phrases.link_down(name, reason))
         self.link_counts.errors[name] = reason
-        self._links.discard(name)
+        self.links.discard(name)
         if self.metadata is not None:
             self.metadata.link_down(name, is_gone=is_gone)
         self.membership.link_down(name, is_gone=is_gone, now=boottime())
@@ -439,6 +442,7 @@ class Cluster:
     def _tick_membership(self) -> None:
         if self.metadata is not None:
             self.disk_state.look(self.metadata.replica.waits_for_disk_s(boottime()))
+        self._peers.look_at_disk(self.agent.node)
         self.publisher.check()
         self._is_membership_due = False
         self._membership_due_s = self.membership.tick(boottime())

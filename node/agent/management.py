@@ -133,6 +133,9 @@ class Management:
 
     def is_ready(self) -> bool:
         """See `Site`."""
+        cluster = self._agent.cluster
+        if cluster is not None and cluster.message_disk.is_stuck:
+            return False
         return self.node is not None and bool(self._agent.listeners) and not self._agent.is_draining
 
     def status(self) -> dict[str, Any]:

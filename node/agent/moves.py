@@ -5,7 +5,7 @@ Source: management §2.5; reliability §2.2 (rebalance_*).
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from node import log_mirroring
@@ -14,6 +14,7 @@ from node.agent import errors
 from node.agent.queues import records
 from node.broker.catalogue import Catalogue
 from node.broker.commands import ChangeView, Refused
+from node.broker.mirror_nodes import without
 from node.broker.patterns import PatternInvalid, compile_pattern
 from node.broker.rebalance import Move, QueueKind, Rebalancer, plan, selected, shares
 from node.broker.records import QueueRecord
@@ -32,13 +33,13 @@ LEAVE_S: Final = 5.0
 LEAVE_POLL_S: Final = 0.02
 
 
-def hosts(catalogue: Catalogue, own: str) -> list[str]:
-    """The nodes that may be given masters."""
+def hosts(catalogue: Catalogue, own: str, stuck: Collection[str] = ()) -> list[str]:
+    """The nodes that may be given masters.   stuck: those whose message disks are."""
     if not catalogue.members:
         return [own]
     return [
         member.name
-        for member in catalogue.members.values()
+        for member in without(catalogue.members.values(), stuck)
         if member.is_up and member.type != "witness" and not member.is_draining
     ]
 
@@ -142,7 +143,7 @@ class Rebalancing:
         ready: dict[Any, Any] = {row["id"]: row["messages_ready"] for row in rows}
         meant = selected(records(catalogue, None), kind, vhosts, queues)
         sized = [(record, ready.get(record.uid, 0)) for record in meant]
-        moves = plan(sized, hosts(catalogue, node.config.node_name))
+        moves = plan(sized, hosts(catalogue, node.config.node_name, node.broker.stuck_disks))
         if not self._rebalancer.begin(moves):
             raise errors.unavailable(errors.REBALANCE_IN_PROGRESS)
         try:

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, cast, get_args
 from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers as RemotePeers
 from cluster.transport.interface import Topic
+from node.agent import message_disk
 from node.agent.publisher import WatchedCounts
+from node.agent.waiting import boottime
 from node.broker.alarms import Resource
 from node.broker.broker import Broker
 from node.broker.live_queue import Peers
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster
+    from node.app import Node
 
 _RESOURCES: Final = frozenset(get_args(Resource))
 
@@ -36,6 +39,8 @@ class PeerState:
         """Open data streams: our incarnation and theirs."""
         self._linked: set[str] = set()
         self._alarms: set[tuple[str, Resource]] = set()
+        self._cut: frozenset[tuple[str, str]] = frozenset()
+        """Pairs of other nodes without a link, as the first of them says."""
 
     # --- the broker ---
 
@@ -144,6 +149,40 @@ class PeerState:
 
     # --- statuses ---
 
+    def link_up(self, name: str) -> None:
+        """A link to another node is there again: its mirrors may keep up now."""
+        if self._mirrors is not None:
+            self._mirrors.healed(name)
+
+    def _cuts_changed(self) -> None:
+        """See which links between other nodes are there again: who was behind one may have mirrors again."""
+        statuses = self._cluster.membership.statuses.items()
+        cut = frozenset((name, other) for name, status in statuses for other in _cut_off(status))
+        healed = {name for pair in self._cut - cut for name in pair}
+        self._cut = cut
+        if healed and self._mirrors is not None:
+            self._mirrors.healed(*healed)
+
+    def look_at_disk(self, node: "Node | None") -> None:
+        """See whether the disk of the messages gets on."""
+        progress, is_busy = (0, False) if node is None else node.disk_progress
+        if self._cluster.message_disk.look(progress, boottime(), is_busy=is_busy):
+            self.disks_changed()
+            self._cluster.publisher.soon()
+
+    def disks_changed(self) -> None:
+        """The message disk of this or another node may be stuck, or go on."""
+        if self._broker is None:
+            return
+        statuses = self._cluster.membership.statuses.items()
+        stuck = {name for name, status in statuses if _has_stuck_disk(status)}
+        if self._cluster.message_disk.is_stuck:
+            stuck.add(self._cluster.name)
+        if stuck != self._broker.stuck_disks:
+            self._broker.stuck_disks = frozenset(stuck)
+            if self._mirrors is not None:
+                self._mirrors.disks_changed()
+
     def status_changed(self, name: str, status: Mapping[str, Any] | None) -> None:
         """What another node says of itself is another thing now; None: it is down."""
         broker = self._broker
@@ -156,6 +195,8 @@ class PeerState:
         for _, resource in sorted(alarms - known):
             broker.alarms.set(resource, name)
         self._alarms = self._alarms - known | alarms
+        self.disks_changed()
+        self._cuts_changed()
         counts: Counter[tuple[str | None, str | None]] = Counter()
         for each in self._cluster.membership.statuses.values():
             for vhost, user, count in _connections(each):
@@ -177,6 +218,16 @@ def _resources(status: Mapping[str, Any] | None) -> list[Resource]:
     """The alarms of a status; what is none is passed over."""
     alarms = None if status is None else status.get("alarms")
     return [each for each in alarms if each in _RESOURCES] if isinstance(alarms, list) else []
+
+
+def _cut_off(status: Mapping[str, Any]) -> list[str]:
+    names = status.get("cut_off")
+    return [each for each in names if isinstance(each, str)] if isinstance(names, list) else []
+
+
+def _has_stuck_disk(status: Mapping[str, Any]) -> bool:
+    alarms = status.get("alarms")
+    return isinstance(alarms, list) and message_disk.ALARM in alarms
 
 
 def _connections(status: Mapping[str, Any]) -> Iterator[tuple[str | None, str | None, int]]:

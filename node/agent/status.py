@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from node.admin.feature_flags import feature_flags
-from node.agent import errors, metadata_disk
+from node.agent import errors, message_disk, metadata_disk
 from node.broker.commands import Refused, SetGlobalParameter
 from node.config import Config
 from node.config_plugins import with_needed
@@ -72,7 +72,7 @@ def own_status(agent: "Agent") -> dict[str, Any]:
     """What the other members are told, again and again (`cluster.membership`), and `cluster_status` shows.
 
     alarms: see `_alarms`.   connections: `[vhost or null, user or null, how many]`, as they count for limits.
-    channels: `[user, how many]`, of users with a limit of them.
+    channels: `[user, how many]`, of users with a limit of them.   cut_off: nodes that are up and not linked, if any.
     """
     broker = None if agent.node is None else agent.node.broker
     return {
@@ -85,16 +85,32 @@ def own_status(agent: "Agent") -> dict[str, Any]:
         "channels": [] if broker is None else _limited_channels(broker),
         "is_draining": agent.is_draining,
         "is_paused": agent.is_paused,
+        **_cut_off(agent),
         **_place(agent.config),
     }
 
 
 def _alarms(agent: "Agent", broker: "Broker | None") -> list[str]:
-    """Resources that the node is short of, and a metadata disk that is stuck, which blocks nobody."""
+    """Resources that the node is short of, and disks that are stuck, which by itself blocks nobody."""
     found: list[str] = [] if broker is None else list(broker.alarms.short_of_here())
     if agent.cluster is not None and agent.cluster.disk_state.is_stuck:
         found.append(metadata_disk.ALARM)
+    if _is_message_disk_stuck(agent):
+        found.append(message_disk.ALARM)
     return found
+
+
+def _cut_off(agent: "Agent") -> dict[str, list[str]]:
+    cluster = agent.cluster
+    if cluster is None:
+        return {}
+    others = (each.name for each in cluster.members.values() if each.is_up and each.name != cluster.name)
+    found = sorted(name for name in others if name not in cluster.links)
+    return {"cut_off": found} if found else {}
+
+
+def _is_message_disk_stuck(agent: "Agent") -> bool:
+    return agent.cluster is not None and agent.cluster.message_disk.is_stuck
 
 
 def _place(config: Config) -> dict[str, Any]:
@@ -196,6 +212,7 @@ def node_status(agent: "Agent") -> dict[str, Any]:
         "waits_for": agent.waits_for,
         "is_paused": agent.is_paused,
         "is_draining": agent.is_draining,
+        "is_message_disk_stuck": _is_message_disk_stuck(agent),
         "product_name": config.product.name,
         "product_version": config.product.version,
         "crypto_lib_version": ssl.OPENSSL_VERSION,

@@ -109,6 +109,8 @@ class Broker:
         self.connections: dict[str, Connection] = {}
         self.direct_clients: dict[Connection, Callable[[], None]] = {}
         """Connections of clients in this process, which no shell flushes: called when they have output."""
+        self.stuck_disks: frozenset[str] = frozenset()
+        """Nodes whose message disks get on with nothing: they get no new copies of queues."""
         self.connection_counts: Counter[tuple[str | None, str | None]] = Counter()
         """Open connections of a vhost (vhost, None) and of a user (None, user)."""
         self.remote_counts: Counter[tuple[str | None, str | None]] = Counter()

@@ -9,6 +9,7 @@ Source: amqp-behaviour §9.2, §9.3; the table of unit_... dynamic_mirroring (re
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
@@ -88,6 +89,11 @@ def candidate_nodes(
     up = sorted((each for each in members if each.is_up and each.type in types), key=lambda each: each.name)
     willing = [each.name for each in up if not each.is_draining or each.name in current]
     return tuple(willing) or tuple(each.name for each in up)
+
+
+def without(members: Iterable[Member], stuck: Collection[str]) -> list[Member]:
+    """The members; those whose message disks are stuck are shown as in maintenance mode: they get nothing new."""
+    return [replace(each, is_draining=True) if each.name in stuck else each for each in members]
 
 
 def copies_wanted(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from node.broker.commands import DeclareQueue
-from node.broker.mirror_nodes import candidate_nodes, first_nodes
+from node.broker.mirror_nodes import candidate_nodes, first_nodes, without
 from node.broker.policy import QueueSettings, queue_settings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def placed(broker: "Broker", command: DeclareQueue) -> DeclareQueue:
     Nodes that are down, in maintenance mode or without queues are not chosen.
     """
     here = broker.settings.node_name
-    members = broker.catalogue.members
+    members = {each.name: each for each in without(broker.catalogue.members.values(), broker.stuck_disks)}
     if command.exclusive_owner is not None or not members:
         return replace(command, home=here)
     policy = broker.catalogue.policy_of_new_queue(command.vhost, command.name, command.type)

@@ -84,6 +84,7 @@ class FileDisk:
         self._submitted_bytes = 0
         self._finished_jobs = 0
         self._steps_done = 0
+        self._progress = 0
         self._finished_bytes = 0
         # Under `_changed`: what the two threads share.
         self._changed = threading.Condition()
@@ -126,6 +127,16 @@ class FileDisk:
     def pending_bytes(self) -> int:
         """See `Disk.pending_bytes`."""
         return self._submitted_bytes - self._finished_bytes
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job is not done."""
+        return self._submitted_jobs != self._finished_jobs
+
+    @property
+    def progress(self) -> int:
+        """Grows with each step; while jobs wait for room, with those that need some only."""
+        return self._progress
 
     @property
     def is_broken(self) -> bool:
@@ -295,6 +306,8 @@ class FileDisk:
                 started = time.monotonic()
                 result = self._directory.execute(step)
                 self._steps_done += 1
+                if job.writes or not self._is_stalled:
+                    self._progress += 1
                 self._count(step, result, time.monotonic() - started)
                 if type(step) is Read:
                     job.results.append(result)

@@ -89,6 +89,11 @@ class Persistence:
         )
         self.store.on_broken = self._broken
 
+    @property
+    def disk_progress(self) -> tuple[int, bool]:
+        """What the disk has done, as a number that grows, and whether it has something to do."""
+        return self._disk.progress, self._disk.is_busy
+
     def load(self, broker: Broker) -> bool:
         """Fill the broker with what is on disk; whether there were metadata.
 

@@ -60,8 +60,8 @@ class HalfNemesis(MirrorNemesis):
     async def _hang(self, fault: Fault, node: BrokerNode, folders: tuple[str, ...]) -> None:
         what = self._random.choice(("sync", "write")) if self._cluster.kind == FLUFFLE else "sync"
         fault.text += f" {what} {' '.join(folders) or 'all'}"
-        # A node that cannot write stops reading from publishers at 16 MiB, wherever their queues are.
-        fault.evicts = fault.is_partial = True
+        # It gets no new mirrors meanwhile, so nobody waits for it again and again; its own clients may go elsewhere.
+        fault.evicts = True
         fault.began = time.monotonic()
         self._harms(node)
         disk = self._disk(node)

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from cluster.mirror.caretaker import BACK_OFF_S_MAX
+from cluster.mirror.caretaker import BACK_OFF_S
 from node.io.control import ControlError
 from tests.chaos.broker import BrokerCluster, BrokerNode, NodeFailed, Operator, OperatorError
 from tests.chaos.client import patience
@@ -60,7 +60,7 @@ class MirrorNemesis(Nemesis):
         try:
             fault = await super().run(kind)
             since = time.monotonic()
-            await self.mirrors.await_synchronised(SYNCED_S + fault.evicts * BACK_OFF_S_MAX)
+            await self.mirrors.await_synchronised(SYNCED_S + fault.evicts * BACK_OFF_S)
             await self._await_progress(since)
             fault.up_s += time.monotonic() - since
         finally:

@@ -21,6 +21,7 @@ _ALARMS: Final = {
     "memory": "Memory alarm",
     "disk": "Free disk space alarm",
     "metadata_disk": "Metadata disk alarm",
+    "message_disk": "Message disk alarm",
 }
 
 

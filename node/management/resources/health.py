@@ -22,7 +22,7 @@ ALIVENESS_QUEUE: Final = "aliveness-test"
 
 _UNIT_DAYS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
 
-_RESOURCES: Final = {"disk": "disk space", "metadata_disk": "metadata disk"}
+_RESOURCES: Final = {"disk": "disk space", "metadata_disk": "metadata disk", "message_disk": "message disk"}
 """What a resource is called here, and nowhere else."""
 
 _SLICE: Final = 1000
@@ -64,6 +64,8 @@ async def ready(call: Call) -> Reply:
         return failed(f"the node is cut off from the others and pauses{why}")
     if status.get("is_draining"):
         return failed("the node is in maintenance mode")
+    if status.get("is_message_disk_stuck"):
+        return failed("the disk of the messages does not answer")
     if waits_for:
         return failed(f"the node {waits_for}")
     return failed("the node has not started" if status.get("is_booting") else "the broker does not run")
