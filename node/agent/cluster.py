@@ -442,7 +442,7 @@ class Cluster:
     def _tick_membership(self) -> None:
         if self.metadata is not None:
             self.disk_state.look(self.metadata.replica.waits_for_disk_s(boottime()))
-        self._peers.look_at_disk(self.agent.node)
+        self._peers.look_at_disk(self.agent.node, boottime())
         self.publisher.check()
         self._is_membership_due = False
         self._membership_due_s = self.membership.tick(boottime())

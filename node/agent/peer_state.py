@@ -15,7 +15,6 @@ from cluster.remote.peers import Peers as RemotePeers
 from cluster.transport.interface import Topic
 from node.agent import message_disk
 from node.agent.publisher import WatchedCounts
-from node.agent.waiting import boottime
 from node.broker.alarms import Resource
 from node.broker.broker import Broker
 from node.broker.live_queue import Peers
@@ -163,10 +162,10 @@ class PeerState:
         if healed and self._mirrors is not None:
             self._mirrors.healed(*healed)
 
-    def look_at_disk(self, node: "Node | None") -> None:
+    def look_at_disk(self, node: "Node | None", now: float) -> None:
         """See whether the disk of the messages gets on."""
         progress, is_busy = (0, False) if node is None else node.disk_progress
-        if self._cluster.message_disk.look(progress, boottime(), is_busy=is_busy):
+        if self._cluster.message_disk.look(progress, now, is_busy=is_busy):
             self.disks_changed()
             self._cluster.publisher.soon()
 

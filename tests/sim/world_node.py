@@ -31,6 +31,8 @@ from cluster.transport.interface import Hello, Topic
 from cluster.transport.stream import Receiver, Sender
 from node.agent.admission import Admission, KnownNode
 from node.agent.life import OUTCOMES_MAX, UNKNOWN
+from node.agent.message_disk import ALARM as MESSAGE_DISK
+from node.agent.message_disk import MessageDisk
 from node.agent.metadata import options as raft_options
 from node.agent.peer_state import PeerState
 from node.broker.commands import Command, NodeDown, NodeUp, Refused, SetDraining
@@ -138,7 +140,7 @@ class WorldNode(Node):
         self.senders: dict[str, Sender] = {}
         self.receivers: dict[str, Receiver] = {}
         self.has_broker = False
-        self.logger = SimpleNamespace(error=lambda *what: None)
+        self.logger = SimpleNamespace(error=lambda *what: None, warning=lambda *what: None)
         self.publisher = SimpleNamespace(soon=self._status_soon)
         self.link_counts = SimpleNamespace(sent=lambda name, size: None)
         self.config = SimpleNamespace(cluster=SimpleNamespace(mirror_flush_s=0.002))
@@ -204,6 +206,8 @@ class WorldNode(Node):
         self.membership = Membership(self.name, MEMBERSHIP)
         self.transport = Ways(self)
         self.peer_state = PeerState(cast(Any, self))
+        self.message_disk = MessageDisk(cast(Any, self.logger))
+        self.links = set[str]()
         self.raft_disk_state.apply(self.raft_disk)
         try:
             self._open_metadata()
@@ -545,6 +549,8 @@ class WorldNode(Node):
 
     def link_up(self, name: str, incarnation: int) -> None:
         """See `Listener.link_up`."""
+        self.links.add(name)
+        self.peer_state.link_up(name)
         self.replica.link_up(name)
         self._tell_leader()
         self.membership.link_up(name, incarnation, self.now)
@@ -552,6 +558,7 @@ class WorldNode(Node):
 
     def link_down(self, name: str, *, is_gone: bool) -> None:
         """See `Listener.link_down`."""
+        self.links.discard(name)
         self.replica.link_down(name, is_gone=is_gone)
         self._tell_leader()
         self.membership.link_down(name, is_gone=is_gone, now=self.now)
@@ -612,6 +619,8 @@ class WorldNode(Node):
             self._drive_raft_disk()
         if self._is_membership_due or now >= self._membership_due_s:
             self._is_membership_due = False
+            self.peer_state.look_at_disk(cast(Any, self) if self.has_broker else None, now)
+            self._tell_status()
             self._membership_due_s = self.membership.tick(now)
             self.act()
         due = min(self._metadata_due_s, self._membership_due_s)
@@ -709,14 +718,25 @@ class WorldNode(Node):
 
     def _tell_status(self) -> None:
         self._is_status_coming = False
-        alarms = list(self.broker.alarms.short_of_here()) if self.has_broker else []
+        alarms: list[str] = list(self.broker.alarms.short_of_here()) if self.has_broker else []
+        if self.message_disk.is_stuck:
+            alarms.append(MESSAGE_DISK)
+        others = (each.name for each in self.members.values() if each.is_up and each.name != self.name)
+        cut_off = sorted(name for name in others if name not in self.links)
         status = {"alarms": alarms, "is_draining": self._is_draining, "is_paused": self._is_held}
+        if cut_off:
+            status["cut_off"] = cut_off
         if status != self._status:
             self._status = status
             self.membership.set_status(status, self.now)
             self.membership_changed()
 
     # --- disks ---
+
+    @property
+    def disk_progress(self) -> tuple[int, bool]:
+        """See `node.app.Node.disk_progress`."""
+        return self.disk.progress, self.disk.jobs > 0
 
     def busy(self) -> None:
         if self.has_broker:

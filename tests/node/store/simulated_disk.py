@@ -117,7 +117,7 @@ class _Job:
 class SimulatedDisk:
     """A `node.store.disk.Disk` in memory.
 
-    executed: how many steps were executed, whether submitted or run.
+    executed: how many steps were executed, whether submitted or run.   progress: as of `node.io.disk.FileDisk`.
     on_stalled, on_resumed: called when a job finds no room, and when it found it.
     reorders: whether pages that were not synced are kept in any order.
     """
@@ -136,7 +136,7 @@ class SimulatedDisk:
         self._is_stalled = False
         self._is_gone = False
         self._power_ends_at: int | None = None
-        self.executed = 0
+        self.executed = self.progress = 0
         self.on_stalled: Callable[[str], None] = lambda reason: None
         self.on_resumed: Callable[[], None] = lambda: None
 
@@ -378,6 +378,8 @@ class SimulatedDisk:
                 self._finish(job, error)
                 return True
             job.position += 1
+            if job.writes or not self._is_stalled:
+                self.progress += 1
             if isinstance(step, Read):
                 job.results.append(result)
             if self._is_stalled and job is self._jobs[0]:
