@@ -67,8 +67,7 @@ class HalfNemesis(MirrorNemesis):
         disk = self._disk(node)
         disk.hang(what, *folders)
         await self._last(fault, 5, 30)
-        lost = set() if folders == (RAFT,) else {node.name}
-        await self._goes_on(fault, but=await self._waiting(fault, lost=lost))
+        await self._goes_on(fault, but=set() if folders == (RAFT,) else await self._only_on(fault, node.name))
         if self._random.random() < 0.3:
             fault.text += " killed"
             self._end(node)
@@ -297,7 +296,6 @@ class HalfNemesis(MirrorNemesis):
         """Two nodes don't hear each other for longer than any patience; the third sees both."""
         one, other = self._victim(fault), self._victim(fault)
         third = next(node for node in self._cluster.nodes if node not in (one, other))
-        pair = {one.name, other.name}
         self._cluster.network.cut([(one.short_name, other.short_name)], "silent")
         fault.is_partial = fault.evicts = True
         fault.began = time.monotonic()
@@ -307,26 +305,17 @@ class HalfNemesis(MirrorNemesis):
         if then == "drained" and self._cluster.kind == FLUFFLE:
             await self._drained(self._random.choice(self._cluster.nodes))
         elif then:
-            # The last synchronised mirror is never evicted: there has to be one on both sides.
             await self._change_policies(third)
         left_s = max(CUT_LEAST_S, self._random.choice((30, 45, 60, 150)) * self._scale)
         await asyncio.sleep(max(0.0, fault.began + left_s - time.monotonic()))
-        await self._goes_on(fault, but=await self._waiting(fault, apart=pair))
+        await self._goes_on(fault)
 
     # --- for all of them ---
 
-    async def _waiting(
-        self, fault: Fault, *, lost: Collection[str] = (), apart: Collection[str] = ()
-    ) -> set[str]:
-        """The queues that have to wait: their last synchronised mirror is never evicted.
-
-        lost: nodes whose disks don't answer.   apart: nodes that don't hear each other.
-        """
-        found = set()
-        for name, ring in (await self.mirrors.rings()).items():
-            whole = {ring.master, *ring.synchronised}
-            if whole == set(apart) or (whole & set(lost) and len(whole - set(lost)) < 2):
-                found.add(name)
+    async def _only_on(self, fault: Fault, node: str) -> set[str]:
+        """The queues whose only synchronised copy is on a node whose disk does not answer: they have to wait."""
+        rings = await self.mirrors.rings()
+        found = {name for name, ring in rings.items() if {ring.master, *ring.synchronised} == {node}}
         fault.text += "".join(f" {name} waits" for name in sorted(found))
         return found
 
