@@ -182,6 +182,7 @@ def _remote_consumer_not_reattached(patch: pytest.MonkeyPatch) -> None:
 def _stale_mastership(patch: pytest.MonkeyPatch) -> None:
     """Both ends take frames of any mastership for those of the present one."""
     from cluster.remote.front_end import FrontEnd
+    from cluster.remote.home_link import HomeLink
 
     whole = FrontEnd.receive
 
@@ -191,7 +192,15 @@ def _stale_mastership(patch: pytest.MonkeyPatch) -> None:
             frame.mastership = proxy.mastership
         whole(self, frame)
 
+    def home_says(self: HomeLink, frame: Any) -> None:
+        queue = self.queues.get(frame.uid)
+        if queue is not None:
+            frame.mastership = queue.mastership
+        whole_of_home(self, frame)
+
+    whole_of_home = HomeLink.receive
     patch.setattr(FrontEnd, "receive", receive)
+    patch.setattr(HomeLink, "receive", home_says)
 
 
 def _copy_stays_on_disk(patch: pytest.MonkeyPatch) -> None:
@@ -362,7 +371,14 @@ def _last_word_awaited_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 def _declines_and_begins(patch: pytest.MonkeyPatch) -> None:
     """Who has declined begins all the same when the last word comes."""
-    patch.setattr(RingWatch, "has_declined", property(lambda self: False))
+    whole = Group.take_up
+
+    def take_up(self: Group) -> None:
+        declined, self._watch._declined = self._watch._declined, 0
+        whole(self)
+        self._watch._declined = declined
+
+    patch.setattr(Group, "take_up", take_up)
 
 
 def _disks_unwatched(patch: pytest.MonkeyPatch) -> None:

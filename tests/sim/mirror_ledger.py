@@ -164,8 +164,11 @@ def message_is_known(ledger: Ledger, queue: str, body: bytes) -> Message:
 def first_delivery_comes_once(message: Message, seen: Seen) -> None:
     """Nothing is delivered twice as if it were new.
 
-    The first delivery may be seen after later ones: it was on its way to a node that was frozen or far away.
+    The first delivery may be seen after later ones: it was on its way to a node that was frozen or far away, and never
+    on the same channel.
     """
+    if not seen.redelivered and any(each.session == seen.session for each in message.seen):
+        raise Violation(f"delivered as new after it was delivered again, at {seen.at:.4f}: {message}")
     if not seen.redelivered and not all(each.redelivered for each in message.seen):
         raise Violation(f"delivered again, and not as redelivered, at {seen.at:.4f}: {message}")
 

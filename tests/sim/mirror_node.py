@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster.mirror.copy import Copy
 from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers
 from node.broker.broker import Broker
@@ -36,6 +37,7 @@ OPTIONS: Final = StoreOptions(
     journal_file_bytes=6000,
     store_file_bytes=6000,
     commit_interval_s=0.025,
+    scrub_rate=1 << 20,
 )
 """Small files, so that everything that takes many messages happens after few."""
 
@@ -46,6 +48,7 @@ RING: Final = 0
 REMOTE: Final = 1
 """Topics of frames."""
 _TURNS_MAX: Final = 300
+_WITHOUT_END: Final = 1 << 40
 
 
 class Violation(AssertionError):
@@ -70,7 +73,10 @@ class EagerPager(Pager):
     def turn(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
-            each.page_out(1 << 40)
+            if isinstance(each, Copy):
+                each.page_out(_WITHOUT_END)
+            else:
+                each.page_out(_WITHOUT_END, keep_bytes=0)
 
 
 class SimClient(Client):

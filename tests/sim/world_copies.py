@@ -75,6 +75,16 @@ class Copies:
             self.damaged |= {each for each in all_copies(record) if each.node == node}
             self.look_at(record)
 
+    def came_back(self, before: QueueRecord, after: QueueRecord) -> None:
+        """A queue is there again with one of the copies that were offered: it has all that an undamaged one has."""
+        old, new = before.view, after.view
+        if old is None or new is None or old.state != "down" or new.state != "live":
+            return
+        copies = dict(zip(old.recoverable, old.copies, strict=True))
+        offered = {CopyOf(node, stored_uid(before.uid, copies[node])) for node, _, _ in old.offers}
+        if offered - self.damaged:
+            self.damaged -= {each for each, _ in promising(after)}
+
     def look_at(self, record: QueueRecord) -> None:
         """The queue has another view, or a copy was damaged."""
         if any(each not in self.damaged for each, _ in promising(record)):

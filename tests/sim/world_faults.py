@@ -28,7 +28,7 @@ from node.broker.events import MemberDown, QueueDeleted, ViewChanged
 from node.broker.queue import Queue
 from node.broker.records import Json
 from node.store.disk import Append, Read, Sync
-from tests.sim.mirror_checks import check_copies, check_no_faults
+from tests.sim.mirror_checks import check_attached, check_copies, check_no_faults, check_nobody_starves
 from tests.sim.mirror_clients import App, Consumer, Once, Publisher
 from tests.sim.mirror_faults import Run
 from tests.sim.mirror_ledger import Message, nothing_confirmed_is_lost
@@ -57,6 +57,11 @@ answer, 5 for leases; some of it more than once."""
 
 START_S: Final = 20.0
 
+ATTACHED_S: Final = 15.0
+"""In so many seconds after that all who want to consume do: a channel that was closed is opened again within one, and a
+connection may be lost once more.
+"""
+
 FAULTS: Final[tuple[tuple[str, int], ...]] = (
     ("crash", 5),
     ("stop", 2),
@@ -75,6 +80,8 @@ FAULTS: Final[tuple[tuple[str, int], ...]] = (
     ("sync", 1),
     ("page", 3),
     ("hang_up", 1),
+    ("look", 1),
+    ("ambush", 2),
 )
 """What may happen, and how often."""
 
@@ -119,6 +126,7 @@ class WorldRun(Run):
         match event:
             case ViewChanged(before=before, after=after):
                 self._see_view(before, after)
+                self.copies.came_back(before, after)
                 self.copies.look_at(after)
             case QueueDeleted() | MemberDown():
                 super()._see(event)
@@ -170,9 +178,14 @@ class WorldRun(Run):
         elif roll < 0.3:
             some = self.random.sample(self.world.names, self.random.randint(2, 3))
             definition |= {"ha-mode": "nodes", "ha-params": some}  # type: ignore[dict-item]
-        if self.random.random() < 0.1:
+        elif roll < 0.35:
+            definition |= {"ha-mode": "exactly", "ha-params": 1}
+        elif roll < 0.4:
+            definition = {"max-length": 100_000}  # no mirrors
+        is_mirrored = "ha-mode" in definition
+        if self.random.random() < 0.1 and is_mirrored:
             definition["ha-sync-mode"] = "manual"
-        if self.random.random() < 0.2:
+        if self.random.random() < 0.2 and is_mirrored:
             definition["ha-sync-batch-size"] = self.random.choice((1, 3, 10))
         self.world.trace(f"policy {definition}")
         self.world.submit(SetPolicy("/", "ha", ".*", definition), None)
@@ -223,6 +236,33 @@ class WorldRun(Run):
             self.world.crash(node.name, power=self.random.random() < 0.5)
             self._later(self.random.choice((0.1, 2.0, 8.0, inf)), lambda: self._start_if_well(node))
 
+    def look(self) -> None:
+        """At the next confirm each copy that promises everything has it."""
+
+        def act(queue: str) -> None:
+            self.counts["copies"] += self.copies.check(self.world.nodes, self.world.catalogue, self.random)
+
+        self.ledger.ambush = "confirm", act
+
+    def ambush(self) -> None:
+        """The master's node dies right after it has delivered, or confirmed, something."""
+
+        def act(queue: str) -> None:
+            record = self.world.catalogue.queue("/", queue)
+            node = None if record is None else self.world.nodes[record.home]
+            if node is None or not node.is_alive:
+                return
+            process, power = node.process, self.random.random() < 0.5
+
+            def end() -> None:
+                if node.is_alive and node.process == process:
+                    self.world.crash(node.name, power=power)
+                    self._later(self.random.choice((0.1, 2.0, 8.0)), lambda: self._start_if_well(node))
+
+            self._later(self.random.choice((0.0, 0.001, 0.01)), end)
+
+        self.ledger.ambush = self.random.choice(("delivery", "confirm")), act
+
     def stop(self) -> None:
         node = self._some(self.world.serving)
         if node is not None:
@@ -244,7 +284,12 @@ class WorldRun(Run):
         if self.random.random() < 0.6:
             node = self._some(list(world.nodes.values()))
             assert node is not None
-            self._later(span + 0.05, lambda: self._rot(node, self.random.choice(("bit", "file", "all"))))
+
+            def rot() -> None:
+                if not node.is_alive:
+                    self._rot(node, self.random.choice(("bit", "file", "all")))
+
+            self._later(span + 0.05, rot)
         for node in world.nodes.values():
             late = span + self.random.uniform(0.1, 3.0)
             self._later(late, lambda node=node: self._start_if_well(node))  # type: ignore[misc]
@@ -343,6 +388,7 @@ class WorldRun(Run):
 
     def damage(self, node: WorldNode) -> None:
         """What a node has is not worth anything any more."""
+        self._damaged_nodes.add(node.name)
         self.copies.damage(node.name, self.world.catalogue)
 
     def rot(self) -> None:
@@ -381,6 +427,7 @@ class WorldRun(Run):
     def _quiet(self) -> None:
         """No more faults, and nobody begins anything."""
         self.is_over = True
+        self.ledger.ambush = None
         for publisher in self.publishers:
             publisher.is_quiet = True
 
@@ -430,6 +477,10 @@ class WorldRun(Run):
         self._heal_among(frozenset(world.names))
         self._wait(lambda: not self.unwell(), LIVE_S, lambda: f"healed, and {self.unwell()}")
         self.counts["copies"] += self.copies.check(world.nodes, world.catalogue, self.random)
+        self._wait(lambda: not self._unattached(), ATTACHED_S, lambda: f"healed, and {self._unattached()}")
+        world.run(1.0)  # who has left is forgotten
+        check_attached(self, self.copies.unsound)
+        check_nobody_starves(self, self.copies.unsound)
         for app in self.apps:
             app.finish()
         world.run(3.0)
@@ -439,7 +490,7 @@ class WorldRun(Run):
             check_copies(self)
         found = {queue: self._rest(queue) for queue in self.queues}
         for node in world.nodes.values():
-            if any(node.name == copy.node for copy in self.copies.damaged):
+            if node.name in self._damaged_nodes:
                 node.errors = [each for each in node.errors if not each.startswith("store: ")]
         check_no_faults(self)
         nothing_confirmed_is_lost(self.ledger, found, self.copies.unsound)
@@ -461,17 +512,27 @@ class WorldRun(Run):
                 return f"{node.name} does not serve"
         for record in world.catalogue.queues("/"):
             view = record.view
-            if record.name in self.copies.unsound and (view is None or view.state != "live"):
+            if record.name in self.copies.unsound and view is not None and view.state != "live":
                 continue
-            if view is None or view.state != "live" or view.previous:
+            if view is not None and (view.state != "live" or view.previous):
                 return f"{record.name}: {view}"
             home = world.nodes[record.home].broker.vhosts["/"].queues.get(record.name)
             if not isinstance(home, Queue):
                 return f"{record.name} has no acting master"
+            if view is None:
+                continue
             if len(view.ring) != len(view.members) or (
                 set(view.synced) != {member.id for member in view.ring} and not self._is_manual
             ):
                 return f"{record.name}: {view}"
+        return ""
+
+    def _unattached(self) -> str:
+        """Who does not consume, though its queue is there; empty: nobody."""
+        for consumer in self.consumers:
+            is_there = self.world.catalogue.queue("/", consumer.queue) is not None
+            if is_there and consumer.queue not in self.copies.unsound and not consumer.is_consuming:
+                return f"{consumer.name} does not consume: {consumer.closes}"
         return ""
 
     @property
@@ -580,8 +641,8 @@ class Probe(App):
     def __init__(self, run: WorldRun, queue: str, core: frozenset[str]) -> None:
         super().__init__(run.world, run.ledger, f"probe {queue}")
         self.queue = queue
-        self._core = core
-        self._node = core
+        self._core = sorted(core)
+        self._has_begun = False
         self.is_confirmed = self.is_delivered = False
         self._ids: set[int] = set()
         self._heard = 0
@@ -589,7 +650,6 @@ class Probe(App):
         self._consumer.dies_on_failover = self._consumer.is_exclusive = False
         self._consumer.on_delivery = self._delivered
         self._index = 0
-        self._go_to(core)
 
     @property
     def is_served(self) -> bool:
@@ -597,27 +657,35 @@ class Probe(App):
         return self.is_confirmed and self.is_delivered
 
     def begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._go_to(self.random.choice(self._core))
+            self._consumer.begin()
+            self._move_on()
         super().begin()
-        self._consumer.begin()
-        self._move_on()
 
-    def _go_to(self, nodes: frozenset[str]) -> None:
-        """Connect to one of these from now on."""
-        self._node = frozenset((self.world.random.choice(sorted(nodes)),))
-        self.nodes = self._consumer.nodes = self._node
+    def leave(self) -> None:
+        """It has what it wants."""
+        self._consumer.finish()
+        self.finish()
+
+    def _go_to(self, node: str) -> None:
+        """Have both connections there: one that is well is of no use if the other never is."""
+        for app in (self, self._consumer):
+            app.nodes = frozenset({node})
+            app.hang_up()
 
     def _move_on(self) -> None:
         """Go elsewhere if nothing happens here."""
 
         def look(seen: tuple[int, bool] = (self._heard, self.is_confirmed)) -> None:
             if self.is_served:
-                self._consumer.finish()
-                self.finish()
+                self.leave()
                 return
             if (self._heard, self.is_confirmed) == seen:
-                self._go_to(self._core - self._node)
-                self.hang_up()
-                self._consumer.hang_up()
+                assert self.nodes is not None
+                (here,) = self.nodes
+                self._go_to(self._core[(self._core.index(here) + 1) % len(self._core)])
             self._move_on()
 
         self.world.after(self.PATIENCE_S, look)

@@ -391,6 +391,7 @@ class WorldNode(Node):
         broker.peers = self.peers
         assert isinstance(broker.mirrors, Mirrors)
         self.mirrors = broker.mirrors
+        self.pager.copies = self.mirrors.copies
         broker.observer.mirror_event = self._mirror_event  # type: ignore[method-assign]
         try:
             broker.react(list(everything(broker.catalogue)))

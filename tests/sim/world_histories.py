@@ -1,0 +1,253 @@
+"""Histories of the simulation of everything: what seeds come upon too seldom, each of which finds one of the bugs.
+
+Source: reliability §5.2 (mutation audit).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from cluster.gm_ring.messages import Activity, Item
+from cluster.gm_ring.wire import encode_parcel
+from tests.sim.mirror_checks import group_of
+from tests.sim.mirror_world import Violation
+from tests.sim.world_story import FIVE, SCRUBBED_S, Story
+
+
+def rot_on_a_mirror() -> None:
+    """Nobody needs what has rotted on a mirror's disk, and its node has another copy soon all the same."""
+    story = Story()
+    a, b, _ = story.roles()
+    story.move_master(a)
+    story.fill(60)
+    story.page_all()
+    story.flip(b, story.files(b, "/1.idx")[0])
+    story.world.run(SCRUBBED_S)
+    story.settle()
+    story.check_disks()
+    story.end()
+
+
+def rot_on_who_takes_over() -> None:
+    """A mirror becomes master of messages that its disk cannot read, and others can: nothing overtakes those."""
+    story = Story(names=FIVE)
+    a, b, c, _, leader = story.roles()
+    story.mirror_on(a, b, c)
+    for size in (40, 90) * 8:
+        story.fill(1, size)
+    story.page_all()
+    consumer = story.consumer(a, 1, "slow")
+    story.wait(lambda: sum(each.consumed_at is not None for each in story.ledger.messages) > 2)
+    story.dismiss(consumer)
+    story.world.run(1.0)
+    heir = story.world.nodes[next(each.node for each in story.view.members if each.node != a.name)]
+    story.flip(heir, story.files(heir, "/0.idx")[0])
+    story.end_for_good(a)
+    story.watch(lambda: story.master is heir)
+    story.cut(heir, leader)  # so it takes a moment until yet another one is master
+    seen: list[int] = []
+    consumer = story.consumer(heir, 0, "no_ack", lambda message: seen.append(message.id))
+    story.cut(heir, leader, is_cut=False)
+    story.world.run(5.0)
+    if seen != sorted(seen):
+        raise Violation(f"what is delivered is overtaken: {seen}")
+    story.dismiss(consumer)
+    story.end()
+
+
+def total_restart_with_a_damaged_copy() -> None:
+    """All nodes are killed, and what the last master had is damaged."""
+    story = Story()
+    a = story.roles()[0]
+    story.move_master(a)
+    story.fill(60)
+    story.page_all()
+    for node in story.world.alive:
+        story.world.crash(node.name, power=False)
+    story.flip(a, story.files(a, "/1.idx")[0])
+    for name in story.names:
+        story.world.start(name)
+    story.settle()
+    story.end()
+
+
+def a_neighbour_says_nonsense() -> None:
+    """A mirror hears what cannot be and leaves the ring: it never comes back as the same member, with nothing."""
+    story = Story()
+    a, b, _ = story.roles()
+    story.move_master(a)
+    story.fill(5)
+    view = story.view
+    member = view.member_on(b.name)
+    assert member is not None
+    left = view.member(view.left_of(member.id))
+    assert left is not None
+    gap = Activity(view.version, member.edge, [Item(left.id, 1000, [], 1000, -1)])
+    b.mirrors.receive(left.node, [encode_parcel(story.record.uid, left.id, member.id, gap)])
+    story.world.run(5.0)
+    story.settle()
+    story.check_disks()
+    story.end()
+
+
+def nobody_removes_a_dead_mirror() -> None:
+    """Nobody can tell the log that all is known of a dead mirror: nothing is confirmed meanwhile."""
+    story = Story(names=FIVE)
+    a, b, c, _, leader = story.roles()
+    story.mirror_on(a, b, c)
+    _, dead, owner = story.ring()
+    client = story.publisher(a)
+    story.cut(owner, leader)
+    story.end_for_good(dead)
+    story.wait(lambda: any(member.status == "dead" for member in story.view.members), 3.0)
+    client.give(5)
+    story.world.run(0.3)
+    story.check_disks()
+    story.end()
+
+
+def last_word_of_a_master_that_is_cut_off() -> None:
+    """A master hands over what nobody hears, and dies: its publisher was not told that all is well."""
+    story = Story()
+    a, b, leader = story.roles()
+    story.move_master(a)
+    client = story.publisher(a)
+    story.cut(a, b)
+    story.cut(a, leader)
+    client.give(5)
+    story.world.run(0.1)
+    story.transfer(b)
+    story.wait(lambda: a.log.catalogue.queue("/", "plain") == story.record)
+    story.world.run(0.1)
+    story.end_for_good(a)
+    story.wait(lambda: story.master is not a and story.view.state == "live")
+    story.end()
+
+
+def mirrors_go_while_a_disk_hangs() -> None:
+    """A queue has no mirrors any more, and its only disk has not yet written what was published."""
+    story = Story()
+    a = story.roles()[0]
+    story.move_master(a)
+    client = story.publisher(a)
+    story.hang_disk(a)
+    client.give(5)
+    story.world.run(0.1)
+    story.set_policy({"max-length": 100_000})
+    story.wait(lambda: story.record.view is None, 9.0)
+    story.world.run(0.1)
+    story.check_disks()
+    story.end()
+
+
+def publisher_that_hears_nothing() -> None:
+    """What was published by way of a node that hears no answers came in once, whoever is master meanwhile."""
+    story = Story(names=FIVE)
+    a, b, c, d, _ = story.roles()
+    story.mirror_on(a, b)
+    client = story.publisher(d)
+    story.cut(a, d)
+    client.give(5)
+    story.world.run(0.5)
+    story.mirror_on(a, c)
+    story.end_for_good(a)
+    story.wait(lambda: story.master is c and story.view.state == "live")
+    story.world.run(5.0)
+    story.end()
+
+
+def deliveries_of_a_former_master() -> None:
+    """What a master had sent comes when it is master again, after another one gave the same once more."""
+    story = Story()
+    a, b, leader = story.roles()
+    story.mirror_on(a, leader)
+    story.consumer(b, 1, "slow")
+    story.cut(a, b)
+    story.fill(60)
+    story.world.run(0.2)
+    story.move_master(leader)
+    story.world.run(3.0)
+    story.move_master(a)
+    story.cut(a, b, is_cut=False)
+    story.world.run(5.0)
+    story.end()
+
+
+def master_dies_while_its_mirrors_are_parted() -> None:
+    """What it said last does not go round among them: one of them goes, and the other one goes on."""
+    story = Story(names=FIVE)
+    a, b, c, d, leader = story.roles()
+    story.mirror_on(a, b, c)
+    story.part(b, c)
+    story.end_for_good(a)
+    story.wait(lambda: a.name not in {member.node for member in story.view.ring})
+    story.check_served(d, leader)
+    story.end()
+
+
+def last_word_that_never_comes() -> None:
+    """A master hands over to one that does not hear its last word: that one gives up, and all goes on."""
+    story = Story(names=FIVE)
+    a, b, c, d, leader = story.roles()
+    story.mirror_on(a, b, c)
+    _, between, heir = story.ring()
+    story.part(between, heir)
+    story.transfer(heir)
+    story.check_served(d, leader)
+    story.end()
+
+
+def last_word_that_comes_too_late() -> None:
+    """Who was to be master has declined, and hears neither that this was granted nor, until then, the last word."""
+    story = Story(names=FIVE)
+    a, b, c, _, leader = story.roles()
+    story.mirror_on(a, b, c)
+    _, between, heir = story.ring()
+    story.part(between, heir)
+    story.transfer(heir)
+    group = group_of(heir, story.record)
+    since = story.view.since
+    story.watch(lambda: group._watch._declined == since)
+    story.cut(leader, heir)
+    story.wait(lambda: story.master is a, 1.0)
+    story.cut(between, heir, is_cut=False)
+    story.cut(heir, between, is_cut=False)
+    end = story.world.now + 3.0
+    while story.world.now < end:
+        story.world.run(0.05)
+        if group.is_acting and story.master is a:
+            raise Violation(f"{heir.name} acts as master, which it has declined to be, beside {a.name}")
+    story.end()
+
+
+def lost_messages_that_nobody_asks_for() -> None:
+    """What has rotted on the only disk is counted no more."""
+    story = Story({"ha-mode": "exactly", "ha-params": 1})
+    a = story.master
+    story.fill(60)
+    story.page_all()
+    story.end_for_good(a)  # what it finds when it starts is known by pages only
+    story.world.start(a.name)
+    story.settle()
+    story.page_out()
+    story.flip(a, story.files(a, "/2.idx")[0])
+    story.world.run(SCRUBBED_S)
+    story.end()
+
+
+HISTORIES: Final[dict[str, Callable[[], None]]] = {
+    "findings ignored": rot_on_a_mirror,
+    "unreadable at promotion is gone": rot_on_who_takes_over,
+    "loss is not told": total_restart_with_a_damaged_copy,
+    "lost joins again": a_neighbour_says_nonsense,
+    "lost is safe": last_word_of_a_master_that_is_cut_off,
+    "unmirrored is safe": mirrors_go_while_a_disk_hangs,
+    "roll without senders": publisher_that_hears_nothing,
+    "confirm unsettled": nobody_removes_a_dead_mirror,
+    "flush unwatched": master_dies_while_its_mirrors_are_parted,
+    "last word awaited for ever": last_word_that_never_comes,
+    "declines and begins": last_word_that_comes_too_late,
+    "not counted anew": lost_messages_that_nobody_asks_for,
+    "judgement ignored": total_restart_with_a_damaged_copy,
+    "stale mastership": deliveries_of_a_former_master,
+}
+"""By the bug that each of them finds."""
