@@ -24,7 +24,7 @@ SHARED: Final = (
     "tests/adversity/",
     "tests/bench/",
     "tests/chaos/",
-    "tests/cluster/transport/test_processes.py",
+    *(f"tests/cluster/transport/test_{name}.py" for name in ("processes", "refusals", "transport")),
     "tests/conformance/",
     "tests/deploy/",
     "tests/durability/",
@@ -32,7 +32,14 @@ SHARED: Final = (
     "tests/node/agent/test_mirrored_processes.py",
     *(f"tests/node/cli/test_{name}.py" for name in ("cluster", "cluster_nodes", "process", "start")),
     *(f"tests/node/cli/ctl/test_{name}.py" for name in ("health_commands", "main", "tools")),
+    *(
+        f"tests/node/io/test_{name}.py"
+        for name in ("control", "control_server", "server", "session", "tls_handshake")
+    ),
+    "tests/node/management/test_server.py",
     "tests/security/",
+    "tests/spark_ops/cli/test_collect.py",
+    "tests/spark_ops/test_live_apply.py",
     "tests/ui/",
 )
 """Files and folders whose tests have browsers, processes or clients in them."""

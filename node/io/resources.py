@@ -34,6 +34,8 @@ DISK_ALARMED_INTERVAL_S: Final = 1.0
 TRIM_INTERVAL_S: Final = 2.5
 TRIM_SHARE: Final = 0.05
 """How much of the time may go into giving memory back: the loop stands still meanwhile."""
+FALLEN_SHARE: Final = 0.25
+"""Once so much of the highest resident set has gone, what the C library still holds of it is given back, too."""
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _STATM: Final = "/proc/self/statm"
@@ -223,8 +225,8 @@ class MemoryMonitor(_Monitor):
         self._paging_ratio = options.paging_ratio
         self._interval_s = options.monitor_interval_s
         self.total_bytes = total_bytes
-        self.used_bytes = rss()
-        """What the last look found."""
+        self.used_bytes = self._highest_bytes = rss()
+        """What the last look found; and the highest since memory was given back."""
         self.limit_bytes = watermark_bytes(options, total_bytes)
 
     @property
@@ -241,8 +243,10 @@ class MemoryMonitor(_Monitor):
     def check(self) -> None:
         """See `_Monitor.check`. Memory that was freed is given back first."""
         used = self._rss()
-        if used > self.paging_bytes and self._trimmer.trim():
-            used = self._rss()
+        self._highest_bytes = max(self._highest_bytes, used)
+        has_fallen = used <= self._highest_bytes * (1 - FALLEN_SHARE)
+        if (used > self.paging_bytes or has_fallen) and self._trimmer.trim():
+            used = self._highest_bytes = self._rss()
         self.used_bytes = used
         limit = self.limit_bytes * MEMORY_CLEAR_RATIO if self.is_alarmed else self.limit_bytes
         self._set(used > limit, used, self.limit_bytes)

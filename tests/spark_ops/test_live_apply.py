@@ -30,6 +30,7 @@ from tests.conformance.fluffle_process import ROOT
 from tests.conformance.http_api import HttpApi
 from tests.conformance.managed_fluffle import managed, start_managed_cluster
 from tests.conformance.mirror_steps import await_shape, delete_queues, set_mirroring
+from tests.spark_ops.gate import Gate, Side
 
 pytestmark = pytest.mark.slow
 
@@ -226,26 +227,41 @@ def test_apply_and_rollback_under_load(
 def test_killed_and_resumed(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """spark.md §6.13: kill -9 of the process, then resume, by another node as the first one is not there."""
+    """spark.md §6.13: kill -9 of the process, then resume, by another node as the first one is not there.
+
+    Each time while a step was sent and is not answered: the cluster has not heard of it, or has done it.
+    """
     nodes = managed(cluster)
     api = HttpApi(nodes[2])
     uneven(cluster)
-    monkeypatch.setenv("SPARK_OPS_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("SPARK_OPS_URL", f"http://127.0.0.1:1 {nodes[1].management_url}")
     plan = even_plan(cluster, rows(api))
     path = tmp_path / "plan.json"
     path.write_text(plans.written(_document(plan)))
     place = Place(tmp_path / "state", plan.plan_id)
-    for more, signal_ in ((2, signal.SIGINT), (1, signal.SIGKILL), (1, signal.SIGKILL)):
-        lines = lines_of(place.journal) + more
-        command = [sys.executable, "-m", "spark_ops", "apply", str(path), "--yes"]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
-            await_lines(place.journal, lines)
-            process.send_signal(signal_)
-        if signal_ == signal.SIGINT:
-            assert process.returncode == 130
-            assert (read(place.journal).state, read(place.journal).why) == (PlanState.PAUSED, "interrupted")
-            assert not api.get("/mirroring/plan-lock").json["is_held"]
+    monkeypatch.setenv("SPARK_OPS_STATE", str(tmp_path / "state"))
+    with Gate(nodes[1].management_url).running() as gate:
+        monkeypatch.setenv("SPARK_OPS_URL", f"http://127.0.0.1:1 {gate.url}")
+        for passing, side, signal_ in (
+            (1, Side.ASKED, signal.SIGINT),
+            (0, Side.ASKED, signal.SIGKILL),
+            (0, Side.ANSWERED, signal.SIGKILL),
+        ):
+            gate.close_after(passing, side)
+            command = [sys.executable, "-m", "spark_ops", "apply", str(path), "--yes"]
+            with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+                gate.await_waiting()
+                process.send_signal(signal_)
+                if signal_ == signal.SIGKILL:
+                    process.wait()
+                gate.open()
+            if signal_ == signal.SIGINT:
+                assert process.returncode == 130
+                assert (read(place.journal).state, read(place.journal).why) == (
+                    PlanState.PAUSED,
+                    "interrupted",
+                )
+                assert not api.get("/mirroring/plan-lock").json["is_held"]
+    monkeypatch.setenv("SPARK_OPS_URL", f"http://127.0.0.1:1 {nodes[1].management_url}")
     assert read(place.journal).state is PlanState.RUNNING
     assert api.get("/mirroring/plan-lock").json["plan"] == plan.plan_id
     capsys.readouterr()
@@ -297,16 +313,6 @@ def test_refusals(
     assert "membership changed" in refusal(replace(before, view_id=before.view_id + 1), node.management_url)
     assert shape(rows(HttpApi(node))) == shape(before)
     assert not (tmp_path / "state").exists() or not list((tmp_path / "state").glob("*.log"))
-
-
-def lines_of(path: Path) -> int:
-    """Of a journal."""
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def await_lines(path: Path, lines: int) -> None:
-    """Until a journal has so many."""
-    await_true(lambda: lines_of(path) >= lines, f"{lines} lines")
 
 
 def _extra(current: ClusterRows) -> list[str]:

@@ -244,6 +244,25 @@ def test_freed_memory_is_given_back_before_it_counts() -> None:
     assert (trims, monitor.used_bytes, told.changes) == (1, 350, [])
 
 
+def test_memory_is_given_back_when_a_quarter_has_gone() -> None:
+    """Below the threshold for paging, too; once, measured against the highest that was seen since."""
+    clock, told, used, trims = Clock(), Recorder(), 40, 0
+
+    def give_back() -> None:
+        nonlocal used, trims
+        used -= 20
+        trims += 1
+
+    trimmer = Trimmer(clock, give_back)
+    monitor = MemoryMonitor(MemoryOptions(), told, total_bytes=1000, rss=lambda: used, trimmer=trimmer)
+    for used, trimmed in ((120, 0), (91, 0), (90, 1), (70, 1), (80, 1), (60, 2)):
+        clock.now += 2.5
+        monitor.check()
+        assert trims == trimmed, used
+        assert monitor.used_bytes == used
+    assert used == 40
+
+
 def test_memory_is_given_back_now_and_then() -> None:
     """Every 2.5 s, and more seldom where it takes long: the loop stands still meanwhile."""
     clock, calls, duration_s = Clock(), 0, 0.01
