@@ -95,35 +95,35 @@ class Shell:
         path.write_text(program)
         return self.run("python program.py")
 
-    def start(self, name: str, *options: str, **environ: str) -> "Node":
-        """A node, when it is ready."""
-        return Node(self, name, options, environ)
-
     @contextmanager
-    def node(self, name: str, *options: str, **environ: str) -> "Iterator[Node]":
-        """A node for as long as it is needed."""
-        node = self.start(name, *options, **environ)
+    def node(self, name: str, *options: str) -> "Iterator[Node]":
+        """A node for as long as it is needed, which is ready."""
+        node = Node(self, name, *options)
         try:
+            node.await_ready()
             yield node
         finally:
             node.stop()
 
 
 class Node:
-    """`fluffle start` with the data of `name`."""
+    """`fluffle start` with the data of `name`, below the shell's directory."""
 
-    def __init__(self, shell: Shell, name: str, options: tuple[str, ...], environ: Mapping[str, str]) -> None:
+    def __init__(self, shell: Shell, name: str, *options: str) -> None:
         self.data = shell.directory / "data" / name
         self._log = shell.directory / f"{name}.log"
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "node", "start", "--name", name, "--data", str(self.data), *options],
                 cwd=shell.directory,
-                env={**shell.environ, **environ},
+                env=shell.environ,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
+
+    def await_ready(self) -> None:
+        """Wait until it accepts clients."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert "ready" in line, self.log
@@ -139,7 +139,9 @@ class Node:
         self.process.wait()
 
     def stop(self) -> None:
-        """As an operator does."""
+        """As an operator does, unless it is gone."""
+        if self.process.poll() is not None:
+            return
         self.process.terminate()
         try:
             self.process.wait(LIMIT_S)
