@@ -41,7 +41,7 @@ async def put_vhost(
     metadata = {} if before is None else dict(before.metadata)
     if tracing is not None:
         metadata[TRACING] = tracing
-    is_new = await admin.submit(PutVhost(name, description, tuple(tags), queue_type, metadata))
+    is_new = await admin.submit(PutVhost(name, description, tuple(tags), queue_type, metadata, admin.by))
     if is_new:
         admin.logger.info(log_admin.vhost_added(name, description, tags))
         if owner is not None:

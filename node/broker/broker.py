@@ -31,6 +31,7 @@ from node.broker.mirroring import Mirroring
 from node.broker.names import home_is_down, not_found
 from node.broker.observer import Observer
 from node.broker.paging import Pager
+from node.broker.pairs import Pairs
 from node.broker.pieces import by_place
 from node.broker.policy import NO_POLICY, QueueSettings, queue_settings
 from node.broker.queue import Queue
@@ -98,6 +99,7 @@ class Broker:
         self.counters = BrokerCounters()
         self.now = 0.0
         self.timers = timers if timers is not None else Timers()
+        self.pairs = Pairs(self.timers)
         self.catalogue = catalogue if catalogue is not None else Catalogue()
         self.following = Following(self)
         self.log: ReplicatedLog = LocalLog(self.catalogue, self.react)

@@ -307,7 +307,7 @@ class Catalogue:
         self._vhosts[vhost.name] = vhost
         if is_new:
             self._events.append(VhostCreated(vhost))
-            self._topologies[vhost.name] = Topology(vhost.name, self._events)
+            self._topologies[vhost.name] = Topology(vhost.name, self._events, command.declared_by)
         else:
             self._events.append(VhostUpdated(vhost))
         return is_new

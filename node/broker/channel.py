@@ -80,6 +80,7 @@ class Channel:
         self._limited_count = 0  # unacknowledged messages that count against prefetch_limit
         self._limit_since_tag = 1
         self._blocked: dict[Consumer, None] = {}
+        self.pairs = self.broker.pairs.of_new(self)
 
     @property
     def counters(self) -> ChannelCounters:
@@ -205,6 +206,8 @@ class Channel:
         count = len(contents)
         self._counters.publish += count
         exchange.publish_in += count
+        if self.pairs is not None:
+            self.pairs.published(envelope.exchange, count, queues, remote)
         if queues or remote:
             exchange.publish_out += count * (len(queues) + len(remote))
         else:
@@ -308,6 +311,8 @@ class Channel:
 
     def unroutable(self, envelope: Envelope, contents: list[bytes], is_mandatory: bool) -> None:
         """Messages were published that reach no queue: give those back that are mandatory (§4.2)."""
+        if self.pairs is not None:
+            self.pairs.unroutable(envelope.exchange, len(contents), is_mandatory=is_mandatory)
         if not is_mandatory:
             self._counters.drop_unroutable += len(contents)
             return
@@ -383,6 +388,8 @@ class Channel:
             self._limited_count += count
             consumer.queue.delivered(run)
             self.unacked.add(Delivery(tag, run, consumer.queue, consumer, now))
+        if self.pairs is not None:
+            self.pairs.delivered(consumer, run)
         if self.vhost.tracer is not None:
             self.vhost.tracer.delivered(self, consumer.queue, run)
 
@@ -484,6 +491,8 @@ class Channel:
 
     def settle_acked(self, settled: list[Delivery]) -> None:
         """Let the queues forget deliveries."""
+        if self.pairs is not None:
+            self.pairs.acked(settled)
         acked = 0
         for delivery in settled:
             acked += delivery.open
@@ -574,6 +583,7 @@ class Channel:
             self.broker.reply_consumers.remove(self.reply_consumer)
             self.reply_consumer = None
         self.settle_rejected(self.unacked.drain(), requeue=True)
+        self.broker.pairs.end(self)
 
     def check_consumer_timeout(self, now: float) -> None:
         """Raise ProtocolError if a delivery has been unacknowledged for too long (§4.10)."""

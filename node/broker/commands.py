@@ -259,13 +259,17 @@ class TakePlanStep(Command[StepOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class PutVhost(Command[bool]):
-    """Create a vhost with its seven exchanges (§3.2), or replace what describes it; gives True when new."""
+    """Create a vhost with its seven exchanges (§3.2), or replace what describes it; gives True when new.
+
+    declared_by: the user who made a new one, and its exchanges with it; empty: the node did at its first start.
+    """
 
     name: str
     description: str = ""
     tags: tuple[str, ...] = ()
     default_queue_type: str = ""
     metadata: JsonObject = field(default_factory=dict)
+    declared_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

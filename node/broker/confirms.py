@@ -5,16 +5,24 @@ was worked on is flushed together, in as few frames as the rules allow.
 Source: amqp-behaviour §4.3.
 """
 
+from typing import TYPE_CHECKING
+
 from node.amqp.methods import BasicAck, BasicNack
+
+if TYPE_CHECKING:
+    from node.broker.pairs import Spans
 
 Range = tuple[int, int]
 """First and last number, both included."""
 
 
 class Confirms:
-    """Numbers of publishes: outstanding, confirmed, rejected. Outstanding ranges are disjoint and in order."""
+    """Numbers of publishes: outstanding, confirmed, rejected. Outstanding ranges are disjoint and in order.
 
-    __slots__ = ("_acked", "_nacked", "_next", "_outstanding", "_rejected")
+    spans: is told of what is settled; None: nobody wants to know of which exchange it was.
+    """
+
+    __slots__ = ("_acked", "_nacked", "_next", "_outstanding", "_rejected", "spans")
 
     def __init__(self) -> None:
         self._next = 1
@@ -22,6 +30,7 @@ class Confirms:
         self._acked: list[Range] = []
         self._nacked: list[Range] = []
         self._rejected = 0
+        self.spans: Spans | None = None
 
     def expect(self, count: int) -> int:
         """Number `count` publishes, which wait to be settled; the first number."""
@@ -35,17 +44,23 @@ class Confirms:
         first = self._next
         self._next += count
         _append(self._acked, first, self._next - 1)
+        if self.spans is not None:
+            self.spans.settle(first, self._next - 1, is_confirmed=True)
 
     def confirm(self, first: int, last: int) -> None:
         """The publishes from first to last are safe."""
         for low, high in self._settle(first, last):
             _append(self._acked, low, high)
+            if self.spans is not None:
+                self.spans.settle(low, high, is_confirmed=True)
 
     def reject(self, first: int, last: int) -> None:
         """The publishes from first to last were refused."""
         for low, high in self._settle(first, last):
             _append(self._nacked, low, high)
             self._rejected += high + 1 - low
+            if self.spans is not None:
+                self.spans.settle(low, high, is_confirmed=False)
 
     @property
     def outstanding(self) -> int:

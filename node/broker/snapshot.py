@@ -17,6 +17,7 @@ from node.broker.commands import Command, RestoreIncarnations, RestoreMember, Re
 from node.broker.durable_part import bind, declaration, is_kept
 from node.broker.events import BindingAdded, Event, ExchangeCreated, QueueCreated, VhostCreated
 from node.broker.records import (
+    DEFAULT_EXCHANGE,
     Binding,
     Exchange,
     Json,
@@ -114,7 +115,12 @@ def _commands(
     for contents in vhosts:
         vhost = contents.vhost
         yield commands.PutVhost(
-            vhost.name, vhost.description, vhost.tags, vhost.default_queue_type, vhost.metadata
+            vhost.name,
+            vhost.description,
+            vhost.tags,
+            vhost.default_queue_type,
+            vhost.metadata,
+            contents.exchanges[DEFAULT_EXCHANGE].declared_by,
         )
     yield from _account_commands(accounts)
     for contents in vhosts:

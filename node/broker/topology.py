@@ -68,9 +68,12 @@ _PREDECLARED: Final = (
 
 
 class Topology:
-    """One vhost. `events` is the catalogue's list: what changes is appended to it."""
+    """One vhost. `events` is the catalogue's list: what changes is appended to it.
 
-    def __init__(self, vhost: str, events: list[Event]) -> None:
+    made_by: the user who made it, and its exchanges with it; empty: nobody.
+    """
+
+    def __init__(self, vhost: str, events: list[Event], made_by: str = "") -> None:
         self.queues: dict[str, QueueRecord] = {}
         self.exchanges: dict[str, Exchange] = {}
         self.policies = PolicySet()
@@ -83,7 +86,8 @@ class Topology:
         self._effective: dict[tuple[ResourceKind, str], EffectivePolicy] = {}
         """Of those objects that a policy applies to."""
         for name, type_, internal in _PREDECLARED:
-            self._add_exchange(Exchange(vhost, name, type_, durable=True, internal=internal))
+            exchange = Exchange(vhost, name, type_, durable=True, internal=internal, declared_by=made_by)
+            self._add_exchange(exchange)
 
     # --- look-ups -----------------------------------------------------------------------------------------
 

@@ -128,6 +128,8 @@ class Transaction:
             publish, queues, remote = routed.publish, routed.queues, routed.remote
             channel.counters.publish += len(publish.contents)
             publish.exchange.published(len(publish.contents), len(queues) + len(remote))
+            if channel.pairs is not None:
+                channel.pairs.published(publish.envelope.exchange, len(publish.contents), queues, remote)
             if not queues and not remote and not routed.is_cut:
                 channel.unroutable(publish.envelope, publish.contents, publish.mandatory)
             if channel.broker.enqueue(publish.envelope, publish.contents, publish.size, queues):

@@ -4,8 +4,8 @@
     fluffle cluster start n1 | stop [n1] | status        asks the one that runs on DIR, from another terminal
 
 Node n1 accepts clients on the base port and the others on those that follow, each accepts the other nodes 20000 higher;
-all on loopback. Its data are in DIR/n1. What follows `--` is handed to `fluffle start`. A DIR that holds a cluster
-already is started again as it was.
+all on loopback, clients also at ::1 where there is IPv6. Its data are in DIR/n1. What follows `--` is handed to
+`fluffle start`. A DIR that holds a cluster already is started again as it was.
 
 Exit codes: 0 after a signal or `stop`, 64 for a bad command line, 69 when a node or the cluster could not start or
 nobody runs it, 70 when nodes had to be killed, 74 when one could not write all it had, 75 for a time-out, 78 for a bad
@@ -33,6 +33,8 @@ PEER_PORT_OFFSET: Final = 20000
 PORT_MAX: Final = 65535
 HOST: Final = "127.0.0.1"
 """Where all nodes listen."""
+HOST_IPV6: Final = "::1"
+"""Where they listen for clients besides: `localhost` is this one first."""
 NODE_HOST: Final = "localhost"
 """The host in the nodes' names."""
 

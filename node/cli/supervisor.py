@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, TextIO
 
-from node.cli.cluster import HOST, NodePlan, Plan, write_settings
+from node.cli.cluster import HOST, HOST_IPV6, NodePlan, Plan, write_settings
 from node.cli.ports import why_not
 from node.io.control import ControlError
 from node.io.control_server import ControlServer
@@ -75,6 +75,7 @@ class _Supervisor:
         self._is_up = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._code = EX_OK
+        self._has_ipv6 = not why_not(HOST_IPV6, 0)
         self._width = max(map(len, self._nodes))
 
     async def run(self) -> int:
@@ -82,7 +83,7 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
-        busy = _busy_ports(self._plan)
+        busy = _busy_ports(self._plan, has_ipv6=self._has_ipv6)
         try:
             await self._server.start()
         except DataDirectoryError:
@@ -118,6 +119,7 @@ class _Supervisor:
             *self._command,
             *("--name", node.plan.full_name, "--data", data_dir),
             *("--listen", f"{HOST}:{node.plan.port}", "--peer", f"{HOST}:{node.plan.peer_port}"),
+            *(("--listen", f"[{HOST_IPV6}]:{node.plan.port}") if self._has_ipv6 else ()),
             *(("--ram",) if node.plan.is_ram else ()),
             *self._plan.options,
             stdin=asyncio.subprocess.DEVNULL,
@@ -343,13 +345,17 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
         process.send_signal(number)
 
 
-def _busy_ports(plan: Plan) -> list[str]:
+def _busy_ports(plan: Plan, *, has_ipv6: bool) -> list[str]:
     """A line for each port that somebody else listens on."""
     problems = []
     for node in plan.nodes:
-        for port, use in ((node.port, "clients"), (node.peer_port, "other nodes")):
-            if why := why_not(HOST, port):
-                problems.append(f"{node.name} cannot accept {use} on {HOST}:{port}: {why}")
+        wanted = [(HOST, node.port, "clients"), (HOST, node.peer_port, "other nodes")]
+        if has_ipv6:
+            wanted.append((HOST_IPV6, node.port, "clients"))
+        for host, port, use in wanted:
+            if why := why_not(host, port):
+                place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                problems.append(f"{node.name} cannot accept {use} on {place}: {why}")
     if problems:
         problems.append("choose other ports with --base-port PORT (make up BASE_PORT=PORT)")
     return problems

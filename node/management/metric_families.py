@@ -29,10 +29,11 @@ class OfQueue(NamedTuple):
 
 
 class OfChannel(NamedTuple):
-    """value: of an open channel."""
+    """value: of an open channel.   counter: what it is called among the channel's counters, if it is one."""
 
     metric: Metric
     value: Callable[[Channel], Number]
+    counter: str = ""
 
 
 class OfConnection(NamedTuple):
@@ -261,64 +262,44 @@ CHANNEL: Final = (
         Metric("channel_prefetch", GAUGE, "Prefetch of the whole channel"), lambda each: each.prefetch_limit
     ),
 )
+
+
+def _counted(name: str, text: str, counter: str) -> OfChannel:
+    """One of a channel's counters, which it also has of each exchange or queue while somebody asks for that."""
+    return OfChannel(
+        Metric(name, COUNTER, text), lambda channel: int(getattr(channel.counters, counter)), counter
+    )
+
+
 CHANNEL_EXCHANGE: Final = (
-    OfChannel(
-        Metric("channel_messages_published_total", COUNTER, "Messages that were published"),
-        lambda each: each.counters.publish,
+    _counted("channel_messages_published_total", "Messages that were published", "publish"),
+    _counted("channel_messages_confirmed_total", "Messages that were confirmed", "confirm"),
+    _counted(
+        "channel_messages_unroutable_returned_total",
+        "Messages that came back: no queue for them",
+        "return_unroutable",
     ),
-    OfChannel(
-        Metric("channel_messages_confirmed_total", COUNTER, "Messages that were confirmed"),
-        lambda each: each.counters.confirm,
-    ),
-    OfChannel(
-        Metric(
-            "channel_messages_unroutable_returned_total",
-            COUNTER,
-            "Messages that came back: no queue for them",
-        ),
-        lambda each: each.counters.return_unroutable,
-    ),
-    OfChannel(
-        Metric(
-            "channel_messages_unroutable_dropped_total",
-            COUNTER,
-            "Messages that were dropped: no queue for them",
-        ),
-        lambda each: each.counters.drop_unroutable,
+    _counted(
+        "channel_messages_unroutable_dropped_total",
+        "Messages that were dropped: no queue for them",
+        "drop_unroutable",
     ),
 )
 CHANNEL_PROCESS: Final = (
     OfChannel(Metric("channel_process_reductions_total", COUNTER, "Always 0"), lambda each: 0),
 )
 CHANNEL_QUEUE: Final = (
-    OfChannel(
-        Metric("channel_get_ack_total", COUNTER, "Messages got, to be acknowledged"),
-        lambda each: each.counters.get,
+    _counted("channel_get_ack_total", "Messages got, to be acknowledged", "get"),
+    _counted("channel_get_total", "Messages got that need no acknowledgement", "get_no_ack"),
+    _counted("channel_messages_delivered_ack_total", "Messages for consumers, to be acknowledged", "deliver"),
+    _counted(
+        "channel_messages_delivered_total",
+        "Messages for consumers without acknowledgement",
+        "deliver_no_ack",
     ),
-    OfChannel(
-        Metric("channel_get_total", COUNTER, "Messages got that need no acknowledgement"),
-        lambda each: each.counters.get_no_ack,
-    ),
-    OfChannel(
-        Metric("channel_messages_delivered_ack_total", COUNTER, "Messages for consumers, to be acknowledged"),
-        lambda each: each.counters.deliver,
-    ),
-    OfChannel(
-        Metric("channel_messages_delivered_total", COUNTER, "Messages for consumers without acknowledgement"),
-        lambda each: each.counters.deliver_no_ack,
-    ),
-    OfChannel(
-        Metric("channel_messages_redelivered_total", COUNTER, "Messages that had been with clients before"),
-        lambda each: each.counters.redeliver,
-    ),
-    OfChannel(
-        Metric("channel_messages_acked_total", COUNTER, "Messages that were acknowledged"),
-        lambda each: each.counters.ack,
-    ),
-    OfChannel(
-        Metric("channel_get_empty_total", COUNTER, "Gets that found nothing"),
-        lambda each: each.counters.get_empty,
-    ),
+    _counted("channel_messages_redelivered_total", "Messages that had been with clients before", "redeliver"),
+    _counted("channel_messages_acked_total", "Messages that were acknowledged", "ack"),
+    _counted("channel_get_empty_total", "Gets that found nothing", "get_empty"),
 )
 
 # --- connections ---
@@ -358,6 +339,10 @@ QUEUE_FAMILIES: Final[Mapping[str, tuple[OfQueue, ...]]] = {
     "channel_queue_exchange_metrics": QUEUE_PUBLISHED,
     "queue_delivery_metrics": QUEUE_DELIVERED,
 }
+PAIR_FAMILIES: Final = frozenset(
+    {"channel_exchange_metrics", "channel_queue_metrics", "channel_queue_exchange_metrics"}
+)
+"""Families that have rows of a channel with an exchange, a queue or both, where each object has its row."""
 ONLY_PER_OBJECT: Final = frozenset({"queue_delivery_metrics", EXCHANGE_FAMILY})
 """Families without sums: those of channels say as much."""
 CHANNEL_FAMILIES: Final[Mapping[str, tuple[OfChannel, ...]]] = {

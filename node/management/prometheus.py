@@ -14,7 +14,7 @@ import re
 import resource
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from node.io.turns import Turns
 from node.management import metric_families as families
 from node.management.exposition import CONTENT_TYPE, Exposition, Metric, Type, labelled
 from node.management.node_facts import disk_counters, node_facts
+from node.management.pair_metrics import PairMetrics
 from node.management.site import Site
 from node.statistics.channels import channel_name, open_channels
 from node.statistics.connections import is_shown
@@ -224,9 +225,13 @@ class Scrape:
     async def _add_clients(self) -> None:
         """Also counts what is global: it is the sum of all channels that there are and were."""
         wanted = self._wanted
-        of_channel = _chosen(families.CHANNEL_FAMILIES, wanted)
+        of_pairs = families.PAIR_FAMILIES if self._is_labelled else frozenset()
+        of_channel = _chosen(families.CHANNEL_FAMILIES, wanted, of_pairs)
         of_connection = _chosen(families.CONNECTION_FAMILIES, wanted)
-        if not of_channel and not of_connection:
+        pairs = None
+        if any(map(wanted.wants, of_pairs)):
+            pairs = PairMetrics(self._out, self._prefix, wanted.wants, self._broker)
+        if not of_channel and not of_connection and pairs is None:
             return
         channels = _Columns([each.metric for each in of_channel], self)
         connections = _Columns([each.metric for each in of_connection], self)
@@ -241,6 +246,8 @@ class Scrape:
                     await self._turns.give()
                 for channel in open_channels(connection) if is_shown(connection) else ():
                     channels.note([each.value(channel) for each in of_channel], self._labels_of(channel))
+                    for _ in pairs.note(channel) if pairs is not None else ():
+                        await self._turns.give()
                     await self._turns.give()
             await self._turns.give()
         channels.write()
@@ -260,8 +267,9 @@ class Scrape:
 
     async def _add_queues(self) -> None:
         wanted = self._wanted
+        of_pairs = families.PAIR_FAMILIES if self._is_labelled else frozenset()
         of_queue = list(
-            dict.fromkeys(_chosen(families.QUEUE_FAMILIES, wanted))
+            dict.fromkeys(_chosen(families.QUEUE_FAMILIES, wanted, of_pairs))
         )  # consumers are in two families
         summed = [each.is_summed for each in of_queue]
         queues = _Columns([each.metric for each in of_queue], self, summed)
@@ -531,8 +539,9 @@ class _Mirrors:
                 self._out.add(metric, OWN, self._sums[metric.name])
 
 
-def _chosen(known: Any, wanted: Wanted) -> list[Any]:
-    return [each for family, metrics in known.items() if wanted.wants(family) for each in metrics]
+def _chosen(known: Any, wanted: Wanted, left_out: Collection[str] = ()) -> list[Any]:
+    chosen = [family for family in known if wanted.wants(family) and family not in left_out]
+    return [each for family in chosen for each in known[family]]
 
 
 def _value(each: families.OfQueue, row: families.RowOf, queue: Queue, is_labelled: bool) -> Any:

@@ -123,6 +123,8 @@ def get(channel: Channel, method: BasicGet) -> Steps:
     channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
     found = yield from queue.fetch(no_ack=method.no_ack)
+    if channel.pairs is not None:
+        channel.pairs.got(queue.record.name, None if found is None else found[0], no_ack=method.no_ack)
     if found is None:
         channel.counters.get_empty += 1
         channel.send(BasicGetEmpty())

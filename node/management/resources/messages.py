@@ -125,7 +125,8 @@ def _shown(message: Got, encoding: str, cut: int | None) -> dict[str, Any]:
         "exchange": message.exchange,
         "routing_key": message.routing_key,
         "message_count": message.message_count,
-        "properties": values.shown_properties(message.properties),
+        # Where there are none RabbitMQ has a list, by which rabbitmqadmin knows that it is a column.
+        "properties": values.shown_properties(message.properties) or [],
         "payload": text,
         "payload_encoding": used,
     }

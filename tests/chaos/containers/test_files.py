@@ -53,7 +53,7 @@ def test_nodes_are_shut_in(compose: dict[str, Any]) -> None:
 
 
 def _ports(compose: dict[str, Any]) -> list[str]:
-    return list(compose["services"]["haproxy"]["ports"])
+    return [port for service in compose["services"].values() for port in service.get("ports", ())]
 
 
 def test_names_are_those_that_nodes_look_for(compose: dict[str, Any]) -> None:
@@ -106,7 +106,7 @@ def test_a_node_takes_the_configuration(compose: dict[str, Any]) -> None:
     assert pool["subnet"].rpartition(".")[0] == address.rpartition(".")[0]
 
 
-@pytest.mark.parametrize("profile", ["", "witness", "ram", "spark-ops"])
+@pytest.mark.parametrize("profile", ["", "witness", "ram", "spark-ops", "monitoring"])
 @pytest.mark.parametrize("command", [["docker-compose"], ["docker", "compose"]])
 def test_compose_reads_the_file(profile: str, command: list[str], tmp_path: Path) -> None:
     """`config -q` needs no engine."""
@@ -143,6 +143,7 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     assert (deploy / "secrets").stat().st_mode & 0o777 == 0o700
     assert len(seen[0]["cluster_secret"].strip()) == 32
     assert re.fullmatch(r"default_pass = [\w=-]{32}\n", seen[0]["password.conf"])
+    assert len(seen[0]["grafana_password"].strip()) == 32
 
 
 class Answers(http.server.BaseHTTPRequestHandler):

@@ -141,6 +141,19 @@ def test_predeclared(api: HttpApi, vhost: str) -> None:
     assert all(row["durable"] and row["vhost"] == vhost and set(row) == FIELDS for row in rows)
 
 
+def test_who_made_predeclared_ones(api: HttpApi, name: Callable[[str], str]) -> None:
+    """Whoever made the vhost; of the first one the broker itself."""
+    made = name("made")
+    assert api.put(path("vhosts", made)).status == 201
+    try:
+        rows = succeeds(api.get(path("exchanges", made)))
+        assert {row["user_who_performed_action"] for row in rows} == {"guest"}
+    finally:
+        api.delete(path("vhosts", made))
+    first = succeeds(api.get(path("exchanges", "/", "amq.direct")))
+    assert first["user_who_performed_action"] == "rmq-internal"
+
+
 def test_the_default_exchange_has_a_name_in_paths(api: HttpApi, vhost: str) -> None:
     """§1.0: `amq.default` in paths, the empty string in bodies."""
     assert succeeds(api.get(path("exchanges", vhost, "amq.default")))["name"] == ""

@@ -254,6 +254,46 @@ def test_rows_for_each_object(server: Server, traffic: dict[str, float], vhost: 
     assert "rabbitmq_alarms_memory_used_watermark" not in page.types
 
 
+def test_what_channels_did_with_each_exchange_and_each_queue(
+    server: Server, traffic: dict[str, float], vhost: str
+) -> None:
+    """/metrics/per-object: labels channel, vhost, exchange or queue, and all; the channel's name is free."""
+    of_exchange = {
+        "channel_messages_published_total": 5.0,
+        "channel_messages_confirmed_total": 5.0,
+        "channel_messages_unroutable_dropped_total": 1.0,
+        "channel_messages_unroutable_returned_total": 1.0,
+    }
+    of_queue = {
+        "channel_get_ack_total": 0.0,
+        "channel_get_total": 0.0,
+        "channel_messages_delivered_ack_total": 2.0,
+        "channel_messages_delivered_total": 0.0,
+        "channel_messages_redelivered_total": 0.0,
+        "channel_messages_acked_total": 0.0,
+        "channel_get_empty_total": 0.0,
+    }
+    both = {"queue_vhost": vhost, "queue": "q", "exchange_vhost": vhost, "exchange": ""}
+
+    def value(page: Page, name: str, labels: dict[str, str]) -> float | None:
+        found = [
+            (each, count)
+            for (named, pairs), count in page.rows.items()
+            if named == f"rabbitmq_{name}" and labels.items() <= (each := dict(pairs)).items()
+        ]
+        assert all(set(each) == {"channel", *labels} for each, _ in found)
+        return found[0][1] if len(found) == 1 else None
+
+    def look() -> bool:
+        page = scrape(server, "/metrics/per-object")
+        exchange = {name: value(page, name, {"vhost": vhost, "exchange": ""}) for name in of_exchange}
+        queue = {name: value(page, name, {"vhost": vhost, "queue": "q"}) for name in of_queue}
+        routed = value(page, "queue_messages_published_total", both)
+        return (exchange, queue, routed) == (of_exchange, of_queue, 3.0)
+
+    eventually(look)
+
+
 def _queue(vhost: str, queue: str = "q") -> frozenset[tuple[str, str]]:
     return frozenset({"vhost": vhost, "queue": queue}.items())
 

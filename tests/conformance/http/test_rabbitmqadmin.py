@@ -131,6 +131,23 @@ def test_properties_of_a_message(run: Run, vhost: str) -> None:
     assert row["properties"] == {"delivery_mode": 2, "headers": {"h": 1}}
 
 
+def test_columns_of_a_message_without_properties(run: Run, vhost: str) -> None:
+    """Scripts cut by column."""
+    run("declare", "queue", "name=q", options=("-V", vhost))
+    run("publish", "routing_key=q", "payload=x", options=("-V", vhost))
+    head = run("get", "queue=q", options=("-V", vhost, "-f", "tsv")).splitlines()[0].split("\t")
+    assert head == [
+        "routing_key",
+        "exchange",
+        "message_count",
+        "payload",
+        "payload_bytes",
+        "payload_encoding",
+        "properties",
+        "redelivered",
+    ]
+
+
 def test_users_permissions_policies_parameters_and_limits(run: Run, vhost: str) -> None:
     run("declare", "user", "name=adm", "password=p", "tags=monitoring,policymaker")
     run("declare", "permission", f"vhost={vhost}", "user=adm", "configure=a", "write=b", "read=c")

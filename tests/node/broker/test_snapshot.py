@@ -46,6 +46,15 @@ def test_a_new_vhost_is_one_command() -> None:
     assert list(snapshot(build([PutVhost("/")]))) == [PutVhost("/")]
 
 
+def test_who_made_a_vhost_is_kept() -> None:
+    """As its exchanges say."""
+    made = build([PutVhost("v", declared_by="anna"), PutVhost("v", "described later", declared_by="otto")])
+    [command] = snapshot(made)
+    assert command == PutVhost("v", "described later", declared_by="anna")
+    rebuilt = build([command])
+    assert {exchange.declared_by for exchange in rebuilt.exchanges("v")} == {"anna"}
+
+
 def test_transient_and_exclusive_objects_are_not_in_it() -> None:
     """Nor are the bindings that have one at an end; a queue keeps its uid and arguments."""
     kept: list[Command[object]] = [

@@ -16,6 +16,7 @@ import pytest
 
 from node.cli.cluster import BadPlan, NodePlan, make_plan
 from node.cli.main import main
+from node.cli.ports import why_not
 
 ROOT = Path(__file__).parents[3]
 WAIT_S = 20.0
@@ -219,9 +220,10 @@ def test_ready_summary_and_stop(launch: Callable[..., Running], number: signal.S
         run.lines
     )
     arguments, addresses, _ = (run.directory / "n3" / "started").read_text().split("|")
+    ipv6 = "" if why_not("::1", 0) else f" --listen [::1]:{base + 2}"
     assert arguments == (
         f"--name n3@localhost --data {run.directory}/n3 --listen 127.0.0.1:{base + 2}"
-        f" --peer 127.0.0.1:{base + 20002} --ram --management off"
+        f" --peer 127.0.0.1:{base + 20002}{ipv6} --ram --management off"
     )
     assert addresses == ",".join(f"n{n}@localhost:{base + 19999 + n}" for n in (1, 2, 3))
     run.process.send_signal(number)
@@ -324,6 +326,17 @@ def test_a_killed_supervisor_leaves_nobody_behind(launch: Callable[..., Running]
     run.process.kill()
     run.process.wait()
     wait_for(lambda: not any(is_alive(pid) for n in (1, 2, 3) for pid in run.pids(f"n{n}")))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(why_not("::1", 0)), reason="there is no IPv6")
+def test_a_port_in_use_on_ipv6_is_named(launch: Callable[..., Running]) -> None:
+    """Whoever asks for `localhost` would come to somebody else."""
+    base = free_base_port()
+    with socket.create_server(("::1", base), family=socket.AF_INET6):
+        run = launch(base_port=base)
+        assert run.end() == 69
+    assert run.lines[0] == f"fluffle: n1 cannot accept clients on [::1]:{base}: Address already in use"
 
 
 @pytest.mark.slow

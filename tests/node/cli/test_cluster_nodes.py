@@ -13,6 +13,7 @@ from typing import Any
 import pika
 import pytest
 
+from node.cli.ports import why_not
 from tests.node.cli.test_cluster import ROOT, free_base_port, wait_for
 
 START_S = 60.0
@@ -108,6 +109,11 @@ def test_declare_on_one_publish_on_the_second_consume_on_the_third(cluster: Clus
         _, _, body = third.basic_get("q", auto_ack=True)
         assert body == b"1"
         third.queue_declare("elsewhere", durable=True)
+    if not why_not("::1", 0):  # `localhost` is ::1 first for many clients
+        with contextlib.closing(
+            pika.BlockingConnection(pika.ConnectionParameters("::1", cluster.base_port))
+        ) as ipv6:
+            assert ipv6.channel().queue_declare("q", passive=True).method.message_count == 1
 
     queues = cluster.queues("n2")
     assert queues["q"] | {"arguments": []} == {

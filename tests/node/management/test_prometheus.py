@@ -12,6 +12,7 @@ from node.io import turns
 from node.management import metric_families as families
 from node.management.prometheus import CLUSTER_FAMILIES, MIRROR_FAMILY, Scrape, Telemetry, Wanted
 from node.management.resources.metrics import routes
+from node.statistics.channels import channel_name
 from tests.node.broker.harness import World
 from tests.node.management.fake_site import Caller
 from tests.node.management.monitor_site import MonitorSite
@@ -139,6 +140,46 @@ def test_deliveries_of_each_queue_and_publishes_to_each_exchange() -> None:
     assert not [name for name, labels in scrape(site, elsewhere) if labels and "detailed" in name]
 
 
+PAIRS = Wanted("detailed", is_per_object=True, families=families.PAIR_FAMILIES)
+
+
+def test_what_a_channel_did_with_each_exchange_and_each_queue() -> None:
+    """With RabbitMQ 3.10's labels. Channels count from the first scrape on."""
+    site = busy_site()
+    [client] = site.world.clients.values()
+    before = scrape(site, PAIRS)
+    assert not [name for name, labels in before if "_detailed_channel" in name]
+    client.publish(1, "a", b"1")
+    client.publish(1, "nowhere", b"x")
+    client.send(1, BasicGet(queue="a"))
+    client.send(1, BasicGet(queue="b"))
+    site.world.settle()
+    rows = scrape(site, PAIRS)
+    channel = {"channel": channel_name(client.channel())}
+    of_exchange = {**channel, "vhost": "/", "exchange": ""}
+    names = ("published", "confirmed", "unroutable_returned", "unroutable_dropped")
+    found = [value(rows, f"rabbitmq_detailed_channel_messages_{name}_total", **of_exchange) for name in names]
+    assert found == [2, 0, 0, 1]
+    assert value(rows, "rabbitmq_detailed_channel_get_ack_total", **channel, vhost="/", queue="a") == 1
+    assert value(rows, "rabbitmq_detailed_channel_get_empty_total", **channel, vhost="/", queue="b") == 1
+    of_both = {**channel, "queue_vhost": "/", "queue": "a", "exchange_vhost": "/", "exchange": ""}
+    assert value(rows, "rabbitmq_detailed_queue_messages_published_total", **of_both) == 1
+    elsewhere = replace(PAIRS, vhosts=frozenset({"other"}))
+    assert not [name for name, labels in scrape(site, elsewhere) if "_detailed_channel" in name]
+    queues = replace(PAIRS, families=frozenset({"channel_queue_metrics"}))
+    assert not [name for name, _ in scrape(site, queues) if "published" in name]
+
+
+def test_sums_ask_no_channel_to_count_pairs() -> None:
+    site = busy_site()
+    coarse = Wanted("detailed", is_per_object=True, families=frozenset({"queue_coarse_metrics"}))
+    for wanted in (SUMS, coarse):
+        scrape(site, wanted)
+        assert not site.broker.pairs.is_on
+    scrape(site, ROWS)
+    assert site.broker.pairs.is_on
+
+
 def test_queues_that_are_left_out_of_sums() -> None:
     """`prometheus.filter_aggregated_queue_metrics_pattern`."""
     site = busy_site()
@@ -180,6 +221,7 @@ def test_every_family_by_itself() -> None:
             "connection_coarse_metrics",
             "auth_attempt_metrics",
             "channel_process_metrics",
+            *families.PAIR_FAMILIES,  # channels count from the first scrape on
         )
     rows = scrape(site, Wanted("detailed", is_per_object=True, families=frozenset({"nope"})))
     assert {name for name, _ in rows} == {"rabbitmq_build_info", "rabbitmq_identity_info"}

@@ -1,0 +1,158 @@
+"""The commands of a page, to be run as they stand there but for the places: hosts, ports and directories.
+
+    page = Page("tls", {"broker.example.com": "localhost", "/etc/fluffle": str(directory)})
+    shell.run(page.block("sh", "## Certificates"))
+
+A page's block is found by the heading above it, so that a page that is changed is tested as it is now, or the test
+fails. A `Shell` has `fluffle` and a `python` with pika on its path.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.adversity.node_process import ROOT
+
+LIMIT_S: Final = 60.0
+"""How long a command or a start may take; only a failing test waits so long."""
+
+
+class Page:
+    """One of docs/.   places: what its words for places are here."""
+
+    def __init__(self, name: str, places: Mapping[str, str]) -> None:
+        self.text = (ROOT / "docs" / f"{name}.md").read_text()
+        self._places = places
+        for word in places:
+            assert word in self.text, f"docs/{name}.md does not name {word}"
+
+    def block(self, language: str, heading: str, number: int = 0) -> str:
+        """A block of a section, the first unless `number` says otherwise, with the places of this machine."""
+        _, found, rest = self.text.partition(f"\n{heading}\n")
+        assert found, f"there is no section {heading!r}"
+        section = re.split(r"^#{1,3} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+        blocks = re.findall(rf"^```{language}\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+        assert len(blocks) > number, f"section {heading!r} has {len(blocks)} blocks of {language}"
+        return self.here(blocks[number])
+
+    def here(self, text: str) -> str:
+        """Text of the page with the places of this machine."""
+        # All at once: a place may look like the word for another one.
+        words = sorted(self._places, key=len, reverse=True)
+        return re.sub("|".join(map(re.escape, words)), lambda found: self._places[found[0]], text)
+
+
+class Shell:
+    """Runs commands in a directory, as somebody at a terminal does who stops at the first failure."""
+
+    def __init__(self, directory: Path, **environ: str) -> None:
+        self.directory = directory
+        programs = directory / "bin"
+        programs.mkdir(exist_ok=True)
+        for name, arguments in (("fluffle", "-m node"), ("python", ""), ("python3", "")):
+            program = programs / name
+            program.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
+            program.chmod(0o755)
+        self.environ = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(directory),
+            "XDG_RUNTIME_DIR": str(directory),
+            **environ,
+        }
+
+    def add_program(self, name: str, script: str) -> None:
+        """A program that a page names and this machine lacks, as lines of sh."""
+        program = self.directory / "bin" / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    def run(self, commands: str, *, code: int = 0, **environ: str) -> str:
+        """What the commands print; they end with that code."""
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", commands],
+            cwd=self.directory,
+            env={**self.environ, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT_S,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, f"{commands}\n{done.returncode}: {done.stdout}"
+        return done.stdout
+
+    def run_python(self, program: str) -> str:
+        """What a program prints."""
+        path = self.directory / "program.py"
+        path.write_text(program)
+        return self.run("python program.py")
+
+    @contextmanager
+    def node(self, name: str, *options: str) -> "Iterator[Node]":
+        """A node for as long as it is needed, which is ready."""
+        node = Node(self, name, *options)
+        try:
+            node.await_ready()
+            yield node
+        finally:
+            node.stop()
+
+
+class Node:
+    """`fluffle start` with the data of `name`, below the shell's directory."""
+
+    def __init__(self, shell: Shell, name: str, *options: str) -> None:
+        self.data = shell.directory / "data" / name
+        self._log = shell.directory / f"{name}.log"
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "node", "start", "--name", name, "--data", str(self.data), *options],
+                cwd=shell.directory,
+                env=shell.environ,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def await_ready(self) -> None:
+        """Wait until it accepts clients."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert "ready" in line, self.log
+
+    @property
+    def log(self) -> str:
+        """All that it has logged."""
+        return self._log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """As a machine dies."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """As an operator does, unless it is gone."""
+        if self.process.poll() is not None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(LIMIT_S)
+        finally:
+            self.process.kill()
+
+
+def eventually(look: object) -> None:
+    """Wait until `look()` is true."""
+    assert callable(look)
+    deadline = time.monotonic() + LIMIT_S
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
