@@ -78,6 +78,11 @@ export function ask(title, make, cancelled, { wide = false } = {}) {
   });
 }
 
+/** Closes what asks or tells, as Escape does: the page that it belongs to was left. */
+export function closeDialogs() {
+  for (const dialog of document.querySelectorAll('dialog[open]')) dialog.close();
+}
+
 /** Is a dialog open? Keys belong to it then. */
 export function isDialogOpen() {
   return Boolean(document.querySelector('dialog[open]'));
