@@ -48,6 +48,21 @@ def test_a_queue_has_a_type(page: Page, api: HttpApi) -> None:
     api.delete(f"/queues/{content.VHOST}/ledger")
 
 
+def test_a_refusal_says_of_what(page: Page, api: HttpApi) -> None:
+    go_to(page, "#/queues")
+    form = section(page, "queues.add").locator("form")
+    name = form.get_by_label("Name", exact=True).first
+    name.fill("amq.bad")
+    form.get_by_role("button", name="Add queue").click()
+    dialog = page.locator("dialog[open]")
+    expect(dialog.locator("h2")).to_have_text("The queue amq.bad was refused")
+    dialog.get_by_role("button", name="Close").click()
+    expect(name).to_have_attribute("aria-invalid", "true")
+    expect(name).to_be_focused()
+    name.fill("amq.bade")
+    expect(name).not_to_have_attribute("aria-invalid", "true")
+
+
 # --- long lists ---
 
 

@@ -58,7 +58,7 @@ export function queueFeatures(queue) {
     queue.exclusive && badge('Excl', 'quiet', 'Of one connection only; deleted with it'),
     marks,
     others.length > 0 && badge('Args', 'quiet', others.join('\n')),
-    queue.policy && h('span.policy-mark', { title: 'Policy' }, link.policy(queue.vhost, queue.policy)),
+    queue.policy && h('span.policy-mark', { title: 'Policy' }, h('span.quiet', null, 'policy '), link.policy(queue.vhost, queue.policy)),
     queue.operator_policy && badge(queue.operator_policy, 'info', 'Operator policy'));
 }
 

@@ -92,10 +92,18 @@ function show(shown, node) {
   for (const element of shown.sections) element.hidden = !isUp;
   if (!isUp) return;
   shown.details(detailsOf(node));
-  for (const chart of shown.charts) chart.update(node);
+  for (const chart of shown.charts) {
+    chart.mark(startOf(node));
+    chart.update(node);
+  }
   patch(shown.memory, memoryBar(node.memory));
   shown.links.update(node.cluster_links ?? []);
   patch(shown.setup, setup(node));
+}
+
+/** When it started, for `Chart.mark`: nothing was measured before. To the second, as it is told anew each time. */
+function startOf({ uptime }) {
+  return typeof uptime === 'number' ? [{ time: Math.round((Date.now() - uptime) / 1000), label: 'started' }] : [];
 }
 
 function marks(node) {
@@ -111,14 +119,15 @@ function marks(node) {
 }
 
 function detailsOf(node) {
-  const version = (node.applications ?? []).find((application) => application.name === 'rabbit')?.version;
+  const versionOf = (name) => (node.applications ?? []).find((application) => application.name === name)?.version;
+  const [own, version] = [versionOf('fluffle'), versionOf('rabbit')];
   return [
     ['Memory', memoryMeter(node)],
     ['Disk space', diskMeter(node)],
     ['File descriptors', usedMeter(node.fd_used, node.fd_total)],
     ['Sockets', usedMeter(node.sockets_used, node.sockets_total)],
     ['Uptime', duration(node.uptime)],
-    version ? ['Version', version] : null,
+    version ? ['Version', own ? `${own} (as RabbitMQ ${version})` : version] : null,
     ['Process', node.os_pid],
     ['Cores', number(node.processors)],
     ['Event-loop lag', milliseconds(node.loop_lag), 'By how much the node’s loop came late at most in the last seconds: what its clients wait for when it is busy'],

@@ -8,7 +8,7 @@ import { rateColumn, vhostColumn } from '../columns.js';
 import { attempt } from '../dialog.js';
 import { append, h } from '../dom.js';
 import { bytes, number, percent } from '../format.js';
-import { argumentsEditor, field, form, input, select } from '../form.js';
+import { argumentsEditor, field, form, input, mark, select } from '../form.js';
 import { link, section } from '../parts.js';
 import { QUEUE_CHIPS, mirrorBadges, queueFeatures, queueState } from '../queue_marks.js';
 import { PagedList } from '../table.js';
@@ -129,8 +129,11 @@ function addForm(view) {
       };
       if (values.node) body.node = values.node;
       return put(path('queues', vhost, values.name), body);
-    }, `Queue ${values.name} is there`);
-    if (!isDone) return;
+    }, `Queue ${values.name} is there`, `The queue ${values.name}`);
+    if (!isDone) {
+      if (!table.element.querySelector('.argument-row')) mark(element, 'name'); // nothing else can be wrong
+      return;
+    }
     element.reset();
     type.dispatchEvent(new Event('change'));
     table.load({});
