@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Arguments = Mapping[str, Any]
 
+MAINTENANCE_S: Final = 120.0
+"""How long a drain that nobody waits for may take: the masters' moves and some time to tell all nodes."""
+
 
 async def rows(agent: "Agent", arguments: Arguments) -> list[Row]:
     """What queues, connections … are doing here.   kind, query"""
@@ -104,6 +107,19 @@ async def reset_statistics(agent: "Agent", arguments: Arguments) -> dict[str, An
     return {}
 
 
+async def maintenance(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
+    """Begin or end maintenance mode here, as `fluffle ctl drain` and `revive` do; it goes on afterwards.   is_on"""
+    _running(agent)
+    agent.operations.begin("drain" if arguments.get("is_on") is True else "revive", MAINTENANCE_S)
+    return {}
+
+
+async def log_lines(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
+    """The last lines of this node's log.   after: number of the last line that is known; null: from the oldest"""
+    after = arguments.get("after")
+    return agent.management.log_lines.after(after if type(after) is int else 0)
+
+
 async def clock(agent: "Agent", arguments: Arguments) -> float:
     """The time of day here, in seconds."""
     return time.time()
@@ -120,6 +136,8 @@ ANSWERS: Final[Mapping[str, Question]] = {
     "reset_statistics": reset_statistics,
     "declare_queue": declare_queue,
     "sync_queue": sync_queue,
+    "maintenance": maintenance,
+    "log_lines": log_lines,
 }
 
 

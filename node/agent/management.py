@@ -19,15 +19,17 @@ from node.agent.answers import ANSWERS
 from node.agent.questions import Questions
 from node.app import Node
 from node.config import Config
+from node.io.log_lines import LogLines
 from node.io.mirroring_events import MirroringEvents
 from node.io.turns import taken
-from node.management.node_facts import measure
+from node.management.node_facts import LOOP_LAG_US, measure
 from node.management.site import SiteNode
 from node.statistics.query import Query
 from node.statistics.rows import Kind, Row
 from node.statistics.series import Retention
 from node.statistics.statistics import Statistics, StatisticsOptions
 from node.statistics.sums import add_up
+from node.telemetry.process import LoopLag
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
@@ -42,8 +44,13 @@ class Management:
         self.questions = Questions(agent, ANSWERS)
         self.events = MirroringEvents()
         """Of all brokers of this process."""
+        self.log_lines = LogLines()
+        """Kept between `start` and `close`, where there is management."""
         self._statistics: Statistics | None = None
         self._sampling: asyncio.Task[None] | None = None
+        self._lag = LoopLag()
+        self.loop_lag_ms = 0.0
+        """By how much the event loop came late at most, in the last interval of the statistics."""
         self._listeners: Listeners | None = None
 
     # --- the whole ---
@@ -51,6 +58,8 @@ class Management:
     async def start(self) -> None:
         """Accept requests where the configuration says. Raises: OSError."""
         config = self._agent.config
+        if config.management.is_on:
+            self.log_lines.start()
         if not (config.management.is_on or config.prometheus.is_on):
             return
         from node.management.listeners import Listeners
@@ -61,6 +70,7 @@ class Management:
     async def close(self) -> None:
         """Accept no more."""
         self.detach()
+        self.log_lines.stop()
         if self._listeners is not None:
             await self._listeners.close()
 
@@ -74,18 +84,27 @@ class Management:
         self.detach()
         options = _options(node.config, is_on=self._is_asked)
         self._statistics = Statistics(
-            node.broker, options, measure=lambda: measure(node), links=lambda: status.link_octets(self._agent)
+            node.broker,
+            options,
+            measure=lambda: self._measure(node),
+            links=lambda: status.link_octets(self._agent),
         )
         if not self._is_asked:
             return
+        self._lag.start()
         self._sampling = asyncio.get_running_loop().create_task(self._sample(self._statistics))
         self._sampling.add_done_callback(self._sampled)
 
     def detach(self) -> None:
         """It runs no more."""
+        self._lag.stop()
         if self._sampling is not None:
             self._sampling.cancel()
         self._sampling = self._statistics = None
+
+    def _measure(self, node: Node) -> dict[str, int]:
+        self.loop_lag_ms = self._lag.take_max_ms()
+        return {**measure(node), LOOP_LAG_US: round(self.loop_lag_ms * 1000)}
 
     @property
     def _is_asked(self) -> bool:

@@ -39,6 +39,7 @@ class Operations:
         self._agent = agent
         self._changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._begun: asyncio.Task[None] | None = None
         self._asking: dict[str, Operation] = {
             "ping": self._ping,
             "status": self._status,
@@ -87,6 +88,21 @@ class Operations:
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return await asyncio.shield(task)
+
+    def begin(self, operation: str, timeout_s: float) -> None:
+        """Begin a change that nobody waits for; the log says how it goes.
+
+        Raises: ControlError while one that was begun so goes on.
+        """
+        if self._begun is not None and not self._begun.done():
+            raise errors.unavailable("a change of this node that was begun before is going on")
+        self._begun = asyncio.create_task(self._begun_change(operation, timeout_s))
+
+    async def _begun_change(self, operation: str, timeout_s: float) -> None:
+        try:
+            await self.handle(operation, {}, timeout_s)
+        except ControlError as error:
+            self._agent.logger.error("'%s' was asked for over HTTP and failed: %s", operation, error)
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)

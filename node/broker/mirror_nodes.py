@@ -116,6 +116,19 @@ def copies_wanted(
             return 1
 
 
+def nodes_wanted(
+    settings: QueueSettings, record: QueueRecord | DeclareQueue, members: Iterable[Member]
+) -> tuple[str, ...]:
+    """The nodes that are to have a copy, if all were up, by name; none where only their number is wanted."""
+    hosts = sorted(member.name for member in members if member.type != "witness")
+    if record.type == "quorum":
+        hosts = sorted(member.name for member in members if member.type == "disc")
+    elif settings.ha_mode == "nodes" and isinstance(settings.ha_params, tuple):
+        return tuple(name for name in hosts if name in settings.ha_params)
+    wanted = copies_wanted(settings, record, members)
+    return tuple(hosts) if 1 < wanted == len(hosts) else ()
+
+
 def _exactly(
     count: int, kept: Sequence[str], others: Sequence[str], uid: str, placement: Collection[str] = ()
 ) -> tuple[str, ...]:

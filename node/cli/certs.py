@@ -48,7 +48,12 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
     """Describe the command's arguments."""
     parser = commands.add_parser("certs", help="make certificates for the links between nodes")
     parser.add_argument("names", metavar="NAME", nargs="+", help="a node, as rabbit@host1")
-    parser.add_argument("--out", metavar="DIR", default="certs", help="where the files go (default: certs)")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        default="certs",
+        help="where the files go (default: certs, in the working directory)",
+    )
     parser.add_argument(
         "--days", type=_days, default=_NODE_DAYS, help="how long they are valid (default: %(default)s)"
     )

@@ -96,6 +96,9 @@ _STORE: Final = (
     "queue_index_read_count",
 )
 
+LOOP_LAG_US: Final = "loop_lag_us"
+"""The longest time in a tick's interval by which the event loop came late, as it is followed over time."""
+
 _MEAN_TIMES: Final = {f"io_{what}_avg_time": what for what in ("read", "write", "sync")}
 """Means, in ms, and what of the disk is meant: followed over time as the counts and the times that they are made of."""
 
@@ -122,6 +125,8 @@ def node_facts(node: Node, status: Mapping[str, Any], statistics: Statistics, qu
         "rates_mode": statistics.options.rates_mode,
         "uptime": round(status["uptime"] * 1000),
         "run_queue": status["run_queue"],
+        "loop_lag": status["loop_lag_ms"],
+        "loop_lag_details": _loop_lags(statistics, query.ranges.node_stats),
         "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "exchange_types": list(EXCHANGE_TYPES),
         "auth_mechanisms": [
@@ -355,6 +360,13 @@ def _mean_times(statistics: Statistics, what: str, range_: Range | None) -> Fact
         done = count["sample"] - before["sample"]
         took_us = time["sample"] - former["sample"]
         samples.append((time["timestamp"], took_us / done / 1000 if done > 0 else 0.0))
+    return {"rate": 0.0, **means(samples)} if samples else dict(IDLE)
+
+
+def _loop_lags(statistics: Statistics, range_: Range | None) -> Facts:
+    """By how much the event loop came late at most before each sample, in ms."""
+    followed = statistics.node_details(LOOP_LAG_US, range_).get("samples", ())
+    samples = [(each["timestamp"], each["sample"] / 1000) for each in followed]
     return {"rate": 0.0, **means(samples)} if samples else dict(IDLE)
 
 

@@ -50,8 +50,8 @@ _first: Final = itemgetter(0)
 # --- the steps of `Listing`, for rows that hold what is needed to choose and sort them ---
 
 
-async def chosen(listing: Listing, rows: Sequence[Row]) -> Sequence[Row]:
-    """See `Listing.chosen`."""
+async def chosen(listing: Listing, rows: Sequence[Row], names: Sequence[str] = ("name",)) -> Sequence[Row]:
+    """See `Listing.chosen`.   names: fields of which one has to match."""
     if listing.matches is None:
         return rows
     matches, ends = listing.matches, time.monotonic() + MATCHING_S
@@ -59,7 +59,7 @@ async def chosen(listing: Listing, rows: Sequence[Row]) -> Sequence[Row]:
     def is_chosen(row: Row) -> bool:
         if time.monotonic() > ends:
             raise ListingError("bad_request", "The regular expression takes too long")
-        return matches(str(row.get("name", "")))
+        return any(matches(str(row.get(name, ""))) for name in names)
 
     kept = await mapped(is_chosen, rows)
     return [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]
@@ -87,9 +87,11 @@ async def shown(listing: Listing, rows: Sequence[Row], filtered_count: int, tota
     return {**value, "items": narrow, "item_count": len(narrow)}
 
 
-async def applied(listing: Listing, rows: Sequence[Row], default: Sequence[str]) -> Any:
-    """See `Listing.apply`: all steps over complete rows. Raises: ListingError."""
-    found = await chosen(listing, rows)
+async def applied(
+    listing: Listing, rows: Sequence[Row], default: Sequence[str], names: Sequence[str] = ("name",)
+) -> Any:
+    """See `Listing.apply`: all steps over complete rows; names: see `chosen`. Raises: ListingError."""
+    found = await chosen(listing, rows, names)
     on_page = listing.cut(await sorted_rows(listing, found, default))
     return await shown(listing, on_page, len(found), len(rows))
 

@@ -95,6 +95,8 @@ def routes(connection: str, node: str) -> dict[str, str]:
         f"#/operator-policies/{VHOST}/cap": "cap",
         "#/limits": "Limits",
         "#/rebalance": "Rebalance",
+        "#/events": "Events",
+        "#/log": "Log",
         "#/feature-flags": "Feature flags",
         "#/cluster-name": "Cluster",
     }

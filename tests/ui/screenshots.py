@@ -1,4 +1,4 @@
-"""The pictures of the README: a cluster of three nodes with a shop's queues, seen while a node is killed.
+"""The pictures of the README: a shop among 400 other queues on three nodes, seen while a node is killed.
 
 python -m tests.ui.screenshots docs/screenshots
 """
@@ -23,7 +23,7 @@ LOAD_S: Final = 100.0
 """How long the shop works before the first picture, so that charts have something to show."""
 AFTERWARDS_S: Final = 30.0
 """How long it works with a node less before that is taken: half of the charts' minute is before the failover."""
-BYTES_MAX: Final = 150_000
+BYTES_MAX: Final = 200_000
 WIDE: Final = {"width": 1280, "height": 800}
 
 QUEUES: Final = (
@@ -37,6 +37,10 @@ QUEUES: Final = (
     ),
     *("mail.outgoing", "mail.bounced", "stock.reserve", "stock.release", "search.index", "audit"),
 )
+CROWD: Final = 400
+"""Mirrored queues beside the shop's: a failover of a node is one of a third of them."""
+KEYS_OF_EACH: Final = 25
+"""By which each of them is bound to one exchange: it has 10,000 bindings."""
 KEYS: Final = (*QUEUES, *("orders.created",) * 5)
 CONSUMED: Final = (*QUEUES[:6], "stock.release", "stock.reserve", "search.index")
 
@@ -69,6 +73,52 @@ class Shop:
             self._begin(self._publish, number)
         for number, name in enumerate(CONSUMED):
             self._begin(self._consume, number, name)
+
+    def crowd(self) -> None:
+        """Make the other queues and their bindings."""
+        names = [f"tenant.{number:03d}" for number in range(CROWD)]
+        policy = {"ha-mode": "exactly", "ha-params": 2, "ha-sync-mode": "automatic"}
+        document = {
+            "policies": [
+                {
+                    "vhost": "/",
+                    "name": "tenants",
+                    "pattern": "^tenant",
+                    "definition": policy,
+                    "apply-to": "queues",
+                }
+            ],
+            "exchanges": [
+                {
+                    "vhost": "/",
+                    "name": "tenants",
+                    "type": "topic",
+                    "durable": True,
+                    "auto_delete": False,
+                    "internal": False,
+                    "arguments": {},
+                }
+            ],
+            "queues": [
+                {"vhost": "/", "name": name, "durable": True, "auto_delete": False, "arguments": {}}
+                for name in names
+            ],
+            "bindings": [
+                {
+                    "vhost": "/",
+                    "source": "tenants",
+                    "destination": name,
+                    "destination_type": "queue",
+                    "routing_key": f"{name}.{key:02d}",
+                    "arguments": {},
+                }
+                for name in names
+                for key in range(KEYS_OF_EACH)
+            ],
+        }
+        answer = HttpApi(self._nodes[0]).post("/definitions", document)
+        assert answer.status == 204, answer.text
+        assert HttpApi(self._nodes[0]).post("/rebalance/queues", {}).status == 204
 
     def close(self) -> None:
         self._over.set()
@@ -165,6 +215,7 @@ def main(folder: str) -> None:
     shop = Shop(nodes)
     try:
         shop.open()
+        shop.crowd()
         time.sleep(LOAD_S)
         with chromium() as browser:
             take_all(Camera(browser, Path(folder)), cluster, nodes)
@@ -181,6 +232,12 @@ def take_all(camera: Camera, cluster: Any, nodes: list[ManagedNode]) -> None:
     camera.take(page, "overview")
     go_to(page, "#/queues")
     camera.take(page, "queues")
+    go_to(page, f"#/nodes/{other.name}")
+    expect(page.locator(".stack-parts li").first).to_be_visible(timeout=60_000)
+    camera.take(page, "node")
+    go_to(page, "#/exchanges/%2F/tenants")
+    expect(page.locator(".count").first).to_have_text("10,000 bindings", timeout=60_000)
+    camera.take(page, "exchange")
     go_to(page, "#/queues/%2F/mail.outgoing")
     browser = section(page, "queue.get")
     browser.locator("select[name=count]").select_option("5")

@@ -65,7 +65,7 @@ def test_each_node_shows_what_it_uses(page: Page, site: Site, filled: str) -> No
     for node in site.nodes:
         row = rows.filter(has_text=node.name)
         expect(row).to_contain_text("running")
-        expect(row.locator(".meter")).to_have_count(5)
+        expect(row.locator(".meter")).to_have_count(4)
     rows.first.locator("a").click()
     expect(page.locator("main h1")).to_contain_text("Node")
     expect(page.locator(".stack-parts li").first).to_be_visible(timeout=LOAD_MS)

@@ -1,5 +1,6 @@
 """Which node a command is for: the one that was named, or the one that this user runs on this machine."""
 
+import json
 import os
 import re
 import socket
@@ -11,6 +12,8 @@ from node.io import control
 DEFAULT_DATA_BASE: Final = "/var/lib/fluffle"
 SETTINGS_FILE: Final = "cluster.json"
 """In the directory of a cluster that `fluffle cluster` runs."""
+IDENTITY_FILE: Final = "raft/node.json"
+"""In a data directory: `node.agent.identity`."""
 NODE_HOST: Final = "localhost"
 """In the names of its nodes."""
 
@@ -75,8 +78,19 @@ def _on(
             if is_meant and control.is_answering(os.path.join(path, name)):
                 return Target(f"{name}@{NODE_HOST}", os.path.join(path, name))
     names = [name for name, place in running if os.path.realpath(place) == os.path.realpath(path)]
-    name = names[0] if names else full_name(node or os.path.basename(path), environ, longnames)
-    return Target(name, path)
+    name = names[0] if names else node or _stored_name(path) or os.path.basename(path)
+    return Target(full_name(name, environ, longnames), path)
+
+
+def _stored_name(path: str) -> str | None:
+    """The name of the node whose data directory this is, as it keeps it over restarts."""
+    try:
+        with open(os.path.join(path, IDENTITY_FILE), "rb") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None  # a node that never ran here, or a file that only its owner may read
+    name = found.get("name") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def data_directory(target: Target, environ: Mapping[str, str]) -> str:

@@ -71,9 +71,13 @@ def binding_row(binding: Binding) -> dict[str, Any]:
     return {**rows.binding_row(binding), "properties_key": properties_key(binding)}
 
 
-async def _listed(call: Call, bindings: Sequence[Binding]) -> Reply:
-    listing = call.listing(can_page=False)
-    return ok(await applied(listing, await mapped(binding_row, bindings), DEFAULT_SORT))
+async def _listed(call: Call, bindings: Sequence[Binding], other_end: str | None = None) -> Reply:
+    """other_end: of a list that can be paged, the field that is not the same in all rows: a filter looks at it and at
+    the routing key.
+    """
+    listing = call.listing(can_page=other_end is not None)
+    names = ("routing_key", other_end or "name")
+    return ok(await applied(listing, await mapped(binding_row, bindings), DEFAULT_SORT, names))
 
 
 async def list_bindings(call: Call) -> Reply:
@@ -92,7 +96,7 @@ async def list_bindings(call: Call) -> Reply:
 async def list_of_queue(call: Call) -> Reply:
     """GET /queues/{vhost}/{name}/bindings: those that lead to it, the implicit one among them."""
     vhost = call.vhost(call.path["vhost"])
-    return await _listed(call, _leading_to(call.catalogue, vhost, "queue", call.path["name"]))
+    return await _listed(call, _leading_to(call.catalogue, vhost, "queue", call.path["name"]), "source")
 
 
 async def list_from_source(call: Call) -> Reply:
@@ -100,15 +104,16 @@ async def list_from_source(call: Call) -> Reply:
     vhost = call.vhost(call.path["vhost"])
     source = exchange_name(call.path["name"])
     if source == DEFAULT_EXCHANGE:
-        return await _listed(call, await mapped(implicit_binding, list(call.catalogue.queues(vhost))))
-    return await _listed(call, list(call.catalogue.bindings_from(vhost, source)))
+        implicit = await mapped(implicit_binding, list(call.catalogue.queues(vhost)))
+        return await _listed(call, implicit, "destination")
+    return await _listed(call, list(call.catalogue.bindings_from(vhost, source)), "destination")
 
 
 async def list_to_destination(call: Call) -> Reply:
     """GET /exchanges/{vhost}/{name}/bindings/destination."""
     vhost = call.vhost(call.path["vhost"])
     return await _listed(
-        call, _leading_to(call.catalogue, vhost, "exchange", exchange_name(call.path["name"]))
+        call, _leading_to(call.catalogue, vhost, "exchange", exchange_name(call.path["name"])), "source"
     )
 
 

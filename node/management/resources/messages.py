@@ -77,7 +77,7 @@ async def get(call: Call) -> Reply:
     if encoding not in ENCODINGS:
         raise bad_request("Unsupported encoding. Please use auto or base64.")
     if call.catalogue.queue(vhost, queue) is None:
-        raise not_found(f"no queue '{queue}' in vhost '{vhost}'")
+        raise not_found(f"NOT_FOUND - no queue '{queue}' in vhost '{vhost}'")
     try:
         async with DirectClient(call.broker, call.user, vhost) as client:
             got = await _got(client, queue, GET_MAX if count < 0 else min(count, GET_MAX), ack_mode)
@@ -108,7 +108,7 @@ def _refusal(error: ProtocolError) -> ApiError:
     """Unlike `api_error` it says who is refused what."""
     match error.code:
         case ReplyCode.NOT_FOUND:
-            return not_found(error.explanation)
+            return not_found(error.reply_text)
         case ReplyCode.ACCESS_REFUSED | ReplyCode.NOT_ALLOWED:
             return not_authorised(error.reply_text)
         case code if code in NOBODYS_FAULT:

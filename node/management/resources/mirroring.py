@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, get_args
 
-from node.broker.mirror_nodes import copies_wanted
+from node.broker.mirror_nodes import copies_wanted, nodes_wanted
 from node.broker.patterns import PatternInvalid, compile_pattern
 from node.broker.policy import queue_settings
 from node.broker.rebalance import Move, QueueKind, plan, selected
@@ -117,9 +117,12 @@ async def rebalance_plan(call: Call) -> Reply:
 # --- parts ---
 
 
-def ring_facts(record: QueueRecord, policy: str | None, wanted: int) -> dict[str, Any]:
+def ring_facts(
+    record: QueueRecord, policy: str | None, wanted: int, places: Sequence[str] = ()
+) -> dict[str, Any]:
     """What the metadata say of a mirrored queue.
 
+    places: nodes that are to have a copy, where that is known; `absent` are those of them that have none.
     complete: copies that are there and lack nothing, the master's among them.
     danger: 0 without a master, 1 with a single complete copy, 2 with fewer than are wanted or than there are, else 3.
     """
@@ -148,6 +151,7 @@ def ring_facts(record: QueueRecord, policy: str | None, wanted: int) -> dict[str
         "version": view.version,
         "state": _state(view),
         "recoverable": list(view.recoverable),
+        "absent": [name for name in places if all(member.node != name for member in view.ring)],
         "complete": complete,
         "wanted": wanted,
         "danger": danger,
@@ -200,13 +204,16 @@ def _hosts(call: Call) -> list[Member]:
     return [member for member in call.catalogue.members.values() if member.type != "witness"]
 
 
-def _about(call: Call, record: QueueRecord, hosts: Sequence[Member]) -> tuple[str | None, int]:
-    """The policy of a queue, and how many copies that wants."""
+def _about(
+    call: Call, record: QueueRecord, hosts: Sequence[Member]
+) -> tuple[str | None, int, tuple[str, ...]]:
+    """The policy of a queue, how many copies that wants, and on which nodes if that is known."""
     effective = call.catalogue.effective_policy(record)
-    return effective.policy, copies_wanted(queue_settings(record.arguments, effective), record, hosts)
+    settings = queue_settings(record.arguments, effective)
+    return effective.policy, copies_wanted(settings, record, hosts), nodes_wanted(settings, record, hosts)
 
 
-async def _judged(call: Call) -> AsyncIterator[tuple[QueueRecord, tuple[str | None, int]]]:
+async def _judged(call: Call) -> AsyncIterator[tuple[QueueRecord, tuple[str | None, int, tuple[str, ...]]]]:
     """The mirrored queues of the vhosts that are to be listed, and what there is `_about` each."""
     hosts = _hosts(call)
     for vhost in call.vhosts():

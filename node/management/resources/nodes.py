@@ -3,13 +3,16 @@
 from typing import Any, Final
 
 from node.io.control import ControlError
+from node.management import values
 from node.management.call import Call
 from node.management.listing import narrowed
 from node.management.node_facts import relative, stopped_node
-from node.management.reply import Reply, no_such_thing, ok, unavailable
+from node.management.reply import Reply, bad_request, no_content, no_such_thing, ok, unavailable
 from node.management.routes import Access, Route
 from node.management.site import SiteNode
 from node.statistics.query import Query
+
+NUMBER_DIGITS_MAX: Final = 18
 
 
 async def nodes(call: Call) -> Reply:
@@ -45,6 +48,25 @@ async def memory_tables(call: Call) -> Reply:
     """GET /nodes/{node}/memory/ets: there are no such tables."""
     _member(call)
     return ok({"ets_tables_memory": {"total": 0}})
+
+
+async def log(call: Call) -> Reply:
+    """GET /nodes/{node}/log?after=N: the last lines of its log, those after line N. Not RabbitMQ's."""
+    member, after = _member(call), call.query.get("after", "0")
+    if not (after.isascii() and after.isdigit() and len(after) <= NUMBER_DIGITS_MAX):
+        raise bad_request("'after' is no number of a line")
+    return ok(await call.site.ask(member.name, "log_lines", {"after": int(after)}))
+
+
+async def act_on_node(call: Call) -> Reply:
+    """POST /nodes/{node}/actions: `{"action": "drain"}` or revive, which go on after the answer. Not RabbitMQ's."""
+    body = await call.body()
+    member = _member(call)
+    values.required(body, "action")
+    if body["action"] not in ("drain", "revive"):
+        raise bad_request(["unknown", body["action"] if isinstance(body["action"], str) else "action"])
+    await call.site.ask(member.name, "maintenance", {"is_on": body["action"] == "drain"})
+    return no_content()
 
 
 async def _memory(call: Call) -> dict[str, Any]:
@@ -85,6 +107,8 @@ _M: Final = Access.MONITORING
 ROUTES: Final = (
     Route("GET", "/nodes", nodes, _M),
     Route("GET", "/nodes/{node}", node, _M),
+    Route("GET", "/nodes/{node}/log", log, _M),
+    Route("POST", "/nodes/{node}/actions", act_on_node, Access.ADMINISTRATOR),
     Route("GET", "/nodes/{node}/memory", memory, _M),
     Route("GET", "/nodes/{node}/memory/relative", memory_relative, _M),
     Route("GET", "/nodes/{node}/memory/ets", memory_tables, _M),

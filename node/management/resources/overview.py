@@ -2,6 +2,7 @@
 
 import asyncio
 import platform
+from collections.abc import Mapping
 from typing import Any, Final
 
 from node.management.call import Call
@@ -74,7 +75,7 @@ def _places(call: Call) -> dict[str, Any]:
                 "protocol": each["protocol"],
                 "ip_address": address_of(each),
                 "port": each["port"],
-                "socket_opts": _socket_options(call, each["protocol"]),
+                "socket_opts": _socket_options(call, each),
             }
             for each in listeners
         ],
@@ -82,9 +83,18 @@ def _places(call: Call) -> dict[str, Any]:
     }
 
 
-def _socket_options(call: Call, protocol: str) -> dict[str, Any]:
+def _socket_options(call: Call, listener: Mapping[str, Any]) -> dict[str, Any] | list[Any]:
+    protocol = listener["protocol"]
+    if is_http(listener):
+        named = {} if protocol == "http" else {"protocol": protocol}
+        return {
+            "cowboy_opts": {"sendfile": False},
+            "ip": address_of(listener),
+            "port": listener["port"],
+            **named,
+        }
     if protocol not in ("amqp", "amqp/ssl"):
-        return {}
+        return []
     socket = call.site.config.socket
     return {
         "backlog": socket.backlog,

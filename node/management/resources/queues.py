@@ -47,6 +47,8 @@ FACTS: Final = frozenset(
 
 LIGHT: Final = ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "type", "vhost")
 """What is shown where statistics are not wanted."""
+LIGHT_QUORUM: Final = ("leader", "members", "online")
+"""Of quorum queues, besides."""
 TOTALS: Final = frozenset({"messages", "messages_ready", "messages_unacknowledged", "state"})
 
 DEFAULT_SORT: Final = ("vhost", "name")
@@ -131,7 +133,8 @@ async def _whole(call: Call, records: Sequence[QueueRecord], query: Query) -> li
         statistics = rows.get(record.uid)
         row = merged(catalogue, current, statistics, own)
         if is_light:
-            light = {key: row[key] for key in LIGHT}
+            more = LIGHT_QUORUM if current.type == "quorum" else ()
+            light = {key: row[key] for key in (*LIGHT, *more)}
             return {**light, "state": "live", **without_id(statistics or {})}
         return row
 

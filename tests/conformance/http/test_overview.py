@@ -87,6 +87,14 @@ def test_listeners(api: HttpApi, server: Any) -> None:
     amqp = by_protocol["amqp"]
     assert (amqp["node"], amqp["port"], amqp["ip_address"]) == (found["node"], server.port, "127.0.0.1")
     assert amqp["socket_opts"]["backlog"] == 128
+    http = by_protocol["http"]
+    assert http["socket_opts"] == {
+        "cowboy_opts": {"sendfile": False},
+        "ip": "127.0.0.1",
+        "port": http["port"],
+    }
+    inside = [each["socket_opts"] for each in found["listeners"] if each["protocol"] == "clustering"]
+    assert all(each == [] for each in inside)
 
 
 def test_contexts_have_ports_as_text(api: HttpApi) -> None:

@@ -309,7 +309,7 @@ def test_a_missing_queue(api: HttpApi, vhost: str) -> None:
     """Missing queue 404."""
     answer = api.post(path("queues", vhost, "nope", "get"), ASKED)
     assert (answer.status, answer.json["error"]) == (404, "not_found")
-    assert answer.json["reason"].endswith(f"no queue 'nope' in vhost '{vhost}'")
+    assert answer.json["reason"] == f"NOT_FOUND - no queue 'nope' in vhost '{vhost}'"
 
 
 def test_getting_needs_the_permission(

@@ -325,6 +325,11 @@ def test_without_statistics(api: HttpApi, vhost: str) -> None:
     light = {"arguments", "auto_delete", "durable", "exclusive", "name", "node", "state", "type", "vhost"}
     assert (set(row), row["state"]) == (light, "live")
     assert set(succeeds(api.get(path("queues", vhost, "q") + "?disable_stats=true"))) == light
+    quorum = {"durable": True, "arguments": {"x-queue-type": "quorum"}}
+    succeeds(api.put(path("queues", vhost, "replicated"), quorum), 201)
+    row = succeeds(api.get(path("queues", vhost, "replicated") + "?disable_stats=true"))
+    assert row["members"] == row["online"] == [row["leader"]]
+    succeeds(api.delete(path("queues", vhost, "replicated")), 204)
     (row,) = succeeds(api.get(path("queues", vhost) + "?disable_stats=true&enable_queue_totals=true"))
     totals = {"messages", "messages_ready", "messages_unacknowledged"}
     assert set(row) >= light | totals

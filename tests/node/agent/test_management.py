@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Coroutine
@@ -22,6 +23,7 @@ from node.config import Address, ManagementConfig, StatisticsConfig
 from node.io.control import ControlError
 from node.statistics.query import Query
 from tests.adversity.node_process import ROOT
+from tests.conformance.cluster_api import await_true
 from tests.node.agent.test_agent import config_for, directory, environ_of
 
 __all__ = ["directory"]
@@ -84,6 +86,60 @@ def test_the_listener_stays_while_the_app_is_stopped(directory: Path) -> None:
         assert get(f"{url}/health/ready")[0] == 200
 
     serve(directory, story)
+
+
+def send(url: str, body: object) -> int:
+    """POST of JSON. Returns: the status."""
+    header = "Basic " + base64.b64encode(b"guest:guest").decode()
+    data = json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, {"authorization": header})) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.slow
+def test_maintenance_mode_and_the_log_over_http(directory: Path) -> None:
+    def story(agent: Agent, url: str, do: Do) -> None:
+        def is_drained() -> bool:
+            return bool(get(f"{url}/api/nodes/{OWN}")[1]["being_drained"])
+
+        def texts(after: int = 0) -> tuple[list[str], int]:
+            found = get(f"{url}/api/nodes/{OWN}/log?after={after}")[1]
+            return [line["text"] for line in found["lines"]], found["last"]
+
+        _, last = texts()
+        assert send(f"{url}/api/nodes/{OWN}/actions", {"action": "drain"}) == 204
+        await_true(is_drained, "maintenance mode")
+        await_true(
+            lambda: any("put into maintenance" in text for text in texts(last)[0]), "a line of the log"
+        )
+        assert get(f"{url}/health/ready")[0] == 503
+        await_true(
+            lambda: send(f"{url}/api/nodes/{OWN}/actions", {"action": "revive"}) == 204, "the drain is over"
+        )
+        await_true(lambda: not is_drained(), "the end of maintenance mode")
+        await_true(lambda: get(f"{url}/health/ready")[0] == 200, "clients are served")
+        assert texts(texts()[1])[0] == []
+
+    logging.getLogger().setLevel(logging.INFO)  # as a node's own log has it
+    try:
+        serve(directory, story)
+    finally:
+        logging.getLogger().setLevel(logging.WARNING)
+
+
+@pytest.mark.slow
+def test_the_event_loops_lag_is_told(directory: Path) -> None:
+    def story(agent: Agent, url: str, do: Do) -> None:
+        async def hold() -> None:
+            time.sleep(0.3)
+
+        do(hold())
+        await_true(lambda: get(f"{url}/api/nodes/{OWN}")[1]["loop_lag"] > 50, "the lag of a held loop")
+
+    serve(directory, story, statistics=StatisticsConfig(interval_s=1.0))
 
 
 def run(directory: Path, story: Callable[[Agent], Any], **settings: Any) -> None:

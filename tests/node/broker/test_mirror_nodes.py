@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from node.amqp.field_table import long
-from node.broker.mirror_nodes import candidate_nodes, copies_wanted, first_nodes, suggested_nodes
+from node.broker.mirror_nodes import (
+    candidate_nodes,
+    copies_wanted,
+    first_nodes,
+    nodes_wanted,
+    suggested_nodes,
+)
 from node.broker.policy import QueueSettings
 from node.broker.records import Member, MemberType, QueueRecord
 
@@ -261,3 +267,24 @@ def test_how_many_copies_are_wanted(settings: QueueSettings, fields: dict[str, A
     """If all nodes were up; a witness has none."""
     assert copies_wanted(settings, replace(QUEUE, **fields), _HOSTS) == copies
     assert copies_wanted(settings, replace(QUEUE, **fields), []) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "names"),
+    [
+        (QueueSettings(), {}, ""),
+        (ALL, {}, "abc"),
+        (ALL, {"exclusive_owner": "c1"}, ""),
+        (exactly(2), {}, ""),
+        (exactly(3), {}, "abc"),
+        (nodes("bax"), {}, "ab"),
+        (nodes("xy"), {}, ""),
+        (QueueSettings(), {"type": "quorum"}, "ab"),
+        (QueueSettings(), {"type": "quorum", "arguments": {"x-quorum-initial-group-size": long(1)}}, ""),
+    ],
+)
+def test_on_which_nodes_copies_are_wanted(
+    settings: QueueSettings, fields: dict[str, Any], names: str
+) -> None:
+    """By name where a policy leaves no choice, be they up or not."""
+    assert nodes_wanted(settings, replace(QUEUE, **fields), _HOSTS) == tuple(names)

@@ -47,6 +47,7 @@ class MonitorSite(FakeSite):
             "vm_memory_calculation_strategy": "rss",
             "disk_free_limit": 50_000_000,
             "run_queue": 0,
+            "loop_lag_ms": 1.5,
             "net_ticktime": 4.0,
             "listeners": self.listeners,
             "log_files": ["<stderr>"],

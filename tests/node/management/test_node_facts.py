@@ -94,6 +94,19 @@ def test_mean_times_of_the_disk_are_followed_over_time() -> None:
     assert found_on.facts()["io_write_avg_time_details"] == {"rate": 0.0}
 
 
+def test_how_late_the_event_loop_was() -> None:
+    found_on, lags = Ticking(), iter((0, 2_500, 40_000))
+    measured = found_on.statistics.measure
+    assert measured is not None
+    found_on.statistics.measure = lambda: {**measured(), node_facts.LOOP_LAG_US: next(lags)}
+    for _ in range(3):
+        found_on.tick()
+    found = found_on.facts(Query(ranges=Ranges(node_stats=Range(10, 5))), loop_lag_ms=40.0)
+    assert found["loop_lag"] == 40.0
+    assert [each["sample"] for each in found["loop_lag_details"]["samples"]] == [40.0, 2.5, 0.0]
+    assert found_on.facts()["loop_lag_details"] == {"rate": 0.0}
+
+
 def test_links_to_other_nodes_and_what_goes_over_them() -> None:
     found_on = Ticking()
     link = {

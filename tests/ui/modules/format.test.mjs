@@ -76,3 +76,15 @@ test('names', () => {
   assert.equal(format.nodeName('rabbit@a', ['rabbit@a', 'rabbit@b']), 'a');
   assert.equal(format.nodeName('rabbit@a', ['rabbit@a']), 'rabbit@a');
 });
+
+test('values at an axis have their unit', () => {
+  assert.deepEqual(['rate', 'count', 'bytes', 'byteRate', 'ms'].map((kind) => format.axisText(kind, 2048)),
+    ['2048/s', '2048', '2 KiB', '2 KiB/s', '2048 ms']);
+  assert.equal(format.axisText('rate', 25_000), '25k/s');
+});
+
+test('the time zone', () => {
+  const date = { getTimezoneOffset: () => -330 };
+  assert.match(format.zone(date), /UTC\+05:30/);
+  assert.match(format.zone({ getTimezoneOffset: () => 210 }), /UTC-03:30/);
+});

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { eventText, eventsOf, masterChanges, newestFirst } from '../../../node/management/static/js/happenings.js';
+import { eventText, eventsOf, isNews, masterChanges, newestFirst } from '../../../node/management/static/js/happenings.js';
 
 const event = (kind, time, more) => ({ kind, time, vhost: '/', name: 'q', node: 'n2@h', former: '', text: '', ...more });
 
@@ -24,4 +24,8 @@ test('events of one queue, newest first', () => {
   const events = [event('promotion', 1), event('promotion', 2, { name: 'other' }), event('transfer', 3)];
   assert.deepEqual(eventsOf(newestFirst(events), '/', 'q').map(({ time }) => time), [3, 1]);
   assert.deepEqual(newestFirst(null), []);
+});
+
+test('a repair is no news', () => {
+  assert.deepEqual(['promotion', 'mirror-lost', 'sync-begun', 'fully-replicated'].map((kind) => isNews({ kind })), [true, true, false, false]);
 });

@@ -43,3 +43,14 @@ test('a ring without a master', () => {
   assert.deepEqual(roles(ring({ master: null, ring: [], mirrors: [] })), {});
   assert.deepEqual(roles(ring({ master: null, synchronised: [] })), { a: 'behind', b: 'behind', c: 'behind' });
 });
+
+test('places that should have a copy are there, after the copies', () => {
+  const places = (row, running) => membersOf(row, running).filter(({ role }) => role === 'absent').map(({ node, text }) => [node, text]);
+  const two = ring({ mirrors: ['a'], ring: ['b', 'a'], synchronised: ['a'], wanted: 3 });
+  assert.deepEqual(places({ ...two, absent: ['c'] }, ['a', 'b']), [['c', 'no copy: down']]);
+  assert.deepEqual(places({ ...two, absent: ['c'] }), [['c', 'no copy']]);
+  assert.deepEqual(places(two), [['', 'no node for a copy']]);
+  assert.deepEqual(places({ ...two, wanted: 2 }), []);
+  assert.deepEqual(places({ ...two, absent: ['c'], dead: ['c'] }), []); // still known as a copy that is down
+  assert.deepEqual(copiesOf(membersOf({ ...two, absent: ['c'] }), 3), { complete: 2, all: 3 });
+});

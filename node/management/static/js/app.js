@@ -27,7 +27,7 @@ import { ApiError, get } from './api.js';
 import { borrowSession, can, confirmSession, endSession, startSession } from './auth.js';
 import { clearBanners } from './banner.js';
 import { refreshCluster } from './cluster.js';
-import { tell } from './dialog.js';
+import { closeDialogs, tell } from './dialog.js';
 import { fill, h } from './dom.js';
 import { buildFrame } from './frame.js';
 import * as keyboard from './keyboard.js';
@@ -53,6 +53,7 @@ let isRefreshing = false;
 async function start() {
   applyTheme();
   window.addEventListener('hashchange', navigate);
+  window.addEventListener('popstate', closeDialogs); // also where only the query is another one
   document.addEventListener('visibilitychange', () => !document.hidden && due !== null && due < Date.now() && tick());
   document.addEventListener('fluffle:unauthorized', () => frame && leave('Your session has ended. Log in again.'));
   document.addEventListener('fluffle:logout', () => frame && leave('You have logged out.'));
@@ -104,7 +105,7 @@ async function leave(message, everywhere = false) {
   frame = null;
   clearTimeout(timer);
   clearBanners();
-  document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());
+  closeDialogs();
   await loginPage(root, message);
   await enter();
 }
@@ -124,10 +125,11 @@ async function navigate() {
   view?.end();
   page = found?.one ?? null;
   const body = h('.page', { 'data-page': page?.file ?? 'none' });
-  view = new View(body, query);
+  view = new View(body, query, () => frame?.fresh());
   frame.show(page, body);
   const current = view;
   if (!found) view.notice('Not found', 'There is no such page.');
+  else if (page.tag && !can(page.tag)) view.notice('Not allowed', `This page is for users with the tag ${page.tag}.`);
   else await show(current, found);
   if (current === view) schedule();
 }

@@ -5,21 +5,30 @@ import { attempt, confirm } from './dialog.js';
 import { h } from './dom.js';
 import { argumentsEditor, field, form, input, select } from './form.js';
 import { argumentList, badge, button, link } from './parts.js';
-import { Table } from './table.js';
+import { PagedList } from './table.js';
 
 /**
+ * A list that the server pages: an exchange may have thousands of bindings.
+ *
  * @param {object} view the page's view
- * @param {'source'|'destination'} shows which end of the bindings the table names: the one that isn't this page's
+ * @param {string} where path of the bindings, of `path`
+ * @param {'source'|'destination'} shows which end of the bindings the list names: the one that isn't this page's
+ * @param {{isAside?: boolean}} [options] isAside: there is another list on the page
  */
-export function bindingsTable(view, shows) {
+export function bindingsList(view, where, shows, { isAside = false } = {}) {
   const end = shows === 'source' ? 'From' : 'To';
-  return new Table({
+  return new PagedList(view, {
+    id: `bindings.${shows}`,
+    noun: 'binding',
+    path: where,
+    isAside,
+    isSmall: true,
+    filterBy: `${shows} or key`,
     key: (row) => JSON.stringify([row.source, row.destination_type, row.destination, row.properties_key]),
-    caption: `Bindings ${end.toLowerCase()} others`,
     empty: 'No bindings.',
     columns: [
-      { id: 'end', title: end, cell: (row) => otherEnd(row, shows) },
-      { id: 'key', title: 'Routing key', cell: (row) => h('code', null, row.routing_key) },
+      { id: 'end', title: end, sort: shows, cell: (row) => otherEnd(row, shows) },
+      { id: 'key', title: 'Routing key', sort: 'routing_key', cell: (row) => h('code', null, row.routing_key) },
       { id: 'arguments', title: 'Arguments', cell: (row) => argumentList(row.arguments) },
       { id: 'unbind', title: '', class: 'is-action', cell: (row) => unbindButton(view, row) },
     ],

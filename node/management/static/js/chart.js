@@ -7,7 +7,7 @@
 import uPlot from '../vendor/uplot/uPlot.esm.js';
 import { drawMarks } from './chart_marks.js';
 import { fill, h } from './dom.js';
-import { at, byteRate, bytes, clock, milliseconds, number, rate, short } from './format.js';
+import { at, axisText, byteRate, bytes, clock, milliseconds, number, rate } from './format.js';
 import { pref, setPref } from './prefs.js';
 import { aligned, begunAt, dashes, lengths, rangesFor, rates, whyEmpty } from './samples.js';
 
@@ -147,7 +147,6 @@ export class Chart {
     const font = `11px ${css.getPropertyValue('--font').trim()}`;
     const axis = { stroke: colour('muted'), font, grid: { stroke: colour('grid'), width: 1 }, ticks: { show: false } };
     const top = (chart, min, max) => [0, Math.max(max ?? 0, this.kind === KINDS.bytes ? 1024 : 1) * 1.08];
-    const units = { rate: short, count: short, bytes, byteRate: bytes, ms: milliseconds };
     return {
       ...this.size(),
       legend: { show: false },
@@ -156,7 +155,7 @@ export class Chart {
       scales: { x: { time: true }, y: { range: top } },
       axes: [
         { ...axis, size: 28, space: 70, values: (chart, ticks) => ticks.map((tick) => clock(tick * 1000).slice(0, this.span() > 900 ? 5 : 8)) },
-        { ...axis, size: 62, space: 34, incrs: this.incrs(), values: (chart, ticks) => ticks.map(units[this.options.kind]) },
+        { ...axis, size: this.options.kind === 'byteRate' ? 76 : 62, space: 34, incrs: this.incrs(), values: (chart, ticks) => ticks.map((tick) => axisText(this.options.kind, tick)) },
       ],
       series: [{}, ...this.options.series.map((one) => ({
         label: one.label,

@@ -36,13 +36,13 @@ export function refused(error, title = 'That was refused') {
   return tell(title, h('pre.reason', null, error.message));
 }
 
-/** Runs something that changes; shows a refusal; true when it worked. `done`: text shown then. */
-export async function attempt(work, done = null) {
+/** Runs something that changes; shows a refusal of `what`; true when it worked. `done`: text shown then. */
+export async function attempt(work, done = null, what = 'That') {
   try {
     await work();
   } catch (error) {
     if (error.name === 'AbortError') return false;
-    await refused(error);
+    await refused(error, `${what} was refused`);
     return false;
   }
   if (done) toast(done);
@@ -76,6 +76,11 @@ export function ask(title, make, cancelled, { wide = false } = {}) {
     document.body.append(dialog);
     dialog.showModal();
   });
+}
+
+/** Closes what asks or tells, as Escape does: the page that it belongs to was left. */
+export function closeDialogs() {
+  for (const dialog of document.querySelectorAll('dialog[open]')) dialog.close();
 }
 
 /** Is a dialog open? Keys belong to it then. */

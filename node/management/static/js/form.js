@@ -39,6 +39,14 @@ export function form(fields, label, submit, props = {}) {
   return element;
 }
 
+/** Marks the control of a form that was refused, until it is changed, and goes there. */
+export function mark(element, name) {
+  const control = element.elements.namedItem(name);
+  control.setAttribute('aria-invalid', 'true');
+  control.addEventListener('input', () => control.removeAttribute('aria-invalid'), { once: true });
+  control.focus();
+}
+
 /** The values of a form's named controls. */
 export function valuesOf(element) {
   const values = {};

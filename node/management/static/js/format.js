@@ -9,6 +9,12 @@ export function number(value) {
   return isNumber(value) ? Math.round(value).toLocaleString('en') : NOTHING;
 }
 
+/** A value at a chart's axis, with its unit: `1.2k/s`.  @param {'rate'|'count'|'bytes'|'byteRate'|'ms'} kind */
+export function axisText(kind, value) {
+  if (kind === 'rate') return `${short(value)}/s`;
+  return { count: short, bytes, byteRate, ms: milliseconds }[kind](value);
+}
+
 /** 1234567 → `1.2M`; for bars, axes and small places. */
 export function short(value) {
   if (!isNumber(value)) return NOTHING;
@@ -93,6 +99,15 @@ export function clock(value) {
   const date = dateOf(value);
   if (!date) return NOTHING;
   return [date.getHours(), date.getMinutes(), date.getSeconds()].map((n) => String(n).padStart(2, '0')).join(':');
+}
+
+/** The time zone of all times that are shown: `Europe/Berlin (UTC+01:00)`. */
+export function zone(date = new Date()) {
+  const minutes = -date.getTimezoneOffset();
+  const two = (n) => String(n).padStart(2, '0');
+  const offset = `UTC${minutes < 0 ? '-' : '+'}${two(Math.floor(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return !name || name === 'UTC' ? (minutes ? offset : 'UTC') : `${name} (${offset})`;
 }
 
 /** How long ago: `5m 12s ago`. */

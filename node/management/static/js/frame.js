@@ -3,8 +3,8 @@
 import { can, user } from './auth.js';
 import { banners } from './banner.js';
 import { cluster, showsVhosts, troubles } from './cluster.js';
-import { append, fill, h, hidden, icon, patch } from './dom.js';
-import { clock, plural } from './format.js';
+import { append, fill, h, icon, patch } from './dom.js';
+import { clock, plural, zone } from './format.js';
 import { help } from './keyboard.js';
 import './menu.js';
 import { PAGES, TABS } from './pages.js';
@@ -20,7 +20,8 @@ const INTERVALS = [[5, 'every 5 s'], [10, 'every 10 s'], [30, 'every 30 s'], [0,
  *
  * @param {HTMLElement} root
  * @param {{logout, changed, tick, secondsLeft, reschedule}} actions of app.js; changed: another virtual host was chosen
- * @returns {{show: (page, body) => void, told: () => void}} show: puts a page in; told: the cluster was asked anew
+ * @returns {{show: (page, body) => void, told: () => void, fresh: () => void}} show: puts a page in; told: the cluster was
+ *   asked anew; fresh: what the page shows is of this moment
  */
 export function buildFrame(root, actions) {
   const health = healthMenu();
@@ -29,13 +30,13 @@ export function buildFrame(root, actions) {
   const name = h('span.cluster-name');
   const main = h('main#main', { tabindex: -1 });
   const menu = h('nav.side', { 'aria-label': 'Admin', hidden: true });
-  const tabs = h('nav.tabs', { 'aria-label': 'Pages' }, TABS.map(([id, label, hash]) => h('a', { href: hash, 'data-tab': id }, label)));
+  const tabs = h('nav.tabs', { 'aria-label': 'Main' }, TABS.map(([id, label, hash]) => h('a', { href: hash, 'data-tab': id }, label)));
   const footer = h('footer');
   fill(root,
     h('a.skip', { href: '#main', onclick: (event) => { event.preventDefault(); main.focus(); } }, 'To the content'),
     h('header', null,
       h('.bar', null,
-        h('a.brand', { href: '#/' }, h('img', { src: 'img/fluffle.svg', alt: '', width: 32, height: 32 }), h('span', null, 'Fluffle')),
+        h('a.brand', { href: '#/', 'aria-label': 'Fluffle: overview' }, h('img', { src: 'img/fluffle.svg', alt: '', width: 32, height: 32 }), h('span', null, 'Fluffle')),
         name, health.element, h('span.space'), vhosts.element, refreshControls(actions, updated), symbols(actions)),
       tabs, banners(actions.secondsLeft)),
     h('.content', null, menu, main), footer);
@@ -43,6 +44,7 @@ export function buildFrame(root, actions) {
     show(page, body) {
       showTabs(tabs, menu, page);
       fill(main, body);
+      fill(updated, '…'); // nothing of it is here yet
     },
     told() {
       const text = cluster.overview.cluster_name ?? '';
@@ -50,8 +52,10 @@ export function buildFrame(root, actions) {
       name.title = `Cluster ${text}, answered by ${cluster.overview.node ?? ''}`;
       health.told();
       vhosts.told();
-      fill(updated, clock(Date.now()));
       showFooter(footer);
+    },
+    fresh() {
+      fill(updated, clock(Date.now()));
     },
   };
 }
@@ -127,7 +131,7 @@ function refreshControls(actions, updated) {
     actions.reschedule();
   });
   const now = h('button.button.plain', { type: 'button', title: 'Refresh now (r)', 'aria-label': 'Refresh now', onclick: actions.tick }, icon('refresh'));
-  return h('.refresh', null, now, h('span.updated-label', null, hidden('last updated '), updated), select);
+  return h('.refresh', null, now, h('span.updated-label', { title: 'When what this page shows was asked for' }, 'as of ', updated), select);
 }
 
 function symbols(actions) {
@@ -146,5 +150,5 @@ function showFooter(footer) {
   const { overview } = cluster;
   const versions = [overview.product_name, overview.product_version ?? overview.rabbitmq_version].filter(Boolean).join(' ');
   patch(footer, h('span', null, versions), h('span', null, overview.erlang_full_version ?? ''),
-    h('a', { href: 'api/' }, 'HTTP API'), h('button.plain-link', { type: 'button', onclick: help }, 'Keys'));
+    h('span', null, `Times: ${zone()}`), h('a', { href: 'api/' }, 'HTTP API'), h('button.plain-link', { type: 'button', onclick: help }, 'Keys'));
 }

@@ -1,6 +1,7 @@
 /** What happened to rings, as /api/mirroring/events tells it: which of it is about a queue, in words, in charts. Pure. */
 
 const PREFIX = /^Mirrored queue '.*?' in vhost '.*?': /s;
+const REPAIRS = new Set(['mirror-added', 'mirror-synchronised', 'fully-replicated', 'sync-begun', 'sync-ended']);
 const MARKS = { promotion: 'failover', transfer: 'moved', revived: 'back' };
 
 /** Events newest first, whatever order the server has. */
@@ -11,6 +12,11 @@ export function newestFirst(events) {
 /** Those of one queue. */
 export function eventsOf(events, vhost, name) {
   return events.filter((event) => event.vhost === vhost && event.name === name);
+}
+
+/** Is it more than a queue that gets its copies back? */
+export function isNews(event) {
+  return !REPAIRS.has(event.kind);
 }
 
 /** What happened: `n2@host took over from n1@host`, or the log's words. */
@@ -24,4 +30,29 @@ export function eventText(event) {
 export function masterChanges(events) {
   const found = events.filter((event) => MARKS[event.kind] && event.time);
   return newestFirst(found).reverse().map((event) => ({ time: event.time / 1000, label: MARKS[event.kind] }));
+}
+
+/** What the kinds of events are called; others go by their own names. */
+export const KIND_NAMES = {
+  promotion: 'Failover',
+  transfer: 'Moved',
+  revived: 'Back',
+  'leader-lost': 'Master lost',
+  'mirror-added': 'Joined',
+  'mirror-lost': 'Mirror lost',
+  'mirror-dropped': 'Dropped',
+  'mirror-slow': 'Slow',
+  'copy-given-up': 'Given up',
+  'mirror-synchronised': 'Synchronised',
+  'sync-begun': 'Synchronising',
+  'data-loss-possible': 'Data loss possible',
+  'sync-ended': 'Synchronisation ended',
+  'fully-replicated': 'Complete',
+};
+const LEVELS = { info: 'info', warning: 'warn', error: 'bad' };
+
+/** The tone of an event's badge. */
+export function eventTone(event) {
+  if (event.kind === 'promotion') return 'warn';
+  return event.kind === 'mirror-synchronised' ? 'good' : LEVELS[event.level] ?? 'quiet';
 }

@@ -4,14 +4,14 @@ import { del, path } from './api.js';
 import { can } from './auth.js';
 import { attempt, confirm } from './dialog.js';
 import { h } from './dom.js';
-import { NOTHING, bytes, duration, number } from './format.js';
+import { NOTHING, bytes, duration, milliseconds, number, plural } from './format.js';
 import { badge, button, link, meter, state } from './parts.js';
 import { Table } from './table.js';
 
 /** The fields of /api/nodes that the table and the notes of the overview read. */
-export const NODE_COLUMNS = 'name,type,running,uptime,fd_used,fd_total,sockets_used,sockets_total,proc_used,proc_total,mem_used,'
+export const NODE_COLUMNS = 'name,type,running,uptime,fd_used,fd_total,sockets_used,sockets_total,mem_used,'
   + 'mem_limit,mem_alarm,mem_calculation_strategy,disk_free,disk_free_limit,disk_free_alarm,rates_mode,enabled_plugins,partitions,'
-  + 'applications,being_drained,run_queue';
+  + 'applications,being_drained,loop_lag';
 
 /** Used of a total: `55 / 20,000`. */
 export function usedMeter(used, total, hint) {
@@ -44,10 +44,10 @@ function health(node) {
 function info(node) {
   if (node.running === false) return NOTHING;
   return h('span.marks', null,
-    node.rates_mode && badge(node.rates_mode, 'quiet', 'Statistics: which rates are kept'),
+    node.rates_mode && badge(`rates: ${node.rates_mode}`, 'quiet', 'Statistics: which rates are kept'),
     node.type && badge(node.type, node.type === 'ram' ? 'warn' : 'quiet', `This node keeps the definitions ${node.type === 'ram' ? 'in memory only' : 'on disk'}`),
-    node.enabled_plugins && badge(String(node.enabled_plugins.length), 'quiet', `Plug-ins: ${node.enabled_plugins.join(', ') || 'none'}`),
-    node.mem_calculation_strategy && badge(node.mem_calculation_strategy, 'quiet', 'How used memory is reckoned'));
+    node.enabled_plugins && badge(plural(node.enabled_plugins.length, 'plug-in'), 'quiet', `Plug-ins: ${node.enabled_plugins.join(', ') || 'none'}`),
+    node.mem_calculation_strategy && badge(`memory: ${node.mem_calculation_strategy}`, 'quiet', 'How used memory is reckoned'));
 }
 
 /** @returns {Table} of nodes of /api/nodes (NODE_COLUMNS) */
@@ -65,7 +65,7 @@ export function nodesTable(view) {
       { id: 'disk', title: 'Disk space', class: 'meter-cell', cell: diskMeter },
       { id: 'fd', title: 'File descriptors', class: 'meter-cell', cell: (node) => usedMeter(node.fd_used, node.fd_total) },
       { id: 'sockets', title: 'Sockets', class: 'meter-cell', cell: (node) => usedMeter(node.sockets_used, node.sockets_total) },
-      { id: 'processes', title: 'Processes', class: 'meter-cell', cell: (node) => usedMeter(node.proc_used, node.proc_total) },
+      { id: 'lag', title: 'Loop lag', number: true, hint: 'Event-loop lag: by how much the node’s loop came late at most in the last seconds', cell: (node) => milliseconds(node.loop_lag) },
       { id: 'uptime', title: 'Uptime', class: 'uptime-cell', cell: (node) => duration(node.uptime) },
       { id: 'info', title: 'Info', class: 'info-cell', cell: info },
       ...resets,

@@ -25,6 +25,8 @@ export const PAGES = [
   { route: '#/operator-policies/:vhost/:name', file: 'operator_policy', tab: 'admin' },
   { route: '#/limits', file: 'limits', tab: 'admin', menu: 'Limits', tag: 'management' },
   { route: '#/rebalance', file: 'rebalance', tab: 'admin', menu: 'Rebalance', tag: 'administrator' },
+  { route: '#/events', file: 'events', tab: 'admin', menu: 'Events', tag: 'management' },
+  { route: '#/log', file: 'log', tab: 'admin', menu: 'Log', tag: 'monitoring' },
   { route: '#/feature-flags', file: 'feature_flags', tab: 'admin', menu: 'Feature flags', tag: 'administrator' },
   { route: '#/cluster-name', file: 'cluster_name', tab: 'admin', menu: 'Cluster', tag: 'administrator' },
 ];

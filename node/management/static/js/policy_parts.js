@@ -52,7 +52,7 @@ export function policyColumns(view, kind) {
     { id: 'applies', title: 'Applies to', sort: 'apply-to', cell: (row) => badge(row['apply-to']) },
     { id: 'definition', title: 'Definition', cell: (row) => argumentList(row.definition) },
     { id: 'priority', title: 'Priority', sort: 'priority', number: true, cell: (row) => number(row.priority) },
-    ...(can(tag) ? [{ id: 'clear', title: ' ', class: 'is-action', cell: (row) => button('Clear', () => clearPolicy(view, kind, row), { small: true }) }] : []),
+    ...(can(tag) ? [{ id: 'clear', title: '', class: 'is-action', cell: (row) => button('Clear', () => clearPolicy(view, kind, row), { small: true }) }] : []),
   ];
 }
 

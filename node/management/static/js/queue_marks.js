@@ -40,7 +40,7 @@ const ARGUMENT_MARKS = [
   ['x-max-in-memory-length', 'ML', 'Most messages in memory'],
   ['x-max-in-memory-bytes', 'MLB', 'Most bytes in memory'],
   ['x-single-active-consumer', 'SAC', 'One consumer at a time'],
-  ['x-queue-mode', 'Mode', 'Queue mode'],
+  ['x-queue-mode', (value) => String(value), 'Queue mode'],
   ['x-queue-version', 'Ver', 'Queue version'],
   ['x-queue-master-locator', 'Loc', 'Where its master is put'],
 ];
@@ -49,7 +49,7 @@ const ARGUMENT_MARKS = [
 export function queueFeatures(queue) {
   const table = queue.arguments ?? {};
   const marks = ARGUMENT_MARKS.filter(([name]) => name in table)
-    .map(([name, mark, meaning]) => badge(mark, 'quiet', `${meaning}: ${json(table[name])}`));
+    .map(([name, mark, meaning]) => badge(mark instanceof Function ? mark(table[name]) : mark, 'quiet', `${meaning}: ${json(table[name])}`));
   const known = new Set([...ARGUMENT_MARKS.map(([name]) => name), 'x-queue-type']);
   const others = Object.entries(table).filter(([name]) => !known.has(name)).map(([name, value]) => `${name}: ${json(value)}`);
   return h('span.marks', null,
@@ -58,7 +58,7 @@ export function queueFeatures(queue) {
     queue.exclusive && badge('Excl', 'quiet', 'Of one connection only; deleted with it'),
     marks,
     others.length > 0 && badge('Args', 'quiet', others.join('\n')),
-    queue.policy && h('span.policy-mark', { title: 'Policy' }, link.policy(queue.vhost, queue.policy)),
+    queue.policy && h('span.policy-mark', { title: 'Policy' }, h('span.quiet', null, 'policy '), link.policy(queue.vhost, queue.policy)),
     queue.operator_policy && badge(queue.operator_policy, 'info', 'Operator policy'));
 }
 
@@ -89,5 +89,7 @@ export const QUEUE_CHIPS = [
   { key: 'x-single-active-consumer', label: 'Single active consumer', type: 'boolean', value: 'true', hint: 'x-single-active-consumer: one consumer at a time' },
   { key: 'x-max-priority', label: 'Max priority', type: 'number', value: '10', hint: 'x-max-priority: highest priority, 1 to 255' },
   { key: 'x-queue-mode', label: 'Lazy', value: 'lazy', hint: 'x-queue-mode: messages are kept on disk' },
+  { key: 'x-delivery-limit', label: 'Delivery limit', type: 'number', hint: 'x-delivery-limit: how often a message of a quorum queue may be delivered' },
+  { key: 'x-max-in-memory-length', label: 'Max in memory length', type: 'number', hint: 'x-max-in-memory-length: most messages of a quorum queue in memory' },
   { key: 'x-queue-master-locator', label: 'Master locator', value: 'min-masters', hint: 'x-queue-master-locator: min-masters, client-local or random' },
 ];

@@ -11,7 +11,7 @@ const CENTRE = SIZE / 2;
 const RADIUS = 112; // of the circle that the nodes sit on
 const DISC = 30; // of a node
 const PROGRESS = DISC + 6; // of the arc around a node that is being synchronised
-const LETTERS = { master: 'M', synced: 'S', syncing: '↻', joining: '…', behind: 'U', down: '×' };
+const LETTERS = { master: 'M', synced: 'S', syncing: '↻', joining: '…', behind: 'U', down: '×', absent: '–' };
 
 /** What the roles are called in legends and cells. */
 export const ROLES = {
@@ -21,10 +21,11 @@ export const ROLES = {
   joining: 'joining',
   behind: 'not synchronised',
   down: 'down',
+  absent: 'no copy',
 };
 
 /**
- * What each copy of a queue is, in ring order, the master first.
+ * What each copy of a queue is, in ring order, the master first; after them the places that should have one and have none.
  *
  * @param {object} ring a row of /api/mirroring/rings
  * @param {string[]|null} running names of the nodes that run; null when that is not known
@@ -36,10 +37,20 @@ export function membersOf(ring, running = null) {
   const start = Math.max(0, nodes.indexOf(ring.master));
   const turned = [...nodes.slice(start), ...nodes.slice(0, start)];
   const others = [...(ring.joining ?? []), ...(ring.dead ?? [])].filter((node) => !turned.includes(node));
-  return [...turned, ...new Set(others)].map((node) => {
+  const members = [...turned, ...new Set(others)].map((node) => {
     const standing = standingOf(ring, node, running);
     return { node, letter: LETTERS[standing.role], ...standing };
   });
+  return [...members, ...placesWithout(ring, members, running)];
+}
+
+/** Places without a copy: those whose nodes are known, then as many as the policy wants besides. */
+function placesWithout(ring, members, running) {
+  const known = (ring.absent ?? []).filter((node) => !members.some((member) => member.node === node));
+  const unknown = Math.max(0, (ring.wanted ?? 0) - members.length - known.length);
+  const named = known.map((node) => ({ node, text: running && !running.includes(node) ? 'no copy: down' : 'no copy' }));
+  const free = Array.from({ length: unknown }, () => ({ node: '', text: 'no node for a copy' }));
+  return [...named, ...free].map((place) => ({ ...place, role: 'absent', letter: LETTERS.absent }));
 }
 
 function standingOf(ring, node, running) {
@@ -78,12 +89,13 @@ export function copiesOf(members, wanted = 0) {
 export function drawRing(ring, running = null) {
   const members = membersOf(ring, running);
   const places = members.map((_, index) => place(index, members.length));
+  const linked = places.filter((_, index) => members[index].role !== 'absent');
   return svg(
     'svg.ring',
     { viewBox: `0 0 ${SIZE} ${bottomOf(places)}`, role: 'img', 'aria-label': sentence(ring, members) },
     arrowHead(),
     svg('circle.ring-track', { cx: CENTRE, cy: CENTRE, r: RADIUS }),
-    members.length > 1 && places.map((from, index) => hop(from, places[(index + 1) % places.length])),
+    linked.length > 1 && linked.map((from, index) => hop(from, linked[(index + 1) % linked.length])),
     middle(ring, members),
     members.map((member, index) => disc(member, places[index])),
   );
@@ -91,7 +103,7 @@ export function drawRing(ring, running = null) {
 
 /** What the drawing says, for who does not see it. */
 function sentence(ring, members) {
-  return `Ring of ${ring.name}: ${members.map(({ node, text }) => `${node} ${text}`).join(', ')}`;
+  return `Ring of ${ring.name}: ${members.map(({ node, text }) => `${node} ${text}`.trim()).join(', ')}`;
 }
 
 function place(index, count) {
@@ -126,7 +138,7 @@ function middle(ring, members) {
   return [
     line('ring-state', -10, stateOf(ring)),
     line('ring-safe', 12, all === 1 ? 'no mirror' : `${complete} of ${all} complete`),
-    ring.version !== undefined && ring.version !== null && line('ring-view', 32, `view ${ring.version}`),
+    ring.version !== undefined && ring.version !== null && line('ring-view', 32, `changed ${number(ring.version)}×`),
   ];
 }
 
@@ -144,7 +156,7 @@ function disc({ node, role, letter, text, share }, { angle, x, y }) {
   return svg(
     `g.ring-node.is-${role}`,
     { transform: `translate(${x} ${y})` },
-    svg('title', null, `${node}: ${text}`),
+    svg('title', null, node ? `${node}: ${text}` : text),
     svg('circle.ring-disc', { r: DISC }),
     role === 'syncing' && svg('circle.ring-progress', { r: PROGRESS, transform: 'rotate(-90)', 'stroke-dasharray': dashes }),
     svg('text.ring-mark', { 'text-anchor': 'middle', dy: '0.35em' }, letter),

@@ -6,12 +6,13 @@ import { cluster } from './cluster.js';
 import { attempt, confirm, toast } from './dialog.js';
 import { fill, h, patch } from './dom.js';
 import { clock, plural, time } from './format.js';
-import { eventText } from './happenings.js';
+import { KIND_NAMES, eventText, eventTone } from './happenings.js';
 import { badge, button, link } from './parts.js';
 import { copiesOf, drawRing, membersOf } from './ring.js';
 
 const EVENTS_SHOWN = 6;
-const TONES = { master: 'info', synced: 'good', syncing: 'warn', joining: 'warn', behind: 'warn', down: 'bad' };
+const MIRRORS = new Set(['synced', 'syncing', 'behind', 'joining']);
+const TONES = { master: 'info', synced: 'good', syncing: 'warn', joining: 'warn', behind: 'warn', down: 'bad', absent: 'quiet' };
 
 /** Names of the nodes that run; null for who may not see nodes. */
 export function runningNodes() {
@@ -67,6 +68,24 @@ export class RingPanel {
     if (await attempt(() => post(this.where, { action }), done)) await this.view.refresh();
   }
 
+  /** The button that makes a mirror the master; it is there for all mirrors, so that one learns of it. */
+  moveButton({ node, role }) {
+    if (!can('administrator') || !MIRRORS.has(role)) return null;
+    const isReady = role === 'synced';
+    const element = button('Make master', () => this.move(node), {
+      small: true, hint: isReady ? `Make the mirror on ${node} the master` : 'It has not got all messages yet',
+    });
+    element.setAttribute('aria-label', `Make ${node} the master`);
+    element.disabled = !isReady;
+    return element;
+  }
+
+  async move(node) {
+    const text = 'Its clients stay connected and the queue pauses for a moment. The former master stays as a mirror.';
+    if (!(await confirm({ title: `Make ${node} the master of ${this.name}?`, text, action: 'Make it the master', danger: false }))) return;
+    if (await attempt(() => post(this.where, { action: 'move', node }))) await this.view.refresh();
+  }
+
   /** @param {object} ring @param {object[]} events those of this queue, newest first */
   update(ring, events) {
     const running = runningNodes();
@@ -77,7 +96,7 @@ export class RingPanel {
     this.master = ring.master || this.master;
     const drawing = drawRing(ring, running);
     if (!this.drawing.firstChild?.isEqualNode(drawing)) fill(this.drawing, drawing);
-    patch(this.copies, copyList(members, ring.wanted));
+    patch(this.copies, copyList(members, ring.wanted, (member) => this.moveButton(member)));
     const isSyncing = members.some(({ role }) => role === 'syncing');
     this.sync.hidden = isSyncing || !members.some(({ role }) => role === 'behind' || role === 'joining');
     this.cancel.hidden = !isSyncing;
@@ -86,42 +105,28 @@ export class RingPanel {
   }
 }
 
-function copyList(members, wanted) {
+function copyList(members, wanted, moveButton) {
   const { complete, all } = copiesOf(members, wanted);
   const safe = all === 1 ? badge('no mirror: lost with its node', 'bad')
     : complete === 1 ? badge('no synchronised mirror', 'bad')
       : complete < all ? badge(`${complete} of ${all} copies complete`, 'warn') : badge(plural(all, 'complete copy', 'complete copies'), 'good');
-  const rows = members.map(({ node, role, text }) => h('li', null, link.node(node), badge(text, TONES[role])));
+  const rows = members.map((member) => h(`li.is-${member.role}`, null,
+    member.node ? link.node(member.node) : h('span.quiet', null, 'any node'),
+    h('span.copy-marks', null, badge(member.text, TONES[member.role]), moveButton(member))));
   return h('div', null, h('p.ring-safety', null, safe), h('ol.copies', { 'aria-label': 'Copies in ring order' }, rows));
 }
 
-const KINDS = {
-  promotion: 'Failover',
-  transfer: 'Moved',
-  revived: 'Back',
-  'leader-lost': 'Master lost',
-  'mirror-added': 'Joined',
-  'mirror-lost': 'Mirror lost',
-  'mirror-dropped': 'Dropped',
-  'mirror-slow': 'Slow',
-  'copy-given-up': 'Given up',
-  'mirror-synchronised': 'Synchronised',
-  'sync-begun': 'Synchronising',
-  'data-loss-possible': 'Data loss possible',
-};
-const LEVELS = { info: 'info', warning: 'warn', error: 'bad' };
+/** What kind of event it was. */
+export function kindBadge(event) {
+  return badge(KIND_NAMES[event.kind] ?? event.kind, eventTone(event));
+}
 
 /** What happened to rings, newest first. `isOfOne`: all are of the queue that the page is about. */
 export function eventList(events, { isOfOne = false } = {}) {
   if (!events.length) return h('p.quiet', null, 'Nothing has happened lately.');
   return h('ol.events', null, events.map((event) => h('li', null,
     h('time', null, isOfOne ? time(event.time) : clock(event.time)), ' ',
-    badge(KINDS[event.kind] ?? event.kind, tone(event)), ' ',
+    kindBadge(event), ' ',
     !isOfOne && [link.queue(event.vhost, event.name), ' '],
     h('span', { title: event.text }, eventText(event)))));
-}
-
-function tone(event) {
-  if (event.kind === 'promotion') return 'warn';
-  return event.kind === 'mirror-synchronised' ? 'good' : LEVELS[event.level] ?? 'quiet';
 }

@@ -23,7 +23,7 @@ const KINDS = [
 export function openSearch() {
   if (isDialogOpen()) return;
   ask('Search', (finish) => {
-    const results = h('ul.results', { role: 'listbox', 'aria-label': 'Results' });
+    const results = h('ul.results', { role: 'listbox', tabindex: 0, 'aria-label': 'Results' });
     const field = h('input', {
       type: 'search', placeholder: 'Queues, exchanges, connections, pages …', 'aria-label': 'Search', autofocus: true, spellcheck: 'false', maxlength: 255,
     });

@@ -13,7 +13,7 @@ import { replaceQuery } from './router.js';
 /**
  * @typedef {object} Column
  * @property {string} id unique in its table; kept in URLs and preferences
- * @property {string} title
+ * @property {string} title '' of what is done to a row: such a column is always there
  * @property {(row: object) => any} cell content as `h` takes it
  * @property {string} [sort] dotted field to sort by; without, the column can't be sorted
  * @property {boolean} [number] right-aligned; the first click sorts the largest first
@@ -130,7 +130,7 @@ export class Table {
     const isSorted = Boolean(column.sort) && column.sort === sort;
     const props = { scope: 'col', class: column.number ? 'number' : '', title: column.hint };
     if (isSorted) props['aria-sort'] = reverse ? 'descending' : 'ascending';
-    if (!column.sort || !this.options.onSort) return h('th', props, column.title);
+    if (!column.sort || !this.options.onSort) return h('th', props, column.title || hidden('Action'));
     const arrow = isSorted && h('span.arrow', { 'aria-hidden': 'true' }, reverse ? '▾' : '▴');
     const press = () => this.options.onSort(column);
     return h('th', props, h('button.sort', { type: 'button', 'data-column': column.id, onclick: press }, column.title, arrow));
@@ -147,13 +147,15 @@ export class PagedList {
    *   path: a list of the API that pages (`queues`); or rows: async () => object[], paged here.
    *   params: further parameters of the request. defaults: {sort, reverse, size}. nameOf: what a filter looks at (rows only).
    *   actions: [{label, danger, run: async (rows) => boolean}] for selected rows; false: cancelled. empty: text without rows.
-   *   onPage: called with each page object.
+   *   onPage: called with each page object. isAside: how it is looked at stays out of the URL, which is another list's.
+   *   filterBy: what the filter is about, `name` by default. isSmall: without filter and columns while it is on one short page.
    */
   constructor(view, options) {
     this.view = view;
     this.options = options;
     this.defaults = { size: pref('page_size', undefined), ...options.defaults };
-    this.listing = listingOf(view.query, this.defaults);
+    this.query = options.isAside ? new URLSearchParams() : view.query;
+    this.listing = listingOf(this.query, this.defaults);
     this.selection = options.actions?.length ? new Set() : null;
     this.table = new Table({
       columns: this.shown(),
@@ -170,13 +172,14 @@ export class PagedList {
 
   build() {
     const { listing } = this;
+    const label = `Filter by ${this.options.filterBy ?? 'name'}`;
     let typing = 0;
     const filter = () => {
       clearTimeout(typing);
       typing = setTimeout(() => this.change({ ...this.listing, name: this.filter.value, page: 1 }), 250);
     };
     this.filter = h('input.filter', {
-      type: 'search', placeholder: 'Filter by name', 'aria-label': 'Filter by name', value: listing.name,
+      type: 'search', placeholder: label, 'aria-label': label, value: listing.name,
       maxlength: 500, 'data-filter': true, oninput: filter, spellcheck: 'false', autocomplete: 'off',
     });
     const regex = h('input', {
@@ -187,17 +190,17 @@ export class PagedList {
     this.count = h('span.count', { 'aria-live': 'polite' });
     this.actions = h('.actions', { hidden: true });
     this.sorter = h('label.sorter', null, 'Sort by ', this.sortSelect());
-    this.pages = h('nav.pages', { 'aria-label': 'Pages' });
-    const tools = h('.tools', null, this.filter, h('label.check', null, regex, 'Regex'), this.problem, this.count,
+    this.pages = h('nav.pages', { 'aria-label': `Pages of ${this.options.many ?? `${this.options.noun}s`}` });
+    this.tools = h('.tools', null, this.filter, h('label.check', null, regex, 'Regex'), this.problem, this.count,
       this.sorter, this.columnChooser());
-    this.element = h('.list', null, tools, this.actions, this.table.element, this.pages);
+    this.element = h('.list', null, this.tools, this.actions, this.table.element, this.pages);
   }
 
   /** The columns to show: of the URL, else as chosen before, else those that aren't off. */
   shown() {
     const { columns, id } = this.options;
-    const wanted = this.view.query.get('columns')?.split(',') ?? pref(`columns.${id}`, null);
-    const shown = columns.filter((column, index) => index === 0 || (wanted ? wanted.includes(column.id) : !column.off));
+    const wanted = this.query.get('columns')?.split(',') ?? pref(`columns.${id}`, null);
+    const shown = columns.filter((column, index) => index === 0 || !column.title || (wanted ? wanted.includes(column.id) : !column.off));
     return shown.length > 1 ? shown : columns.filter((column) => !column.off);
   }
 
@@ -207,12 +210,12 @@ export class PagedList {
     const changed = () => {
       const ids = columns.filter((column) => boxes.get(column.id)?.checked).map((column) => column.id);
       setPref(`columns.${id}`, ids);
-      this.view.query.set('columns', ids.join(','));
+      this.query.set('columns', ids.join(','));
       this.table.setColumns(this.shown());
       this.change(this.listing);
     };
     const groups = new Map();
-    for (const column of columns.slice(1)) {
+    for (const column of columns.slice(1).filter(({ title }) => title)) {
       const box = h('input', { type: 'checkbox', checked: this.table.columns.includes(column), onchange: changed });
       boxes.set(column.id, box);
       const group = column.group ?? 'Columns';
@@ -222,8 +225,8 @@ export class PagedList {
     boxes.set(columns[0].id, { checked: true });
     const reset = () => {
       setPref(`columns.${id}`, undefined);
-      this.view.query.delete('columns');
-      for (const column of columns.slice(1)) boxes.get(column.id).checked = !column.off;
+      this.query.delete('columns');
+      for (const column of columns.slice(1)) if (boxes.has(column.id)) boxes.get(column.id).checked = !column.off;
       this.table.setColumns(this.shown());
       this.change(this.listing);
     };
@@ -248,10 +251,10 @@ export class PagedList {
   change(listing) {
     this.listing = listing;
     this.selection?.clear(); // nobody acts on rows that they don't see
-    const query = toQuery(listing, this.defaults, this.view.query);
-    for (const name of [...this.view.query.keys()]) this.view.query.delete(name);
-    for (const [name, value] of query) this.view.query.set(name, value);
-    replaceQuery(query);
+    const query = toQuery(listing, this.defaults, this.query);
+    for (const name of [...this.query.keys()]) this.query.delete(name);
+    for (const [name, value] of query) this.query.set(name, value);
+    if (!this.options.isAside) replaceQuery(query);
     return this.view.refresh();
   }
 
@@ -296,11 +299,13 @@ export class PagedList {
 
   show(result) {
     this.pageCount = result.page_count;
+    this.total = result.total_count;
     this.table.update(result.items, this.listing);
     const { noun, many } = this.options;
     const all = plural(result.total_count, noun, many);
     const text = this.listing.name ? `${number(result.filtered_count)} of ${all}` : all;
     if (this.count.textContent !== text) this.count.textContent = text;
+    this.tools.hidden = Boolean(this.options.isSmall) && !this.listing.name && result.total_count <= PAGE_SIZES[0];
     this.showPages(result);
     this.showActions();
     this.options.onPage?.(result);

@@ -4,9 +4,10 @@ import { ApiError, currentVhost } from './api.js';
 import { fill, h } from './dom.js';
 
 export class View {
-  /** @param {HTMLElement} body @param {URLSearchParams} query of the URL */
-  constructor(body, query) {
+  /** @param {HTMLElement} body @param {URLSearchParams} query of the URL @param {() => void} fresh called when all is new */
+  constructor(body, query, fresh = () => {}) {
     this.body = body;
+    this.fresh = fresh;
     this.query = query;
     this.vhost = currentVhost();
     this.tasks = [];
@@ -41,7 +42,9 @@ export class View {
 
   async guarded(tasks) {
     const results = await Promise.allSettled(tasks.map((task) => task()));
-    for (const { reason } of results.filter((one) => one.status === 'rejected')) this.failed(reason);
+    const failures = results.filter((one) => one.status === 'rejected');
+    for (const { reason } of failures) this.failed(reason);
+    if (!failures.length && !this.isOver) this.fresh();
   }
 
   failed(error) {

@@ -478,3 +478,19 @@ def test_it_starts_fast(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout == "3.10.8\n[]\n"
+
+
+def test_a_stopped_node_goes_by_its_own_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The directory of a node knows whose it is; only without one the name is guessed from its path."""
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    data = tmp_path / "n5"
+    (data / "raft").mkdir(parents=True)
+    identity = data / "raft" / "node.json"
+    for text, name in (
+        ('{"format": 1, "name": "n7@elsewhere"}', "n7@elsewhere"),
+        ("[]", "n5@"),
+        ("{", "n5@"),
+    ):
+        identity.write_text(text)
+        assert main(["--data", str(data), "status"], environ) == 69
+        assert f"Consult server logs on node {name}" in capsys.readouterr().err

@@ -106,3 +106,24 @@ def test_made_found_removed() -> None:
     assert caller.ask("DELETE", one).status == 204
     assert caller.ask("DELETE", one).status == 404
     assert caller.ask("GET", between).value == []
+
+
+def test_bindings_of_one_thing_come_in_pages() -> None:
+    """RabbitMQ has no pages of them; an exchange with 10,000 bindings needs some."""
+    _, caller = live()
+    caller.ask("PUT", "/api/queues/%2F/tea", {})
+    for number in range(12):
+        caller.ask("POST", "/api/bindings/%2F/e/amq.topic/q/tea", {"routing_key": f"k{number:02d}"})
+
+    def keys(path: str, query: str) -> tuple[list[str], int, int]:
+        page = caller.ask("GET", f"/api/{path}?{query}").value
+        return [row["routing_key"] for row in page["items"]], page["filtered_count"], page["total_count"]
+
+    source = "exchanges/%2F/amq.topic/bindings/source"
+    assert keys(source, "page=2&page_size=5") == ([f"k{n:02d}" for n in range(5, 10)], 12, 12)
+    assert keys(source, "page=1&name=K1") == (["k10", "k11"], 2, 12)
+    assert keys(source, "page=1&name=%5Ete&use_regex=true&page_size=1")[1] == 12  # the queue's name
+    assert keys(source, "page=1&name=topic")[1] == 0  # the same in all rows: nothing to look for
+    assert keys("queues/%2F/tea/bindings", "page=1&name=topic")[1:] == (12, 13)
+    assert len(caller.ask("GET", f"/api/{source}").value) == 12
+    assert len(caller.ask("GET", "/api/bindings?page=1&page_size=1").value) == 13  # as RabbitMQ: no page

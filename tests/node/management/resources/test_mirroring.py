@@ -46,6 +46,13 @@ def test_how_well_a_ring_is(view: View, wanted: int, complete: int, danger: int)
     assert (row["complete"], row["danger"]) == (complete, danger)
 
 
+def test_places_without_a_copy() -> None:
+    two = died(THREE, [3], may_lose=False)
+    assert ring_facts(record(two), "p", 3, ("a", "b", "c"))["absent"] == ["c"]
+    assert ring_facts(record(), "p", 3, ("a", "b", "c"))["absent"] == []
+    assert ring_facts(record(two), "p", 2)["absent"] == []  # nobody says which nodes: any will do
+
+
 def test_what_the_masters_node_adds() -> None:
     mirrors = [
         {"node": "b", "synced": True, "behind": 0, "lacks": 0, "sync": None},

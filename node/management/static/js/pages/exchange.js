@@ -1,12 +1,12 @@
 /** An exchange: its rates, what is bound to it and what it is bound to, publishing, deleting. */
 
 import { del, get, path } from '../api.js';
-import { bindExchangeForm, bindingsTable } from '../bindings.js';
+import { bindExchangeForm, bindingsList } from '../bindings.js';
 import { Chart, rangeParams, rangePicker } from '../chart.js';
 import { cluster } from '../cluster.js';
 import { attempt, confirm } from '../dialog.js';
 import { fill, h, patch } from '../dom.js';
-import { exchangeName } from '../format.js';
+import { exchangeName, plural } from '../format.js';
 import { argumentList, badge, button, link, liveFacts, section } from '../parts.js';
 import { publishForm } from '../publish.js';
 import { go } from '../router.js';
@@ -28,12 +28,13 @@ export async function render(view, params) {
   const kept = cluster.overview.sample_retention_policies?.basic;
   const shown = parts(view, vhost, name, kept);
   fill(view.body, shown.all);
+  view.turn = (by) => shown.from.turn(by);
   await view.every(async () => {
     const { signal } = view;
-    const [exchange, from, onto] = await Promise.all([
+    const [exchange] = await Promise.all([
       get(where, { params: rangeParams('exchange', ['msg_rates'], kept), signal }),
-      get(`${where}/bindings/source`, { signal }),
-      get(`${where}/bindings/destination`, { signal }),
+      shown.from.refresh(),
+      name === '' ? null : shown.onto.refresh(),
     ]);
     patch(shown.head, marks(exchange));
     shown.chart.update(exchange);
@@ -43,8 +44,6 @@ export async function render(view, params) {
       ['Arguments', argumentList(exchange.arguments)],
       ['Declared by', exchange.user_who_performed_action || null],
     ]);
-    shown.from.update(from ?? []);
-    shown.onto.update(onto ?? []);
   });
 }
 
@@ -52,8 +51,9 @@ function parts(view, vhost, name, kept) {
   const head = h('.page-marks');
   const chart = new Chart({ id: 'exchange.rates', title: 'Message rates', kind: 'rate', series: RATES });
   const details = liveFacts();
-  const from = bindingsTable(view, 'destination');
-  const onto = bindingsTable(view, 'source');
+  const where = path('exchanges', vhost, name);
+  const from = bindingsList(view, `${where}/bindings/source`, 'destination');
+  const onto = bindingsList(view, `${where}/bindings/destination`, 'source', { isAside: true });
   const isDefault = name === '';
   const isOwn = !isDefault && !name.startsWith('amq.');
   const bind = isDefault
@@ -83,8 +83,8 @@ function marks(exchange) {
 }
 
 async function deleteExchange(vhost, name, from) {
-  const count = from.rows.length;
-  const text = count ? `${count} bindings go with it; publishers to it will get an error.` : 'Publishers to it will get an error.';
+  const count = from.total ?? 0;
+  const text = count ? `${plural(count, 'binding')} go with it; publishers to it will get an error.` : 'Publishers to it will get an error.';
   if (!(await confirm({ title: `Delete the exchange ${name}?`, text, action: 'Delete', typed: count ? name : null }))) return;
   if (await attempt(() => del(path('exchanges', vhost, name)), 'Deleted')) go('#/exchanges');
 }

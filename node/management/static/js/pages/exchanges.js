@@ -6,7 +6,7 @@ import { cluster, showsVhosts } from '../cluster.js';
 import { rateColumn, vhostColumn } from '../columns.js';
 import { attempt } from '../dialog.js';
 import { append, h } from '../dom.js';
-import { argumentsEditor, field, form, input, select } from '../form.js';
+import { argumentsEditor, field, form, input, mark, select } from '../form.js';
 import { json } from '../format.js';
 import { badge, link, section } from '../parts.js';
 import { PagedList } from '../table.js';
@@ -47,7 +47,7 @@ function features(row) {
     row.internal && badge('I', 'quiet', 'Internal: only other exchanges publish to it'),
     'alternate-exchange' in table && badge('AE', 'quiet', `Alternate exchange: ${json(table['alternate-exchange'])}`),
     others.length > 0 && badge('Args', 'quiet', others.join('\n')),
-    row.policy && h('span.policy-mark', { title: 'Policy' }, link.policy(row.vhost, row.policy)));
+    row.policy && h('span.policy-mark', { title: 'Policy' }, h('span.quiet', null, 'policy '), link.policy(row.vhost, row.policy)));
 }
 
 function columns(vhost) {
@@ -83,8 +83,11 @@ function addForm(view) {
       auto_delete: values.auto_delete === 'true',
       internal: values.internal === 'true',
       arguments: table.read(),
-    }), `Exchange ${values.name} is there`);
-    if (!isDone) return;
+    }), `Exchange ${values.name} is there`, `The exchange ${values.name}`);
+    if (!isDone) {
+      if (!table.element.querySelector('.argument-row')) mark(element, 'name'); // nothing else can be wrong
+      return;
+    }
     element.reset();
     table.load({});
     await view.refresh();

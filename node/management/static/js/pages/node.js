@@ -1,13 +1,16 @@
 /** One node: what it uses, its disk and network, where its memory goes, how it is set up. */
 
 import { get, path } from '../api.js';
+import { can } from '../auth.js';
 import { Chart, rangeParams, rangePicker } from '../chart.js';
 import { cluster } from '../cluster.js';
 import { append, h, patch } from '../dom.js';
-import { byteRate, bytes, duration, number, time } from '../format.js';
+import { byteRate, bytes, duration, milliseconds, number, time } from '../format.js';
+import { maintenanceButton } from '../maintenance.js';
 import { memoryBar } from '../memory_bar.js';
 import { diskMeter, memoryMeter, usedMeter } from '../nodes_table.js';
 import { badge, link, liveFacts, section, state } from '../parts.js';
+import { withQuery } from '../router.js';
 import { Table } from '../table.js';
 
 export const title = ({ name }) => name;
@@ -21,7 +24,7 @@ const GROUPS = {
     ['disk', 'Free disk space', 'bytes', [one('Free', 'disk_free', 'free')]],
     ['fd', 'File descriptors', 'count', [one('Used', 'fd_used', 'confirm')]],
     ['sockets', 'Sockets', 'count', [one('Used', 'sockets_used', 'publish')]],
-    ['processes', 'Processes', 'count', [one('Used', 'proc_used', 'get')]],
+    ['lag', 'Event-loop lag', 'ms', [one('Longest', 'loop_lag', 'redeliver', 'By how much the node’s loop came late at most: what clients wait for when it is busy')]],
   ],
   persistence: [
     ['store', 'Message store', 'rate', [one('Read', 'msg_store_read_count', 'read'), one('Write', 'msg_store_write_count', 'write')]],
@@ -58,6 +61,8 @@ function grid(all) {
 
 function parts(view, name, kept) {
   const head = h('.page-marks');
+  const maintenance = maintenanceButton(view, name);
+  const log = can('monitoring') && h('a.button', { href: withQuery('#/log', { node: name }) }, 'Log');
   const details = liveFacts();
   const [resources, persistence, churn] = [charts('resources'), charts('persistence'), charts('churn')];
   const memory = h('.memory');
@@ -74,21 +79,31 @@ function parts(view, name, kept) {
     section('node.links', 'Links to other nodes', {}, links.element),
     section('node.setup', 'Set up', { isOpen: false }, setup),
   ];
-  const heading = h('.page-head', null, h('h1', null, h('span.page-kind', null, 'Node'), ' ', h('span.name', null, name)), head);
-  return { all: [heading, down, ...sections], sections, head, down, details, charts: [...resources, ...persistence, ...churn], memory, links, setup };
+  const heading = h('.page-head', null, h('h1', null, h('span.page-kind', null, 'Node'), ' ', h('span.name', null, name)), head,
+    h('.page-tools', null, log, maintenance.element));
+  return { all: [heading, down, ...sections], sections, maintenance, head, down, details, charts: [...resources, ...persistence, ...churn], memory, links, setup };
 }
 
 function show(shown, node) {
   const isUp = node.running !== false;
   patch(shown.head, marks(node));
+  shown.maintenance.update(node);
   shown.down.hidden = isUp;
   for (const element of shown.sections) element.hidden = !isUp;
   if (!isUp) return;
   shown.details(detailsOf(node));
-  for (const chart of shown.charts) chart.update(node);
+  for (const chart of shown.charts) {
+    chart.mark(startOf(node));
+    chart.update(node);
+  }
   patch(shown.memory, memoryBar(node.memory));
   shown.links.update(node.cluster_links ?? []);
   patch(shown.setup, setup(node));
+}
+
+/** When it started, for `Chart.mark`: nothing was measured before. To the second, as it is told anew each time. */
+function startOf({ uptime }) {
+  return typeof uptime === 'number' ? [{ time: Math.round((Date.now() - uptime) / 1000), label: 'started' }] : [];
 }
 
 function marks(node) {
@@ -104,21 +119,21 @@ function marks(node) {
 }
 
 function detailsOf(node) {
-  const version = (node.applications ?? []).find((application) => application.name === 'rabbit')?.version;
+  const versionOf = (name) => (node.applications ?? []).find((application) => application.name === name)?.version;
+  const [own, version] = [versionOf('fluffle'), versionOf('rabbit')];
   return [
     ['Memory', memoryMeter(node)],
     ['Disk space', diskMeter(node)],
     ['File descriptors', usedMeter(node.fd_used, node.fd_total)],
     ['Sockets', usedMeter(node.sockets_used, node.sockets_total)],
-    ['Processes', usedMeter(node.proc_used, node.proc_total)],
     ['Uptime', duration(node.uptime)],
-    version ? ['Version', version] : null,
+    version ? ['Version', own ? `${own} (as RabbitMQ ${version})` : version] : null,
     ['Process', node.os_pid],
     ['Cores', number(node.processors)],
-    ['Run queue', number(node.run_queue)],
+    ['Event-loop lag', milliseconds(node.loop_lag), 'By how much the node’s loop came late at most in the last seconds: what its clients wait for when it is busy'],
     ['Low watermark of the disk', bytes(node.disk_free_limit)],
     ...scrubOf(node.store_scrub),
-    ['Net tick time', node.net_ticktime ? `${node.net_ticktime} s` : null],
+    ['Lease', node.net_ticktime ? `${node.net_ticktime} s` : null, 'A node that the others have not heard of for so long is taken for lost'],
   ];
 }
 

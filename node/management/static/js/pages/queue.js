@@ -1,17 +1,18 @@
 /** A queue: how it does, its ring, what is bound to it and consumes from it, and everything that can be done with it. */
 
 import { get, getIfAny, path } from '../api.js';
-import { bindQueueForm, bindingsTable } from '../bindings.js';
+import { bindQueueForm, bindingsList } from '../bindings.js';
 import { Chart, rangeParams, rangePicker } from '../chart.js';
 import { cluster } from '../cluster.js';
 import { consumersTable } from '../consumers.js';
-import { fill, h, patch } from '../dom.js';
-import { ago, bytes, duration, number, percent, time } from '../format.js';
+import { fill, h, hidden, patch } from '../dom.js';
+import { ago, bytes, duration, number, percent } from '../format.js';
 import { eventsOf, masterChanges, newestFirst } from '../happenings.js';
 import { messageBrowser } from '../messages.js';
-import { argumentList, badge, button, liveFacts, link, section, state } from '../parts.js';
+import { argumentList, badge, button, liveFacts, link, section } from '../parts.js';
 import { publishForm } from '../publish.js';
 import { deleteQueue, purgeQueue } from '../queue_actions.js';
+import { queueState } from '../queue_marks.js';
 import { RingPanel, isMirrored, ringOf } from '../ring_panel.js';
 
 const LENGTHS = [
@@ -38,11 +39,8 @@ export async function render(view, { vhost, name }) {
   fill(view.body, shown.all);
   await view.every(async () => {
     const params = rangeParams('queue', ['lengths', 'msg_rates', 'data_rates'], kept);
-    const [queue, bindings] = await Promise.all([
-      get(where, { params, signal: view.signal }),
-      get(`${where}/bindings`, { signal: view.signal }),
-    ]);
-    show(shown, queue, bindings);
+    const [queue] = await Promise.all([get(where, { params, signal: view.signal }), shown.bindings.refresh()]);
+    show(shown, queue);
     if (isMirrored(queue)) await showRing(view, shown, queue);
     shown.ringSection.hidden = !isMirrored(queue);
   });
@@ -55,7 +53,7 @@ function parts(view, vhost, name, kept) {
   const details = liveFacts();
   const counts = h('.counts');
   const consumers = consumersTable();
-  const bindings = bindingsTable(view, 'source');
+  const bindings = bindingsList(view, `${path('queues', vhost, name)}/bindings`, 'source');
   const ring = new RingPanel(view, vhost, name);
   const ringSection = section('queue.ring', 'Ring', {}, ring.element);
   ringSection.hidden = true;
@@ -76,14 +74,13 @@ function parts(view, vhost, name, kept) {
   return { all, head, lengths, rates, details, counts, consumers, bindings, ring, ringSection };
 }
 
-function show(shown, queue, bindings) {
+function show(shown, queue) {
   patch(shown.head, marks(queue));
   shown.lengths.update(queue);
   shown.rates.update(queue);
   shown.details(detailsOf(queue));
   patch(shown.counts, countsTable(queue));
   shown.consumers.update(queue.consumer_details ?? []);
-  shown.bindings.update(bindings ?? []);
 }
 
 async function showRing(view, shown, queue) {
@@ -96,15 +93,6 @@ async function showRing(view, shown, queue) {
   const own = eventsOf(newestFirst(events), queue.vhost, queue.name);
   shown.ring.update(ring ?? ringOf(queue), own);
   for (const chart of [shown.lengths, shown.rates]) chart.mark(masterChanges(own));
-}
-
-const TONES = { running: 'good', syncing: 'warn', flow: 'warn', down: 'bad', crashed: 'bad', stopped: 'bad', minority: 'bad' };
-
-/** The state as a dot and a word: a queue that is idle for some time is quiet. */
-export function queueState(queue) {
-  if (!queue.state) return state('no answer', 'bad', 'The node of this queue has not told how it does.');
-  if (queue.state === 'running' && queue.idle_since) return state('idle', 'quiet', `since ${time(queue.idle_since)}`);
-  return state(queue.state, TONES[queue.state] ?? 'quiet');
 }
 
 function marks(queue) {
@@ -145,7 +133,7 @@ function countsTable(queue) {
   const row = (label, base, write) => h('tr', null, h('th', { scope: 'row' }, label),
     kinds.map(([title, end]) => h('td.number', { 'data-label': title }, write(queue[`${base}${end}`]))));
   return h('.table-frame', null, h('table.table.compact', null,
-    h('thead', null, h('tr', null, h('th', null, ''), kinds.map(([label]) => h('th.number', { scope: 'col' }, label)))),
+    h('thead', null, h('tr', null, h('th', { scope: 'col' }, hidden('What')), kinds.map(([label]) => h('th.number', { scope: 'col' }, label)))),
     h('tbody', null, row('Messages', 'messages', number), row('Body bytes', 'message_bytes', bytes))));
 }
 

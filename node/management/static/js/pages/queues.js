@@ -8,10 +8,13 @@ import { rateColumn, vhostColumn } from '../columns.js';
 import { attempt } from '../dialog.js';
 import { append, h } from '../dom.js';
 import { bytes, number, percent } from '../format.js';
-import { argumentsEditor, field, form, input, select } from '../form.js';
+import { argumentsEditor, field, form, input, mark, select } from '../form.js';
 import { link, section } from '../parts.js';
 import { QUEUE_CHIPS, mirrorBadges, queueFeatures, queueState } from '../queue_marks.js';
 import { PagedList } from '../table.js';
+
+/** What a queue can be: [value of x-queue-type, label]. */
+const TYPES = [['', 'Default of the virtual host'], ['classic', 'Classic'], ['quorum', 'Quorum']];
 
 export const title = 'Queues';
 
@@ -52,7 +55,7 @@ function columns(vhost) {
     { id: 'name', title: 'Name', sort: 'name', fields: STATE_FIELDS, cell: (row) => link.queue(row.vhost, row.name) },
     ...(showsVhosts(vhost) ? [vhostColumn()] : []),
     ...(isClustered() ? [{ id: 'node', title: 'Node', hint: 'The master’s node; + counts its mirrors, red those that are not synchronised', sort: 'node', fields: MIRROR_FIELDS, cell: node }] : []),
-    { id: 'type', title: 'Type', sort: 'type', fields: ['type'], off: true, cell: (row) => row.type ?? '–' },
+    { id: 'type', title: 'Type', sort: 'type', fields: ['type'], cell: (row) => row.type ?? '–' },
     { id: 'features', title: 'Features', fields: FEATURE_FIELDS, cell: queueFeatures },
     { id: 'state', title: 'State', sort: 'state', fields: STATE_FIELDS, cell: queueState },
     { id: 'consumers', title: 'Consumers', number: true, off: true, sort: 'consumers', fields: ['consumers'], cell: (row) => number(row.consumers) },
@@ -101,23 +104,38 @@ function addForm(view) {
   const vhosts = cluster.vhosts.map((vhost) => vhost.name);
   const table = argumentsEditor({ chips: QUEUE_CHIPS });
   const nodes = nodeNames();
-  const fields = [
-    vhosts.length > 1 && field('Virtual host', select('vhost', vhosts, currentVhost() ?? vhosts[0])),
-    field('Name', input('name', { required: true, maxlength: 255 })),
+  const type = select('type', TYPES);
+  const ofClassic = [
     field('Durability', select('durable', [['true', 'Durable'], ['false', 'Transient']])),
     field('Auto delete', select('auto_delete', [['false', 'No'], ['true', 'Yes']]), 'Deleted when its last consumer goes'),
+  ];
+  const fields = [
+    vhosts.length > 1 && field('Virtual host', select('vhost', vhosts, currentVhost() ?? vhosts[0])),
+    field('Type', type, 'Quorum: mirrored to a majority by itself, always durable'),
+    field('Name', input('name', { required: true, maxlength: 255 })),
+    ofClassic,
     nodes.length > 1 && field('Node', select('node', [['', 'As policy and arguments say'], ...nodes])),
     table.element,
   ];
+  type.addEventListener('change', () => ofClassic.forEach((one) => { one.hidden = type.value === 'quorum'; }));
   return form(fields, 'Add queue', async (values, element) => {
     const vhost = values.vhost ?? view.vhost ?? vhosts[0] ?? '/';
     const isDone = await attempt(() => {
-      const body = { durable: values.durable === 'true', auto_delete: values.auto_delete === 'true', arguments: table.read() };
+      const isQuorum = values.type === 'quorum';
+      const body = {
+        durable: isQuorum || values.durable === 'true',
+        auto_delete: !isQuorum && values.auto_delete === 'true',
+        arguments: { ...(values.type ? { 'x-queue-type': values.type } : {}), ...table.read() },
+      };
       if (values.node) body.node = values.node;
       return put(path('queues', vhost, values.name), body);
-    }, `Queue ${values.name} is there`);
-    if (!isDone) return;
+    }, `Queue ${values.name} is there`, `The queue ${values.name}`);
+    if (!isDone) {
+      if (!table.element.querySelector('.argument-row')) mark(element, 'name'); // nothing else can be wrong
+      return;
+    }
     element.reset();
+    type.dispatchEvent(new Event('change'));
     table.load({});
     await view.refresh();
   });

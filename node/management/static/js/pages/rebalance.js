@@ -1,45 +1,48 @@
 /** Rebalancing: what it would move, how many masters each node would have, and doing it. */
 
 import { get, post } from '../api.js';
+import { can } from '../auth.js';
 import { attempt, confirm } from '../dialog.js';
 import { append, h, patch } from '../dom.js';
 import { number, plural } from '../format.js';
 import { button, link, meter, section } from '../parts.js';
-import { Table } from '../table.js';
-
-const MOVES_SHOWN = 500;
+import { PagedList } from '../table.js';
 
 export const title = 'Rebalance';
 
 export async function render(view) {
   const counts = h('.rebalance-counts');
-  const verdict = h('p');
-  const table = new Table({
+  const verdict = h('span');
+  let plan = null;
+  const list = new PagedList(view, {
+    id: 'moves',
+    noun: 'move',
     key: (row) => JSON.stringify([row.vhost, row.name]),
-    caption: 'moves',
     empty: 'Nothing would move.',
+    rows: () => plan?.moves ?? [],
     columns: [
-      { id: 'queue', title: 'Queue', cell: (row) => link.queue(row.vhost, row.name) },
-      { id: 'vhost', title: 'Virtual host', cell: (row) => link.vhost(row.vhost) },
-      { id: 'from', title: 'From', cell: (row) => link.node(row.from) },
-      { id: 'to', title: 'To', cell: (row) => link.node(row.to) },
-      { id: 'messages', title: 'Messages', number: true, cell: (row) => number(row.messages) },
+      { id: 'queue', title: 'Queue', sort: 'name', cell: (row) => link.queue(row.vhost, row.name) },
+      { id: 'vhost', title: 'Virtual host', sort: 'vhost', cell: (row) => link.vhost(row.vhost) },
+      { id: 'from', title: 'From', sort: 'from', cell: (row) => link.node(row.from) },
+      { id: 'to', title: 'To', sort: 'to', cell: (row) => link.node(row.to) },
+      { id: 'messages', title: 'Messages', sort: 'messages', number: true, cell: (row) => number(row.messages) },
     ],
   });
-  let plan = null;
+  view.turn = (by) => list.turn(by);
   const apply = button('Rebalance now', () => rebalance(view, plan), { primary: true });
   append(view.body,
-    h('header.page-head', null, h('h1', null, 'Rebalance')),
+    h('header.page-head', null, h('h1', null, 'Rebalance'), h('.page-marks', null, verdict, can('administrator') && apply)),
     h('p.lead', null, 'Masters move to synchronised mirrors until every node has as many as the others. Clients stay connected; each queue pauses for a moment.'),
     section('rebalance.counts', 'Masters on each node', {}, counts),
-    section('rebalance.moves', 'What would move', {}, verdict, table.element, h('.form-buttons', null, apply)));
+    section('rebalance.moves', 'What would move', {}, list.element));
   await view.every(async () => {
     plan = await get('mirroring/rebalance-plan', { signal: view.signal });
     const moves = plan.moves ?? [];
     patch(counts, countsTable(plan));
-    patch(verdict, moves.length > MOVES_SHOWN ? `The first ${number(MOVES_SHOWN)} of ${plural(moves.length, 'move')}:` : moves.length ? plural(moves.length, 'move') : 'The masters are spread evenly.');
-    table.update(moves.slice(0, MOVES_SHOWN));
+    patch(verdict, moves.length ? plural(moves.length, 'move') : 'The masters are spread evenly.');
     apply.hidden = moves.length === 0;
+    list.element.hidden = moves.length === 0;
+    await list.refresh();
   });
 }
 

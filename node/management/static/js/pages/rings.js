@@ -35,7 +35,7 @@ export async function render(view) {
     tiles,
     section('rings.nodes', 'If a node is lost', {}, nodes),
     section('rings.matrix', 'Queues and nodes', {}, legend(), list.element),
-    section('rings.events', 'What happened', {}, happenings));
+    section('rings.events', 'What happened', { tools: h('a.button.small', { href: '#/events' }, 'All events') }, happenings));
   followNodes(view, list);
   await view.every(() => list.refresh());
   await view.every(async () => {
@@ -84,7 +84,7 @@ function columnsOf() {
     { id: 'lacks', title: 'Lacks', number: true, hint: 'Messages that a mirror has not got, of the one that lacks most', cell: (row) => number(most(row.lacks)) },
     { id: 'messages', title: 'Messages', sort: 'messages', number: true, off: true, cell: (row) => number(row.messages) },
     { id: 'policy', title: 'Policy', sort: 'policy', off: true, cell: (row) => (row.policy ? link.policy(row.vhost, row.policy) : '–') },
-    { id: 'version', title: 'View', sort: 'version', number: true, off: true, cell: (row) => number(row.version) },
+    { id: 'version', title: 'Changes', hint: 'How often the ring has changed: mirrors that came, went or were synchronised, masters that changed', sort: 'version', number: true, off: true, cell: (row) => number(row.version) },
   ];
 }
 
@@ -113,7 +113,7 @@ function roleCell(row, node) {
 }
 
 function legend() {
-  const letters = [['M', 'master'], ['S', 'synced'], ['↻', 'syncing'], ['U', 'behind'], ['×', 'down']];
+  const letters = [['M', 'master'], ['S', 'synced'], ['↻', 'syncing'], ['U', 'behind'], ['×', 'down'], ['–', 'absent']];
   return h('p.legend-line', null, letters.map(([letter, role]) => h('span', null, h(`span.cell.is-${role}`, null, letter), ' ', ROLES[role])));
 }
 
