@@ -405,9 +405,9 @@ class Channel:
         self.send(deliver)
         self.connection.send(self.fit(Run(envelope, range(1), [content], 0))[0])
 
-    def fit(self, run: Run, queue: "LiveQueue | None" = None) -> list[bytes]:
+    def fit(self, run: Run, queue: "LiveQueue | None" = None, *, is_got: bool = False) -> list[bytes]:
         """The contents of a run, from a queue, as this channel's client can take them."""
-        return fitting(run, queue, self.number, self.connection.frame_max_bytes)
+        return fitting(run, queue, self.number, self.connection.frame_max_bytes, is_got=is_got)
 
     def take_tag(self) -> int:
         """Use up the next delivery tag, for `basic.get`."""
