@@ -87,7 +87,11 @@ class HttpServer:
 
         def accepted() -> TlsHandshake:
             handshake = TlsHandshake(
-                context, TLS_HANDSHAKE_S, self._server, self._logger.warning, self._handshakes.discard
+                context,
+                TLS_HANDSHAKE_S,
+                lambda header: self._server(),
+                self._logger.warning,
+                self._handshakes.discard,
             )
             self._handshakes.add(handshake)
             return handshake
