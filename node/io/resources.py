@@ -40,6 +40,11 @@ TRIM_INTERVAL_S: Final = 2.5
 TRIM_SHARE: Final = 0.05
 """How much of the time may go into giving memory back: the loop stands still meanwhile."""
 
+EXCESS_BYTES: Final = 32 * 1024 * 1024
+"""More than the least that the node ever used: then what was freed is given back now and then, be it far below the
+watermark."""
+EXCESS_REST_S: Final = 30.0
+
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _STATM: Final = "/proc/self/statm"
 _CGROUP: Final = "/proc/self/cgroup"
@@ -141,16 +146,20 @@ class HeapTrimmer:
     ) -> None:
         self._trim = trim or _find_trim()
         self._clock = clock
-        self._rests_until = clock()
+        self._ended = float("-inf")
+        self._took_s = 0.0
 
-    def trim(self) -> bool:
-        """Give back, unless that was done a moment ago. Returns: whether it was done now."""
+    def trim(self, *, rest_s: float = TRIM_INTERVAL_S) -> bool:
+        """Give back, unless that was done a moment ago. Returns: whether it was done now.
+
+        rest_s: since the last time, at least.
+        """
         begin = self._clock()
-        if self._trim is None or begin < self._rests_until:
+        if self._trim is None or begin < self._ended + max(rest_s, self._took_s / TRIM_SHARE):
             return False
         self._trim()
-        end = self._clock()
-        self._rests_until = end + max(TRIM_INTERVAL_S, (end - begin) / TRIM_SHARE)
+        self._ended = self._clock()
+        self._took_s = self._ended - begin
         return True
 
 
@@ -230,6 +239,7 @@ class MemoryMonitor(_Monitor):
         self.total_bytes = total_bytes
         self.used_bytes = rss()
         """What the last look found."""
+        self._least_bytes = self.used_bytes
         self.limit_bytes = watermark_bytes(options, total_bytes)
 
     @property
@@ -246,9 +256,14 @@ class MemoryMonitor(_Monitor):
     def check(self) -> None:
         """See `_Monitor.check`. Memory that was freed is given back first."""
         used = self._rss()
-        if used > self.paging_bytes and self._trimmer.trim():
+        if used > self.paging_bytes:
+            is_trimmed = self._trimmer.trim()
+        else:
+            is_trimmed = used > self._least_bytes + EXCESS_BYTES and self._trimmer.trim(rest_s=EXCESS_REST_S)
+        if is_trimmed:
             used = self._rss()
         self.used_bytes = used
+        self._least_bytes = min(self._least_bytes, used)
         limit = self.limit_bytes * MEMORY_CLEAR_RATIO if self.is_alarmed else self.limit_bytes
         self._set(used > limit, used, self.limit_bytes)
 

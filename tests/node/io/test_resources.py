@@ -15,6 +15,7 @@ from node.io import resources
 from node.io.resources import (
     DISK_INTERVAL_MAX_S,
     DISK_INTERVAL_MIN_S,
+    EXCESS_REST_S,
     MEMORY_FAST_BYTES_PER_S,
     MEMORY_INTERVAL_MIN_S,
     DiskMonitor,
@@ -298,6 +299,34 @@ def test_the_c_library_gives_back_or_is_left_alone(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(resources.ctypes, "CDLL", missing)
     assert not HeapTrimmer(clock=clock).trim()
+
+
+def test_memory_that_strangers_took_is_given_back_far_below_the_watermark() -> None:
+    """Once in a while; and at once when the alarm is near, whenever that was."""
+    clock, used, trims = Clock(), 60 * MIB, 0
+
+    def give_back() -> None:
+        nonlocal used, trims
+        used = max(60 * MIB, used - 160 * MIB)
+        trims += 1
+
+    options = MemoryOptions(watermark_absolute_bytes=1000 * MIB)
+    trimmer = HeapTrimmer(give_back, clock=clock)
+    monitor = MemoryMonitor(options, Recorder(), total_bytes=GIB, rss=lambda: used, trimmer=trimmer)
+    monitor.start(clock.loop)
+    assert trims == 0
+    used = 220 * MIB
+    clock.pass_to_timer()
+    assert (trims, monitor.used_bytes) == (1, 60 * MIB)
+    used = 220 * MIB
+    before = clock.now
+    while trims == 1:
+        clock.pass_to_timer()
+    assert clock.now - before >= EXCESS_REST_S - 2.5
+    used = 900 * MIB
+    while trims == 2:
+        clock.pass_to_timer()
+    assert clock.now - before < EXCESS_REST_S + 10
 
 
 def test_a_fault_of_who_is_told_ends_no_monitor() -> None:
