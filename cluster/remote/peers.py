@@ -138,9 +138,8 @@ class Peers:
         """See `live_queue.Peers.turn`."""
         if self._has_moved:
             self._has_moved = False
-            for connection in self._broker.connections.values():
-                for channel in connection.channels.values():
-                    channel.disown()
+            for channel in self._broker.channels:
+                channel.disown()
         for name, node in list(self._nodes.items()):
             try:
                 node.turn()

@@ -20,12 +20,14 @@ from node.broker import events
 from node.broker.alarms import Alarms
 from node.broker.belongings import attach, publish_again
 from node.broker.catalogue import Catalogue
+from node.broker.chores import Chore, Chores
 from node.broker.commands import DeleteQueue
 from node.broker.counters import BrokerCounters
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
 from node.broker.following import Following
 from node.broker.live_queue import Asked, Belongings, LiveQueue, Peers, at_once, move
+from node.broker.mass_deletion import InPieces
 from node.broker.metering import Meter, MeteredQueue
 from node.broker.mirroring import Mirroring
 from node.broker.names import home_is_down, not_found
@@ -43,11 +45,12 @@ from node.broker.safety import is_any_durable
 from node.broker.settings import BrokerSettings
 from node.broker.storage import NO_STORE_ID, MemoryStorage, QueueStorage, Storage
 from node.broker.timers import Timers
-from node.broker.turn import Turn
+from node.broker.turn import TURN_S, Turn
 from node.broker.vhost import LiveVhost
 from node.broker.views import stored_uid
 
 if TYPE_CHECKING:
+    from node.broker.channel import Channel
     from node.broker.connection import Connection
 
 FLOW_ENDS_MAX: Final = 50
@@ -81,6 +84,9 @@ class Broker:
     ) -> None:
         self.settings = settings
         self.turns = Turn(clock, lambda: self.wake())
+        self.chores = Chores(clock, lambda: self.wake())
+        self.closing: dict[Channel, None] = {}
+        """Channels that are closed and have not given back yet all that they had."""
         self.meter = meter
         self.storage: Storage = storage or MemoryStorage()
         self.pager = pager
@@ -102,7 +108,7 @@ class Broker:
         self.pairs = Pairs(self.timers)
         self.catalogue = catalogue if catalogue is not None else Catalogue()
         self.following = Following(self)
-        self.log: ReplicatedLog = LocalLog(self.catalogue, self.react)
+        self.log = LocalLog(self.catalogue, self.react)
         self.peers: Peers | None = None
         """Set before there is any queue on another node."""
         self.mirrors: Mirroring | None = None
@@ -133,6 +139,15 @@ class Broker:
         self._deletions = self._deletions_done = 0
         self._awaiting_deletions: deque[tuple[int, Callable[[Any], None]]] = deque()
 
+    @property
+    def log(self) -> ReplicatedLog:
+        """The way to change the catalogue."""
+        return self._log
+
+    @log.setter
+    def log(self, log: ReplicatedLog) -> None:
+        self._log = InPieces(log, self.catalogue, lambda: self.wake())
+
     # --- the turn ---
 
     def touch(self, queue: Queue) -> None:
@@ -159,6 +174,8 @@ class Broker:
             self._touched
             or self._dirty
             or self.turns.has_work
+            or self.chores.has_work
+            or self._log.has_work
             or self.dead_letters.has_work
             or self.damages.has_work
             or self.storage.has_work
@@ -179,20 +196,17 @@ class Broker:
             self.turns.let_go_on()
         if self.in_flow:
             self._end_flow(FLOW_ENDS_MAX)
+        if self.chores.has_work:
+            self.chores.turn()
+        if self._log.has_work:
+            self._log.turn()
         if self.following.has_work:
             self.following.turn()
         if self.dead_letters.has_work:
             self.dead_letters.turn()
         if self.damages.has_work:
             self.damages.turn()
-        queues = deque(self._touched)
-        self._touched.clear()
-        try:
-            while queues:
-                queues.popleft().pump(now)
-        finally:
-            for queue in queues:  # after a fault of ours in one of them
-                self.touch(queue)
+        self._pump(now)
         if self.pager is not None and self.pager.has_work:
             self.pager.turn()
         if self.storage.has_work:
@@ -202,11 +216,29 @@ class Broker:
         if self.peers is not None:
             self.peers.turn(now)
         self.turns.end()
+        self.chores.end_turn()
         dirty, self._dirty = self._dirty, {}
         for connection in self.direct_clients.keys() & dirty.keys() if self.direct_clients else ():
             del dirty[connection]
             self.direct_clients[connection]()
         return dirty
+
+    def _pump(self, now: float) -> None:
+        """Deliver from the queues that were touched; those that the turn has no time for come first in the next."""
+        queues = deque(self._touched)
+        self._touched.clear()
+        clock = self.turns.clock
+        ends_at = clock() + TURN_S
+        try:
+            while queues:
+                queues.popleft().pump(now)
+                if clock() > ends_at:
+                    break
+        finally:
+            if queues:  # also after a fault of ours in one of them
+                later, self._touched = self._touched, {}
+                for queue in (*queues, *later):
+                    self.touch(queue)
 
     def tick(self, now: float) -> None:
         """Run what is due."""
@@ -223,6 +255,10 @@ class Broker:
         for connection in list(self.connections.values()):
             connection.check_consumer_timeouts(now)
         self.timers.at(now + self.settings.channel_tick_s, self._check_consumer_timeouts)
+
+    def begin(self, chore: Chore) -> None:
+        """See `QueueHost.begin`."""
+        self.chores.begin(chore)
 
     # --- connections ---
 
@@ -261,6 +297,13 @@ class Broker:
             self.connection_counts[None, connection.user_name] -= 1
         self._dirty.pop(connection, None)
 
+    @property
+    def channels(self) -> "Iterator[Channel]":
+        """All that may have deliveries: those that are open, and those that have not given them back yet."""
+        for connection in self.connections.values():
+            yield from connection.channels.values()
+        yield from self.closing
+
     def close_connections(
         self, reason: str, chosen: "Callable[[Connection], bool]" = lambda connection: True
     ) -> None:
@@ -290,10 +333,11 @@ class Broker:
             connection.throttle.alarm_ended()
         self.relieved()
 
-    def delete_exclusive_queues(self, connection: "Connection") -> None:
+    def delete_exclusive_queues(self, connection: "Connection") -> Chore:
         """Delete the queues that belonged to a connection which ends (§3.13)."""
         for record in self.following.exclusive_queues(connection.id):
             self._delete(record)
+            yield
 
     # --- routing and publishing ---
 

@@ -89,6 +89,7 @@ class Catalogue:
             commands.TakePlanLock: self._take_plan_lock,
             commands.ReleasePlanLock: self._release_plan_lock,
             commands.TakePlanStep: self._take_plan_step,
+            commands.Trim: self._in_vhost(Topology.trim),
             commands.Bind: self._in_vhost(Topology.bind),
             commands.Unbind: self._in_vhost(Topology.unbind),
             commands.PutVhost: self._put_vhost,
@@ -169,6 +170,11 @@ class Catalogue:
         """The explicit bindings that lead to the queue or exchange, in the order in which they were made."""
         topology = self._topologies.get(vhost)
         return () if topology is None else topology.bindings_to(kind, name)
+
+    def size_of(self, vhost: str) -> int:
+        """What it costs to delete all queues of the vhost, as `Trim` counts."""
+        topology = self._topologies.get(vhost)
+        return 0 if topology is None else topology.size
 
     def binding_count(self, vhost: str) -> int:
         """How many explicit bindings the vhost has."""

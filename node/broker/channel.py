@@ -20,11 +20,13 @@ from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
 from node.broker.acceptance import Acceptance
 from node.broker.access import Operation, check_resource
+from node.broker.chores import Chore
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.content import decode_content
 from node.broker.counters import ChannelCounters, ExchangeCounters
 from node.broker.deliver_frames import deliver_frame, fitting
+from node.broker.giving_back import give_back
 from node.broker.live_queue import local_and_remote
 from node.broker.names import resource
 from node.broker.publishing import Route, make_envelope, rewritten
@@ -32,6 +34,7 @@ from node.broker.records import QueueRecord, ResourceKind
 from node.broker.reply_to import ReplyConsumer
 from node.broker.run import Envelope, Run
 from node.broker.safety import is_any_durable
+from node.broker.spreading import is_wide
 from node.broker.transaction import Transaction
 from node.broker.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
 
@@ -212,6 +215,11 @@ class Channel:
             exchange.publish_out += count * (len(queues) + len(remote))
         else:
             self.unroutable(envelope, contents, mandatory)
+        spreading = self.connection.spreading
+        if spreading.is_on or is_wide(len(queues), len(remote), is_mirrored=is_mirrored):
+            is_away = is_mirrored or bool(remote)
+            spreading.begin(self, envelope, contents, size, [*queues, *remote], is_away=is_away)
+            return
         refused = self.broker.enqueue(envelope, contents, size, queues)
         if remote or is_mirrored:
             self._publish_away(envelope, contents, size, queues, remote, refused or ())
@@ -252,7 +260,7 @@ class Channel:
                 self.connection.throttle.hold_for_peer(mirror)
         if self.confirms is None:
             for away in remote:
-                self._send_away(away, envelope, contents, size, None)
+                self.send_away(away, envelope, contents, size, None)
             return
         count = len(contents)
         first = self.confirms.expect(count)
@@ -267,9 +275,9 @@ class Channel:
             mirror.await_stable(waiter, first, first + count - 1, is_kept=is_kept)
             return
         parties = len(remote) + len(mirrors) + 1
-        acceptance = Acceptance(count, parties, partial(self._accepted, first))
+        acceptance = Acceptance(count, parties, partial(self.accepted, first))
         for away in remote:
-            self._send_away(away, envelope, contents, size, acceptance)
+            self.send_away(away, envelope, contents, size, acceptance)
         for queue, mirror in mirrors:
             mirror.await_stable(acceptance, 0, 0, is_kept=envelope.persistent and queue.is_durable)
         acceptance.refused.update(refused)
@@ -278,7 +286,7 @@ class Channel:
         else:
             acceptance.accept()
 
-    def _send_away(
+    def send_away(
         self,
         queue: "RemoteQueue",
         envelope: Envelope,
@@ -286,11 +294,12 @@ class Channel:
         size: int,
         acceptance: Acceptance | None,
     ) -> None:
+        """Publish to a queue on another node; who publishes waits if too much is on its way there."""
         queue.send(envelope, contents, size, acceptance)
         if queue.is_congested:
             self.connection.throttle.hold_for_peer(queue)
 
-    def _accepted(self, first: int, acceptance: Acceptance) -> None:
+    def accepted(self, first: int, acceptance: Acceptance) -> None:
         """All queues of a run have answered; its messages are numbered from `first`."""
         if self.confirms is None or self.state is not ChannelState.OPEN:
             return
@@ -335,6 +344,8 @@ class Channel:
 
     def credit(self, consumer: Consumer) -> int:
         """See `Outlet.credit`. Both limits may be in force (§4.9)."""
+        if self.state is not ChannelState.OPEN:
+            return 0
         credit = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
         return min(credit, self.limit_left())
 
@@ -401,9 +412,9 @@ class Channel:
         self.send(deliver)
         self.connection.send(self.fit(Run(envelope, range(1), [content], 0))[0])
 
-    def fit(self, run: Run, queue: "LiveQueue | None" = None) -> list[bytes]:
+    def fit(self, run: Run, queue: "LiveQueue | None" = None, *, is_got: bool = False) -> list[bytes]:
         """The contents of a run, from a queue, as this channel's client can take them."""
-        return fitting(run, queue, self.number, self.connection.frame_max_bytes)
+        return fitting(run, queue, self.number, self.connection.frame_max_bytes, is_got=is_got)
 
     def take_tag(self) -> int:
         """Use up the next delivery tag, for `basic.get`."""
@@ -558,8 +569,8 @@ class Channel:
         self._blocked.pop(consumer, None)
         self.broker.observer.consumer_removed(self, consumer)
 
-    def close(self) -> None:
-        """Clean up: consumers go, a transaction is rolled back, what is unacknowledged is requeued (§2.1)."""
+    def close(self) -> Chore:
+        """The end: a transaction is rolled back now, the chore gives back all else that the channel has (§2.1)."""
         self.broker.observer.channel_closed(self)
         self.broker.counters.channel_closed += 1
         self.broker.channel_counts[self.connection.user_name] -= 1
@@ -576,14 +587,13 @@ class Channel:
         if self.transaction is not None:
             self.unacked.restore(self.transaction.rollback())
             self.transaction = None
-        for consumer in list(self.consumers.values()):
-            if consumer.tag in self.consumers:  # an auto-delete queue may have taken it with it
-                self.remove_consumer(consumer)
         if self.reply_consumer is not None:
             self.broker.reply_consumers.remove(self.reply_consumer)
             self.reply_consumer = None
-        self.settle_rejected(self.unacked.drain(), requeue=True)
         self.broker.pairs.end(self)
+        if self.consumers or self.unacked.count:
+            self.broker.closing[self] = None
+        return give_back(self)
 
     def check_consumer_timeout(self, now: float) -> None:
         """Raise ProtocolError if a delivery has been unacknowledged for too long (§4.10)."""

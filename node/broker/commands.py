@@ -150,6 +150,21 @@ class DeleteQueue(Command[QueueRecord | None]):
 
 
 @dataclass(frozen=True, slots=True)
+class Trim(Command[bool]):
+    """Take bindings from a queue or an exchange that is to be deleted, or queues from such a vhost, `limit` at most.
+
+    Gives whether there are more; False when there is no such object.
+    kind: of what is to be deleted.   name: empty for a vhost.   uid: of a queue: only of this incarnation.
+    """
+
+    vhost: str
+    kind: Literal["queue", "exchange", "vhost"]
+    name: str
+    uid: str | None
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Bind(Command[bool]):
     """Add a binding; gives False when it was there (§3.14).
 

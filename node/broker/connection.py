@@ -9,6 +9,7 @@ Source: amqp-behaviour §1, §2.
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.channel_state import ChannelState, Step, step
@@ -43,6 +44,7 @@ from node.broker.live_queue import all_heard
 from node.broker.peer import Peer
 from node.broker.publishing import Route, Routes, check_not_immediate
 from node.broker.records import User
+from node.broker.spreading import Spreading
 from node.broker.throttle import Throttle
 from node.broker.timers import Timer
 from node.broker.turn import Share
@@ -106,7 +108,9 @@ class Connection:
             frame_max_bytes=broker.settings.initial_frame_max_bytes,
             content_max_bytes=broker.settings.message_max_bytes,
         )
+        self._rest: tuple[int, bytes, Traits, list[bytes], int] | None = None  # of a run of publishes
         self.throttle = Throttle(self, self._reader)
+        self.spreading = Spreading(self)
         self._clock = broker.turns.clock
         self._share = Share(broker.turns, self._reader, self.read_on)
         self._handshake: Handshake | None = Handshake(self)
@@ -115,7 +119,6 @@ class Connection:
         self._out_bytes = 0
         self._waits_for_log = False
         self._is_choked = False  # there is more unsent output than a client may let pile up
-        self._rest: tuple[int, bytes, Traits, list[bytes], int] | None = None  # of a run of publishes
         self._is_deaf = False  # frames can't be told apart any more
         self._timer: Timer | None = None
         if broker.settings.handshake_timeout_s is not None:
@@ -231,11 +234,20 @@ class Connection:
             self._is_choked = False
             self.read_on()
 
+    @property
+    def has_unpublished(self) -> bool:
+        """Whether publishes were read that are to be published in coming turns."""
+        return self._rest is not None
+
+    def stop_reading(self) -> None:
+        """Read no further until `read_on`."""
+        self._reader.paused = True
+
     def read_on(self) -> None:
         """Read on, unless something else still keeps us from it."""
         is_stopped = self._waits_for_log or self._is_choked or self._is_deaf or self._share.is_over
         has_ended = self.state not in _LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
-        if is_stopped or self.throttle.holds or has_ended:
+        if is_stopped or self.throttle.holds or self.spreading.is_on or has_ended:
             return
         self._share.begin()
         rest, self._rest = self._rest, None
@@ -294,17 +306,13 @@ class Connection:
                 route = self._new_route(channel, method_frame)
                 if route is None:
                     return
-            if len(contents) > route.at_once_max:
-                contents = self._publish_first(channel, method_frame, route, traits, contents, size)
-            route.channel.publish(route, traits, contents, size)
-            if broker.storage.is_congested:
-                self.throttle.hold()
+            self._publish(channel, method_frame, route, traits, contents, size)
         except ProtocolError as error:
             self._failed(error, channel, BasicPublish)
         if self._clock() > self._share.ends_at:
             self._share.stop()
 
-    def _publish_first(
+    def _publish(
         self,
         channel: int,
         method_frame: bytes,
@@ -312,24 +320,18 @@ class Connection:
         traits: Traits,
         contents: list[bytes],
         size: int,
-    ) -> list[bytes]:
-        """Publish a long run piece by piece, up to its last piece or as far as the share of the turn goes.
-
-        Returns: the piece that is still to be published now; what comes after it waits.
-        """
+    ) -> None:
+        """Publish a run; a long one piece by piece, as far as the share of the turn goes: what comes after it waits."""
         step, count = route.at_once_max, len(contents)
         for at in range(0, count, step):
-            piece, after = contents[at : at + step], at + step
-            if after >= count:
-                break
-            if self._reader.paused or self._clock() > self._share.ends_at:
-                self._rest = channel, method_frame, traits, contents[after:], size
+            if at and (self._reader.paused or self._clock() > self._share.ends_at):
+                self._rest = channel, method_frame, traits, contents[at:], size
                 self._share.stop()
                 break
+            piece = contents if step >= count else contents[at : at + step]
             route.channel.publish(route, traits, piece, size)
             if self.broker.storage.is_congested:
                 self.throttle.hold()
-        return piece
 
     def _refuse_size(self, channel: int, method_frame: bytes, size: int) -> None:
         publish = self._admit(channel, method_frame[7:-1])
@@ -492,8 +494,11 @@ class Connection:
     def _close_channel(self, channel: Channel) -> Steps:
         """The client closes a channel, whose consumers have been given what they should have by now."""
         yield from all_heard({consumer.queue: None for consumer in channel.consumers.values()})
-        self._drop_channel(channel)
-        self._send_after_deletions(method_frame(channel.number, ChannelCloseOk()))
+        closed = method_frame(channel.number, ChannelCloseOk())
+        self._routes.clear()
+        self._reader.forget(channel.number)
+        del self.channels[channel.number]
+        self.broker.chores.begin(channel.close(), partial(self._send_after_deletions, closed))
 
     def _advance(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
         """Run a handler up to where it waits, and on from there once that is done."""
@@ -540,7 +545,7 @@ class Connection:
         channel.flush_confirms()
         self._routes.clear()
         self._reader.forget(channel.number)
-        channel.close()
+        self.broker.chores.begin(channel.close())
         channel.send(ChannelClose(error.code, error.reply_text, error.class_id, error.method_id))
 
     def _fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
@@ -570,10 +575,10 @@ class Connection:
         if self.state is not ConnectionState.OPEN:
             self.send_method(ConnectionCloseOk())
             return
-        self._release()
+        closed = method_frame(0, ConnectionCloseOk())
+        self._release(partial(self._send_after_deletions, closed))
         self.state = ConnectionState.CLOSED_BY_PEER
         self._finish_after(self._closing_s())
-        self._send_after_deletions(method_frame(0, ConnectionCloseOk()))
 
     def _send_after_deletions(self, data: bytes) -> None:
         """Say that something is closed when the queues are gone that go with it."""
@@ -651,17 +656,9 @@ class Connection:
         self.broker.forget(self)
         self.broker.observer.closed(self, in_good_order=in_good_order)
 
-    def _drop_channel(self, channel: Channel) -> None:
-        self._routes.clear()
-        self._reader.forget(channel.number)
-        channel.close()
-        del self.channels[channel.number]
-
-    def _release(self) -> None:
+    def _release(self, on_done: Callable[[], None] = lambda: None) -> None:
         """Close the channels, then delete the queues that were ours alone (§1.8)."""
-        for channel in list(self.channels.values()):
-            if channel.state is ChannelState.OPEN:
-                channel.close()
+        chores = [each.close() for each in self.channels.values() if each.state is ChannelState.OPEN]
         self.channels.clear()
         self._reader.forget_contents()
         self._rest = None
@@ -669,7 +666,7 @@ class Connection:
         self.stalled.clear()
         self.confirming.clear()
         self.throttle.release()
-        self.broker.delete_exclusive_queues(self)
+        self.broker.chores.begin(chain(*chores, self.broker.delete_exclusive_queues(self)), on_done)
 
 
 _LISTENING: Final = frozenset(

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 UNLIMITED: Final = 1 << 62
 """Credit of a consumer without a prefetch limit."""
 
+RUN_COST: Final = 10
+"""What it costs to deliver a run beside its messages: as much as so many of them."""
+
 _FRAME_BYTES: Final = 96
 """What a small message costs on the wire beside its body, for reckoning how many fit a socket's budget."""
 
@@ -137,6 +140,7 @@ class Consumers:
         """The one that is served where only one is."""
         self._levels: dict[int, deque[Consumer]] = {}  # in rotation, by priority; none is empty
         self._priorities: list[int] = []  # of _levels, highest first
+        self._holds = 0
 
     def __len__(self) -> int:
         return len(self.all)
@@ -144,7 +148,7 @@ class Consumers:
     @property
     def are_waiting(self) -> bool:
         """Whether any of them may take a message, as far as is known."""
-        return bool(self._priorities)
+        return bool(self._priorities) and not self._holds
 
     @property
     def exclusive(self) -> bool:
@@ -179,12 +183,12 @@ class Consumers:
         self._levels[consumer.priority].append(consumer)
 
     def hold(self) -> None:
-        """Give out nothing until `release`."""
-        self._priorities = []
+        """Give out nothing until `release`, which each that holds has to call."""
+        self._holds += 1
 
     def release(self) -> None:
-        """Go on: the queue has to be touched."""
-        self._priorities = sorted(self._levels, reverse=True)
+        """Go on, unless somebody else holds: the queue has to be touched."""
+        self._holds -= 1
 
     def _leave(self, consumer: Consumer) -> None:
         if not consumer.is_waiting:
@@ -201,34 +205,52 @@ class Consumers:
         backlog: Ready,
         now: float,
         drop_expired: Callable[[float], None] | None = None,
-    ) -> None:
+        *,
+        cost_max: int = UNLIMITED,
+    ) -> bool:
         """Give out ready messages until there are no more or nobody can take one.
 
         drop_expired: removes what has expired at the head; None where nothing expires, or a new message may go
             out before it does.
+        cost_max: when to stop before that, about: in messages, and `RUN_COST` for each run.
+        Returns: whether it stopped for that.
         """
+        if self._holds:
+            return False
         expired_by = now if drop_expired is not None else None
         while self._priorities and backlog.at_hand:
             if drop_expired is not None and backlog.head_expiry <= now:
                 drop_expired(now)
                 continue
+            if cost_max <= 0:
+                return True
             level = self._levels[self._priorities[0]]
             if len(level) == 1:
-                self._serve_one(level[0], backlog, now, expired_by)
+                cost_max -= self._serve_one(level[0], backlog, now, expired_by, cost_max)
             elif backlog.at_hand < len(level) or _share_a_channel(level):
+                cost_max -= RUN_COST
                 self._serve_next(level, backlog, now)
             else:
-                self._deal(level, backlog, now)
+                cost_max -= self._deal(level, backlog, now)
+        return False
 
-    def _serve_one(self, consumer: Consumer, backlog: Ready, now: float, expired_by: float | None) -> None:
-        """Give the only consumer of a level all that it can take."""
+    def _serve_one(
+        self, consumer: Consumer, backlog: Ready, now: float, expired_by: float | None, cost_max: int
+    ) -> int:
+        """Give the only consumer of a level all that it can take; what that cost."""
         limit = _limit(consumer, backlog)
         if not limit:
             self._block(consumer)
+        cost = 0
         while limit and backlog.at_hand and (expired_by is None or backlog.head_expiry > expired_by):
+            if cost >= cost_max:
+                break
             run = backlog.take(limit)
-            limit -= len(run.contents)
+            count = len(run.contents)
+            limit -= count
+            cost += RUN_COST + count
             consumer.channel.deliver(consumer, run, now)
+        return cost
 
     def _serve_next(self, level: deque[Consumer], backlog: Ready, now: float) -> None:
         """Give one message to the first of several consumers.
@@ -242,19 +264,23 @@ class Consumers:
         consumer.channel.deliver(consumer, backlog.take(1), now)
         level.rotate(-1)
 
-    def _deal(self, level: deque[Consumer], backlog: Ready, now: float) -> None:
-        """Give as many messages to each of several channels' consumers as all of them can take, by stride."""
+    def _deal(self, level: deque[Consumer], backlog: Ready, now: float) -> int:
+        """Give as many messages to each of several channels' consumers as all of them can take, by stride.
+
+        Returns: what that cost.
+        """
         limits = [_limit(consumer, backlog) for consumer in level]
         if not all(limits):
             for consumer, limit in zip(list(level), limits, strict=True):
                 if not limit:
                     self._block(consumer)
-            return
+            return len(limits)
         turns = len(level)
         run = backlog.take(min(limits) * turns)
         for index, consumer in enumerate(list(level)[: len(run)]):
             consumer.channel.deliver(consumer, run[index::turns], now)
         level.rotate(-(len(run) % turns))
+        return len(run) + RUN_COST * min(turns, len(run))
 
     def _block(self, consumer: Consumer) -> None:
         self._leave(consumer)

@@ -46,13 +46,16 @@ def deliver_frame(consumer: Consumer, run: Run, channel: int) -> tuple[bytes, by
     return frame
 
 
-def fitting(run: Run, queue: "LiveQueue | None", channel: int, frame_max_bytes: int) -> list[bytes]:
+def fitting(
+    run: Run, queue: "LiveQueue | None", channel: int, frame_max_bytes: int, *, is_got: bool = False
+) -> list[bytes]:
     """The contents of a run for a channel whose client takes frames of at most so many bytes; 0: of any size.
 
     queue: that they come from; None: from none.
+    is_got: by basic.get, which is told of the first delivery as well, as in RabbitMQ 3.10.
     """
     envelope, contents = run.envelope, run.contents
-    if run.deliveries and queue is not None and queue.record.type == "quorum":
+    if (run.deliveries or is_got) and queue is not None and queue.record.type == "quorum":
         count = long(run.deliveries)
         contents = [
             with_header(content, DELIVERY_COUNT, count, envelope.channel, envelope.frame_max_bytes)

@@ -22,6 +22,7 @@ from node.broker.commands import (
     DeleteExchange,
     DeleteQueue,
     Refused,
+    Trim,
     Unbind,
 )
 from node.broker.events import (
@@ -35,7 +36,7 @@ from node.broker.events import (
 )
 from node.broker.records import Binding, Exchange, QueueRecord, ResourceKind
 
-_OF_TOPOLOGY: Final = (DeclareExchange, DeleteExchange, DeclareQueue, DeleteQueue, Bind, Unbind)
+_OF_TOPOLOGY: Final = (DeclareExchange, DeleteExchange, DeclareQueue, DeleteQueue, Trim, Bind, Unbind)
 
 _PASSING: Final = (commands.TakePlanLock, commands.ReleasePlanLock, commands.TakePlanStep)
 """Those about moves between nodes: a node without peers has nothing of it to keep."""

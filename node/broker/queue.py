@@ -13,6 +13,7 @@ from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.backlog import RUN_MAX
 from node.broker.belongings import near_consumers
+from node.broker.chores import Chore
 from node.broker.commands import DeleteQueue, Refused
 from node.broker.consumer import Consumer, Consumers
 from node.broker.counters import QueueCounters
@@ -32,6 +33,12 @@ EXPIRED: Final = "expired"
 REJECTED: Final = "rejected"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
+
+PUMPED_MAX: Final = 8192
+"""What a queue delivers at once, as `Consumers.dispatch` reckons: some 4 ms. The rest comes in the next turn."""
+
+_CANCELLED_AT_ONCE: Final = 20
+"""Consumers of a deleted queue that are cancelled between two looks at the clock."""
 
 
 class Queue:
@@ -222,7 +229,9 @@ class Queue:
         backlog = self.backlog
         if backlog.is_paged:
             self._read_ahead(now)
-        self.consumers.dispatch(backlog, now, self.drop_expired if self._may_expire else None)
+        drop_expired = self.drop_expired if self._may_expire else None
+        if self.consumers.dispatch(backlog, now, drop_expired, cost_max=PUMPED_MAX):
+            self._host.touch(self)
         if backlog.is_paged and backlog.is_short:
             before = backlog.at_hand
             self._read_ahead(now)
@@ -576,6 +585,12 @@ class Queue:
         self._loaded()
         self.backlog.close()
         self._stop_timers()
-        for consumer in list(self.consumers.all):
-            self.consumers.remove(consumer)
-            consumer.channel.cancelled_by_server(consumer)
+        self._host.begin(self._cancel_consumers())
+
+    def _cancel_consumers(self) -> Chore:
+        consumers = self.consumers
+        while consumers.all:
+            for consumer in consumers.all[:_CANCELLED_AT_ONCE]:
+                consumers.remove(consumer)
+                consumer.channel.cancelled_by_server(consumer)
+            yield

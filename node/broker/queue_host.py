@@ -5,6 +5,7 @@ knows neither the broker nor mirrors, so that it can be tested by itself.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from node.broker.chores import Chore
 from node.broker.live_queue import Belongings
 from node.broker.paged_backlog import PagedBacklog
 from node.broker.priority_backlog import PriorityBacklog
@@ -26,6 +27,9 @@ class QueueHost(Protocol):
 
     def touch_last(self, queue: "Queue") -> None:
         """The same, behind all that are touched by now: those that share a prefetch limit are served in this order."""
+
+    def begin(self, chore: Chore) -> None:
+        """Do long work, at once or in pieces."""
 
     def dead_letter(self, queue: "Queue", run: Run, reason: str, now: float) -> None:
         """Publish messages that left the queue to its dead-letter exchange, if it has one; then `forget` them."""

@@ -61,8 +61,10 @@ class Throttle:
     # --- alarms ---
 
     def alarm_began(self) -> None:
-        """There is an alarm now: who publishes is blocked."""
+        """There is an alarm now: who publishes is blocked, and at once who has publishes left from before."""
         self._reader.watch_contents()
+        if self._connection.has_unpublished:
+            self.content_came()
 
     def content_came(self) -> None:
         """The client publishes while there is an alarm."""

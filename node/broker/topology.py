@@ -10,6 +10,7 @@ Source: amqp-behaviour §3.2 (pre-declared exchanges), §3.4, §3.5 (auto-delete
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from node.amqp.constants import ReplyCode
@@ -24,6 +25,7 @@ from node.broker.commands import (
     QueueDeclared,
     Refused,
     RestoreQueue,
+    Trim,
     Unbind,
 )
 from node.broker.events import (
@@ -65,6 +67,9 @@ _PREDECLARED: Final = (
     ("amq.rabbitmq.trace", "topic", True),
 )
 """Name, type, internal (§3.2)."""
+
+QUEUE_COST: Final = 10
+"""What it costs all nodes to delete a queue, in bindings."""
 
 
 class Topology:
@@ -189,6 +194,46 @@ class Topology:
         self._events.append(QueueDeleted(queue))
         self._delete_unused(sources)
         return queue
+
+    @property
+    def size(self) -> int:
+        """What it costs to delete all queues, as `Trim` counts."""
+        return self.binding_count + QUEUE_COST * len(self.queues)
+
+    def trim(self, command: Trim) -> bool:
+        """See `Trim`."""
+        if command.kind == "vhost":
+            return self._trim_queues(command.limit)
+        if command.kind == "exchange":
+            left = command.limit - self._trim_from(command.name, command.limit)
+            self._trim_to("exchange", command.name, left)
+            return bool(self._from.get(command.name)) or ("exchange", command.name) in self._to
+        queue = self.queues.get(command.name)
+        if queue is None or command.uid not in (None, queue.uid):
+            return False
+        self._trim_to("queue", command.name, command.limit)
+        return ("queue", command.name) in self._to
+
+    def _trim_queues(self, limit: int) -> bool:
+        while self.queues and limit > 0:
+            queue = next(iter(self.queues.values()))
+            limit -= self._trim_to("queue", queue.name, limit) + QUEUE_COST
+            if ("queue", queue.name) not in self._to:
+                self.delete_queue(DeleteQueue(self._vhost, queue.name, queue.uid))
+        return bool(self.queues)
+
+    def _trim_from(self, exchange: str, limit: int) -> int:
+        keys = list(islice(self._from.get(exchange, ()), limit))
+        for key in keys:
+            self._remove_binding(key)
+        return len(keys)
+
+    def _trim_to(self, kind: ResourceKind, name: str, limit: int) -> int:
+        keys = list(islice(self._to.get((kind, name), ()), limit))
+        for key in keys:
+            self._remove_binding(key)
+        self._delete_unused([source for source, *_ in keys])
+        return len(keys)
 
     def delete_queues_of(self, home: str, *, transient_only: bool) -> None:
         """Delete the queues that live on a node alone, which is lost for a while or for good (§9.1)."""

@@ -168,6 +168,15 @@ class Unacked:
         assert self.count == 0, self.count
         return settled
 
+    def drain_last(self, limit: int) -> list[Delivery]:
+        """Remove the latest deliveries with open messages, `limit` at most; in order of tags."""
+        found: list[Delivery] = []
+        while len(found) < limit and len(self._deliveries) > self._head:
+            found += reversed(list(self._open_parts(self._deliveries.pop(), None)))
+        self._tidy()
+        found.reverse()
+        return found
+
     def restore(self, deliveries: list[Delivery]) -> None:
         """Take back what was settled under a transaction that is rolled back."""
         self._deliveries = sorted([*self.drain(), *deliveries], key=lambda delivery: delivery.first_tag)

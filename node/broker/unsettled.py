@@ -29,11 +29,10 @@ def unsettled(broker: "Broker", queue: "Queue", *, take: bool = False) -> list[R
         runs += broker.peers.unsettled(queue, take=take)
     if not queue.unacked_count:
         return runs
-    for connection in broker.connections.values():
-        for channel in connection.channels.values():
-            for delivery in _held(channel):
-                if delivery.queue is queue:
-                    runs.extend(open_runs(delivery))
+    for channel in broker.channels:
+        for delivery in _held(channel):
+            if delivery.queue is queue:
+                runs.extend(open_runs(delivery))
     return runs
 
 

@@ -12,7 +12,7 @@ def json_pieces(value: Any, dumps: Callable[[Any], bytes]) -> Iterator[bytes]:
 
     dumps: gives the JSON of what is not cut.
     """
-    if isinstance(value, dict) and any(map(_is_long, value.values())):
+    if isinstance(value, dict) and any(map(is_long, value.values())):
         opening = b"{"
         for key, inner in value.items():
             yield opening + dumps(str(key)) + b":"
@@ -28,7 +28,8 @@ def json_pieces(value: Any, dumps: Callable[[Any], bytes]) -> Iterator[bytes]:
         yield dumps(value)
 
 
-def _is_long(value: Any) -> bool:
+def is_long(value: Any) -> bool:
+    """Whether a value is cut: it is or has a long list."""
     if isinstance(value, dict):
         return any(isinstance(inner, list) and len(inner) > ROWS for inner in value.values())
     return isinstance(value, list) and len(value) > ROWS

@@ -18,6 +18,9 @@ V2_BYTES_MAX: Final = 4096
 """What we accept behind version 2's first 16 bytes: addresses, and values (TLVs) that we skip. The protocol
 allows 65,535; what HAProxy tells of a certificate stays below 2,000."""
 
+HEADER_BYTES_MAX: Final = 16 + V2_BYTES_MAX
+"""The longest header of all."""
+
 _V1_START: Final = b"PROXY "
 _V2_START: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _V2_FIXED_BYTES: Final = 16

@@ -2,7 +2,7 @@
 
 Two monitors look now and then, on the loop, and call back when an alarm goes on or off:
 
-    memory   on: resident set > watermark         off: below 95 % of it       every 2.5 s
+    memory   on: resident set > watermark         off: below 95 % of it       every 0.02 to 2.5 s
     disk     on: free < limit                     off: free >= 105 % of it    every 0.1 to 10 s
 
 RabbitMQ clears both alarms at the value that sets them; the distance keeps ours from going on and off while a
@@ -24,6 +24,11 @@ from node.config import DiskOptions, MemoryOptions
 MEMORY_CLEAR_RATIO: Final = 0.95
 DISK_CLEAR_RATIO: Final = 1.05
 
+MEMORY_FAST_BYTES_PER_S: Final = 500 * 1024 * 1024
+"""How fast we assume that clients may take memory: more than twice what floods were seen to take."""
+MEMORY_INTERVAL_MIN_S: Final = 0.02
+"""A look takes some microseconds."""
+
 DISK_FAST_BYTES_PER_S: Final = 250 * 1024 * 1024
 """How fast we assume that a disk may fill: RabbitMQ's number."""
 DISK_INTERVAL_MIN_S: Final = 0.1
@@ -36,6 +41,11 @@ TRIM_SHARE: Final = 0.05
 """How much of the time may go into giving memory back: the loop stands still meanwhile."""
 FALLEN_SHARE: Final = 0.25
 """Once so much of the highest resident set has gone, what the C library still holds of it is given back, too."""
+
+EXCESS_BYTES: Final = 32 * 1024 * 1024
+"""More than the least that the node ever used: then what was freed is given back now and then, be it far below the
+watermark."""
+EXCESS_REST_S: Final = 30.0
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _STATM: Final = "/proc/self/statm"
@@ -138,16 +148,20 @@ class HeapTrimmer:
     ) -> None:
         self._trim = trim or _find_trim()
         self._clock = clock
-        self._rests_until = clock()
+        self._ended = float("-inf")
+        self._took_s = 0.0
 
-    def trim(self) -> bool:
-        """Give back, unless that was done a moment ago. Returns: whether it was done now."""
+    def trim(self, *, rest_s: float = TRIM_INTERVAL_S) -> bool:
+        """Give back, unless that was done a moment ago. Returns: whether it was done now.
+
+        rest_s: since the last time, at least.
+        """
         begin = self._clock()
-        if self._trim is None or begin < self._rests_until:
+        if self._trim is None or begin < self._ended + max(rest_s, self._took_s / TRIM_SHARE):
             return False
         self._trim()
-        end = self._clock()
-        self._rests_until = end + max(TRIM_INTERVAL_S, (end - begin) / TRIM_SHARE)
+        self._ended = self._clock()
+        self._took_s = self._ended - begin
         return True
 
 
@@ -225,8 +239,8 @@ class MemoryMonitor(_Monitor):
         self._paging_ratio = options.paging_ratio
         self._interval_s = options.monitor_interval_s
         self.total_bytes = total_bytes
-        self.used_bytes = self._highest_bytes = rss()
-        """What the last look found; and the highest since memory was given back."""
+        self.used_bytes = self._least_bytes = self._highest_bytes = rss()
+        """What the last look found; the least ever; and the most since memory was given back."""
         self.limit_bytes = watermark_bytes(options, total_bytes)
 
     @property
@@ -245,15 +259,24 @@ class MemoryMonitor(_Monitor):
         used = self._rss()
         self._highest_bytes = max(self._highest_bytes, used)
         has_fallen = used <= self._highest_bytes * (1 - FALLEN_SHARE)
-        if (used > self.paging_bytes or has_fallen) and self._trimmer.trim():
+        if used > self.paging_bytes or has_fallen:
+            is_trimmed = self._trimmer.trim()
+        else:
+            is_trimmed = used > self._least_bytes + EXCESS_BYTES and self._trimmer.trim(rest_s=EXCESS_REST_S)
+        if is_trimmed:
             used = self._highest_bytes = self._rss()
         self.used_bytes = used
+        self._least_bytes = min(self._least_bytes, used)
         limit = self.limit_bytes * MEMORY_CLEAR_RATIO if self.is_alarmed else self.limit_bytes
         self._set(used > limit, used, self.limit_bytes)
 
     def interval_s(self) -> float:
-        """See `_Monitor.interval_s`."""
-        return self._interval_s
+        """The time in which clients could take what is left below the watermark; as configured once it is passed."""
+        left_bytes = self.limit_bytes - self.used_bytes
+        if self.is_alarmed or left_bytes < 0:
+            return self._interval_s
+        fastest_s = max(MEMORY_INTERVAL_MIN_S, left_bytes / MEMORY_FAST_BYTES_PER_S)
+        return min(self._interval_s, fastest_s)
 
 
 class DiskMonitor(_Monitor):

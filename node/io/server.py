@@ -15,6 +15,7 @@ from node.broker.broker import Broker
 from node.broker.connection import Connection
 from node.config import Config
 from node.config_values import Address
+from node.io.proxy_protocol import is_trusted
 from node.io.session import Session
 from node.io.tls import server_context
 from node.io.tls_handshake import TlsHandshake
@@ -90,9 +91,15 @@ class Server:
             self._listeners.append(Listener(Address(*sock.getsockname()[:2]), is_tls=context is not None))
 
     def _handshake(self, context: ssl.SSLContext) -> TlsHandshake:
-        timeout_s = self.config.network.tls_handshake_timeout_s
+        network = self.config.network
         handshake = TlsHandshake(
-            context, timeout_s, lambda: Session(self), self._on_refused, self._handshakes.discard
+            context,
+            network.tls_handshake_timeout_s,
+            lambda header: Session(self, header),
+            self._on_refused,
+            self._handshakes.discard,
+            proxy_timeout_s=network.handshake_timeout_s,
+            has_proxy=self.has_proxy,
         )
         self._handshakes.add(handshake)
         return handshake
@@ -134,6 +141,11 @@ class Server:
         has_room = limit is None or len(self._sessions) < limit
         self._sessions[session] = None
         return has_room
+
+    def has_proxy(self, host: str) -> bool:
+        """Whether a peer at this address has to begin with a PROXY header, which is believed."""
+        network = self.config.network
+        return network.proxy_protocol and is_trusted(host, network.proxy_protocol_sources)
 
     def adopt(self, connection: Connection, session: Session) -> None:
         """A session has its connection."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from node.broker.connection import Connection
 from node.broker.peer import Peer
-from node.io.proxy_protocol import Endpoint, ProxyHeader, ProxyHeaderParser, ProxyProtocolError, is_trusted
+from node.io.proxy_protocol import Endpoint, ProxyHeader, ProxyHeaderParser, ProxyProtocolError
 from node.io.tls import NoCertificateUser, certificate_user, tls_facts
 
 if TYPE_CHECKING:
@@ -31,9 +31,13 @@ LAST_WORDS_S: Final = 1.0
 
 
 class Session(asyncio.Protocol):
-    """The shell of one connection. The server makes it when a socket is accepted, and calls `flush`."""
+    """The shell of one connection. The server makes it when a socket is accepted, and calls `flush`.
 
-    def __init__(self, server: "Server") -> None:
+    header: what a PROXY header said that was read before TLS began; None: none was.
+    """
+
+    def __init__(self, server: "Server", header: ProxyHeader | None = None) -> None:
+        self._header = header
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._proxy: ProxyHeaderParser | None = None
@@ -61,15 +65,15 @@ class Session(asyncio.Protocol):
             return
         self._peer, self._local = Endpoint(*peer[:2]), Endpoint(*local[:2])
         transport.set_write_buffer_limits(high=WRITE_BUFFER_MAX_BYTES)
-        network = self._server.config.network
-        if network.proxy_protocol and is_trusted(self._peer.host, network.proxy_protocol_sources):
+        if self._header is None and self._server.has_proxy(self._peer.host):
             self._proxy = ProxyHeaderParser()
-            if network.handshake_timeout_s is not None:
+            timeout_s = self._server.config.network.handshake_timeout_s
+            if timeout_s is not None:
                 self._proxy_timer = self._server.loop.call_later(
-                    network.handshake_timeout_s, self._refuse, "no PROXY header in time"
+                    timeout_s, self._refuse, "no PROXY header in time"
                 )
         else:
-            self._begin(ProxyHeader())
+            self._begin(self._header or ProxyHeader())
 
     def data_received(self, data: bytes) -> None:
         """The socket brought something."""

@@ -1,5 +1,8 @@
 """The TLS handshake of one socket: then the session takes its place, or the log hears why there is none.
 
+A balancer that passes TLS on puts its PROXY header before it, and so does one that speaks TLS itself: the header is
+read first, and not a byte more, as what follows is for OpenSSL.
+
 The loop's own listeners for TLS say nothing of a handshake that fails: neither who came nor what was wrong.
 """
 
@@ -12,7 +15,13 @@ import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
-from node.io.proxy_protocol import Endpoint
+from node.io.proxy_protocol import (
+    HEADER_BYTES_MAX,
+    Endpoint,
+    ProxyHeader,
+    ProxyHeaderParser,
+    ProxyProtocolError,
+)
 
 Failed = Callable[[str], None]
 """Gets a line about a handshake that failed: the peer, this side, and the reason."""
@@ -49,17 +58,24 @@ def explained(error: BaseException) -> str:
 class TlsHandshake(asyncio.Protocol):
     """A socket that was accepted. `Server` keeps it until its handshake is over.
 
-    make: gives the protocol that takes over.   ended: called once, when the handshake is over, however it went.
+    make: gives the protocol that takes over, given what a PROXY header said; None: none was looked for.
+    ended: called once, when the handshake is over, however it went.
+    proxy_timeout_s: for the header, None: for ever.   has_proxy: whether a peer at this address has to send one.
     """
 
     def __init__(
         self,
         context: ssl.SSLContext,
         timeout_s: float | None,
-        make: Callable[[], asyncio.Protocol],
+        make: Callable[[ProxyHeader | None], asyncio.Protocol],
         failed: Failed,
         ended: "Callable[[TlsHandshake], None]",
+        *,
+        proxy_timeout_s: float | None = None,
+        has_proxy: Callable[[str], bool] = lambda host: False,
     ) -> None:
+        self._proxy_timeout_s = proxy_timeout_s
+        self._has_proxy = has_proxy
         self._context = context
         self._timeout_s = timeout_s
         self._make = make
@@ -92,9 +108,16 @@ class TlsHandshake(asyncio.Protocol):
     async def _shake_hands(self, sock: socket.socket, peer: Endpoint, local: Endpoint) -> None:
         sock.setblocking(False)
         try:
+            header = await self._read_header(sock) if self._has_proxy(peer.host) else None
+            if header is not None:
+                peer, local = header.source or peer, header.destination or local
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._make, sock, ssl=self._context, ssl_handshake_timeout=self._timeout_s
+                lambda: self._make(header), sock, ssl=self._context, ssl_handshake_timeout=self._timeout_s
             )
+        except ProxyProtocolError as error:
+            sock.close()
+            if str(error):
+                self._failed(str(error))
         except OSError as error:  # ssl.SSLError and time-outs are some
             sock.close()
             places = f"{peer.host}:{peer.port} -> {local.host}:{local.port}"
@@ -104,3 +127,32 @@ class TlsHandshake(asyncio.Protocol):
             raise
         finally:
             self._ended(self)
+
+    async def _read_header(self, sock: socket.socket) -> ProxyHeader:
+        """What the PROXY header says. Raises: ProxyProtocolError, also when it does not come in time."""
+        parser = ProxyHeaderParser()
+        try:
+            async with asyncio.timeout(self._proxy_timeout_s):
+                while True:
+                    seen = await _peek(sock)
+                    if not seen:
+                        raise ProxyProtocolError("")  # a health check: nobody is refused
+                    header = parser.feed(seen)
+                    sock.recv(len(seen) - len(parser.rest))
+                    if header is not None:
+                        return header
+        except TimeoutError:
+            raise ProxyProtocolError("no PROXY header in time") from None
+        except OSError as error:
+            raise ProxyProtocolError(f"no PROXY header: {error}") from None
+
+
+async def _peek(sock: socket.socket) -> bytes:
+    """What there is to read, left unread; nothing at the end. Raises: OSError."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sock, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(sock)
+    return sock.recv(HEADER_BYTES_MAX, socket.MSG_PEEK)

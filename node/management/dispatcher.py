@@ -22,6 +22,7 @@ from node.management import auth
 from node.management.call import NO_USER, Call
 from node.management.direct import api_error
 from node.management.listing import ListingError
+from node.management.long_answers import LongAnswers
 from node.management.reply import (
     ApiError,
     Reply,
@@ -81,6 +82,7 @@ class Dispatcher:
         self._routes = RouteTable(routes)
         self._files = files
         self._guesses = auth.Guesses()
+        self._long_answers = LongAnswers()
 
     async def answer(self, request: Incoming) -> Reply:
         """The answer to a request, with all its headers."""
@@ -127,6 +129,8 @@ class Dispatcher:
             read=request.read,
             log_in=lambda given: self.log_in(given, request.peer[0]),
         )
+        if route.is_long and "page" not in dict(parameters):
+            return await self._long_answers.make(lambda: route.handler(call))
         return await route.handler(call)
 
     def _below_prefix(self, path: str) -> str:

@@ -35,6 +35,7 @@ class Route(NamedTuple):
 
     path: below `/api`, `{name}` stands for one segment.   consumes: the content type without which it is refused
     (415); a second one may follow a comma.   is_outside: the path is not below `/api`.
+    is_long: the answer may be; see `node.management.long_answers`.
     """
 
     method: str
@@ -43,6 +44,7 @@ class Route(NamedTuple):
     access: Access = Access.MANAGEMENT
     consumes: str | None = None
     is_outside: bool = False
+    is_long: bool = False
 
 
 class Found(NamedTuple):

@@ -87,7 +87,11 @@ class HttpServer:
 
         def accepted() -> TlsHandshake:
             handshake = TlsHandshake(
-                context, TLS_HANDSHAKE_S, self._server, self._logger.warning, self._handshakes.discard
+                context,
+                TLS_HANDSHAKE_S,
+                lambda header: self._server(),
+                self._logger.warning,
+                self._handshakes.discard,
             )
             self._handshakes.add(handshake)
             return handshake
@@ -118,6 +122,8 @@ class HttpServer:
             (peer[0], peer[1]) if isinstance(peer, tuple) else ("", 0),
             lambda: self._read(request),
         )
+        if request.method in ("GET", "HEAD"):
+            self._server.may_leave(request)
         reply = await self._dispatcher.answer(incoming)
         try:
             async with asyncio.timeout(None) as patience:
@@ -251,6 +257,8 @@ class _BoundedServer(web.Server):
         self._options = options
         self._silent: set[object] = set()
         """Connections that have not asked for anything."""
+        self._reading: dict[object, asyncio.Task[Any]] = {}
+        """What works on requests that change nothing, by their connections."""
 
     def __call__(self) -> RequestHandler:
         return _Protocol(self, loop=asyncio.get_running_loop(), **self._options)
@@ -266,10 +274,19 @@ class _BoundedServer(web.Server):
     def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self._silent.discard(handler)
+        if (task := self._reading.pop(handler, None)) is not None:
+            task.cancel()
 
     def has_asked(self, request: web.BaseRequest) -> None:
         """A connection's first request is whole."""
         self._silent.discard(request.protocol)
+        self._reading.pop(request.protocol, None)
+
+    def may_leave(self, request: web.BaseRequest) -> None:
+        """The request changes nothing: work on it ends when its asker leaves."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._reading[request.protocol] = task
 
     def _check(self, handler: object, transport: asyncio.Transport) -> None:
         if handler in self._silent:

@@ -3,7 +3,7 @@
 import pytest
 
 from node.amqp.constants import ReplyCode
-from node.amqp.field_table import longstr
+from node.amqp.field_table import long, longstr
 from node.amqp.methods import BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, QueueDelete
 from tests.conformance.amqp_client import Channel, Connection
 
@@ -46,3 +46,14 @@ def test_an_exclusive_consumer_is_not_alone(connection: Connection, channel: Cha
         other = connection.channel(2 + exclusive)
         other.send(BasicConsume, queue=queue, exclusive=exclusive)
         other.expect(BasicConsumeOk)
+
+
+def test_a_get_tells_how_often_the_message_came_back_and_a_first_delivery_does_not(
+    connection: Connection, channel: Channel, queue: str
+) -> None:
+    for _ in range(2):
+        channel.publish(routing_key=queue, body=b"m")
+    got = channel.wait_get(queue)
+    assert got.headers == {"x-delivery-count": long(0)}
+    channel.consume(queue)
+    assert channel.deliver().headers == {}

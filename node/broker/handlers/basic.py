@@ -136,7 +136,7 @@ def get(channel: Channel, method: BasicGet) -> Steps:
     channel.counters.got(no_ack=method.no_ack, is_redelivered=is_redelivered)
     tag = channel.take_tag()
     channel.send(BasicGetOk(tag, is_redelivered, envelope.exchange, envelope.routing_key, left))
-    channel.connection.send(channel.fit(run, queue)[0])
+    channel.connection.send(channel.fit(run, queue, is_got=True)[0])
     if not method.no_ack:
         channel.unacked.add(Delivery(tag, run, queue, None, channel.broker.now))
     if channel.vhost.tracer is not None:

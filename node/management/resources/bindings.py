@@ -199,12 +199,12 @@ async def unbind(call: Call) -> Reply:
 _BETWEEN: Final = "/bindings/{vhost}/e/{source}/{kind}/{destination}"
 
 ROUTES: Final = (
-    Route("GET", "/bindings", list_bindings),
-    Route("GET", "/bindings/{vhost}", list_bindings),
-    Route("GET", "/queues/{vhost}/{name}/bindings", list_of_queue),
-    Route("GET", "/exchanges/{vhost}/{name}/bindings/source", list_from_source),
-    Route("GET", "/exchanges/{vhost}/{name}/bindings/destination", list_to_destination),
-    Route("GET", _BETWEEN, list_between),
+    Route("GET", "/bindings", list_bindings, is_long=True),
+    Route("GET", "/bindings/{vhost}", list_bindings, is_long=True),
+    Route("GET", "/queues/{vhost}/{name}/bindings", list_of_queue, is_long=True),
+    Route("GET", "/exchanges/{vhost}/{name}/bindings/source", list_from_source, is_long=True),
+    Route("GET", "/exchanges/{vhost}/{name}/bindings/destination", list_to_destination, is_long=True),
+    Route("GET", _BETWEEN, list_between, is_long=True),
     Route("POST", _BETWEEN, bind),
     Route("GET", _BETWEEN + "/{properties}", get_binding),
     Route("DELETE", _BETWEEN + "/{properties}", unbind),

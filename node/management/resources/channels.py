@@ -57,8 +57,8 @@ def _check_statistics(call: Call) -> None:
 
 
 ROUTES: Final = (
-    Route("GET", "/channels", list_channels),
-    Route("GET", "/vhosts/{vhost}/channels", list_channels),
+    Route("GET", "/channels", list_channels, is_long=True),
+    Route("GET", "/vhosts/{vhost}/channels", list_channels, is_long=True),
     Route("GET", "/channels/{name}", get_channel),
-    Route("GET", "/connections/{name}/channels", list_of_connection),
+    Route("GET", "/connections/{name}/channels", list_of_connection, is_long=True),
 )

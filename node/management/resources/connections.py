@@ -64,10 +64,10 @@ async def _close(call: Call, *, names: list[Any] | None = None, user: str | None
 
 
 ROUTES: Final = (
-    Route("GET", "/connections", list_connections),
-    Route("GET", "/vhosts/{vhost}/connections", list_connections),
+    Route("GET", "/connections", list_connections, is_long=True),
+    Route("GET", "/vhosts/{vhost}/connections", list_connections, is_long=True),
     Route("GET", "/connections/{name}", get_connection),
     Route("DELETE", "/connections/{name}", close_connection),
-    Route("GET", "/connections/username/{user}", list_of_user),
+    Route("GET", "/connections/username/{user}", list_of_user, is_long=True),
     Route("DELETE", "/connections/username/{user}", close_of_user),
 )

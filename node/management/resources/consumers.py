@@ -16,6 +16,6 @@ async def list_consumers(call: Call) -> Reply:
 
 
 ROUTES: Final = (
-    Route("GET", "/consumers", list_consumers),
-    Route("GET", "/consumers/{vhost}", list_consumers),
+    Route("GET", "/consumers", list_consumers, is_long=True),
+    Route("GET", "/consumers/{vhost}", list_consumers, is_long=True),
 )

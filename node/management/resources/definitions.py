@@ -103,10 +103,10 @@ def _is_here(redirect: str) -> bool:
 _ADMIN: Final = Access.ADMINISTRATOR
 
 ROUTES: Final = (
-    Route("GET", "/definitions", get_definitions, _ADMIN),
-    Route("GET", "/definitions/{vhost}", get_definitions, _ADMIN),
+    Route("GET", "/definitions", get_definitions, _ADMIN, is_long=True),
+    Route("GET", "/definitions/{vhost}", get_definitions, _ADMIN, is_long=True),
     Route("POST", "/definitions", post_definitions, _ADMIN, consumes=_TYPES),
     Route("POST", "/definitions/{vhost}", post_definitions, _ADMIN, consumes=_TYPES),
-    Route("GET", "/all-configuration", get_definitions, _ADMIN),
+    Route("GET", "/all-configuration", get_definitions, _ADMIN, is_long=True),
     Route("POST", "/all-configuration", post_definitions, _ADMIN, consumes=_TYPES),
 )

@@ -125,8 +125,8 @@ async def delete_exchange(call: Call) -> Reply:
 
 
 ROUTES: Final = (
-    Route("GET", "/exchanges", list_exchanges),
-    Route("GET", "/exchanges/{vhost}", list_exchanges),
+    Route("GET", "/exchanges", list_exchanges, is_long=True),
+    Route("GET", "/exchanges/{vhost}", list_exchanges, is_long=True),
     Route("GET", "/exchanges/{vhost}/{name}", get_exchange),
     Route("PUT", "/exchanges/{vhost}/{name}", put_exchange),
     Route("DELETE", "/exchanges/{vhost}/{name}", delete_exchange),

@@ -250,8 +250,8 @@ async def _sliced(rows: Sequence[Mapping[str, Any]], change: Callable[[Mapping[s
 
 
 ROUTES: Final = (
-    Route("GET", "/mirroring/rings", rings),
-    Route("GET", "/mirroring/rings/{vhost}", rings),
+    Route("GET", "/mirroring/rings", rings, is_long=True),
+    Route("GET", "/mirroring/rings/{vhost}", rings, is_long=True),
     Route("GET", "/mirroring/rings/{vhost}/{name}", ring),
     Route("GET", "/mirroring/summary", summary),
     Route("GET", "/mirroring/events", events),

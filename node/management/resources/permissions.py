@@ -132,18 +132,18 @@ def _bad(error: AdminError) -> Exception:
 _ADMIN: Final = Access.ADMINISTRATOR
 
 ROUTES: Final = (
-    Route("GET", "/permissions", list_permissions, _ADMIN),
+    Route("GET", "/permissions", list_permissions, _ADMIN, is_long=True),
     Route("GET", "/permissions/{vhost}/{user}", get_permission, _ADMIN),
     Route("PUT", "/permissions/{vhost}/{user}", put_permission, _ADMIN),
     Route("DELETE", "/permissions/{vhost}/{user}", delete_permission, _ADMIN),
-    Route("GET", "/vhosts/{vhost}/permissions", list_of_vhost, _ADMIN),
-    Route("GET", "/users/{user}/permissions", list_of_user, _ADMIN),
-    Route("GET", "/topic-permissions", list_topic_permissions, _ADMIN),
+    Route("GET", "/vhosts/{vhost}/permissions", list_of_vhost, _ADMIN, is_long=True),
+    Route("GET", "/users/{user}/permissions", list_of_user, _ADMIN, is_long=True),
+    Route("GET", "/topic-permissions", list_topic_permissions, _ADMIN, is_long=True),
     Route("GET", "/topic-permissions/{vhost}/{user}", get_topic_permissions, _ADMIN),
     Route("PUT", "/topic-permissions/{vhost}/{user}", put_topic_permission, _ADMIN),
     Route("DELETE", "/topic-permissions/{vhost}/{user}", delete_topic_permissions, _ADMIN),
-    Route("GET", "/topic-permissions/{vhost}/{user}/{exchange}", get_topic_permissions, _ADMIN),
+    Route("GET", "/topic-permissions/{vhost}/{user}/{exchange}", get_topic_permissions, _ADMIN, is_long=True),
     Route("DELETE", "/topic-permissions/{vhost}/{user}/{exchange}", delete_topic_permissions, _ADMIN),
-    Route("GET", "/vhosts/{vhost}/topic-permissions", list_topics_of_vhost, _ADMIN),
-    Route("GET", "/users/{user}/topic-permissions", list_topics_of_user, _ADMIN),
+    Route("GET", "/vhosts/{vhost}/topic-permissions", list_topics_of_vhost, _ADMIN, is_long=True),
+    Route("GET", "/users/{user}/topic-permissions", list_topics_of_user, _ADMIN, is_long=True),
 )

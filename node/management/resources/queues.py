@@ -302,8 +302,8 @@ def _begin_sync(call: Call, arguments: Mapping[str, Any]) -> None:
 
 
 ROUTES: Final = (
-    Route("GET", "/queues", list_queues),
-    Route("GET", "/queues/{vhost}", list_queues),
+    Route("GET", "/queues", list_queues, is_long=True),
+    Route("GET", "/queues/{vhost}", list_queues, is_long=True),
     Route("GET", "/queues/{vhost}/{name}", get_queue),
     Route("PUT", "/queues/{vhost}/{name}", put_queue),
     Route("DELETE", "/queues/{vhost}/{name}", delete_queue),

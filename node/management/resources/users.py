@@ -78,8 +78,8 @@ def _check_permissions(call: Call, item: UserItem) -> None:
 _ADMIN: Final = Access.ADMINISTRATOR
 
 ROUTES: Final = (
-    Route("GET", "/users", list_users, _ADMIN),
-    Route("GET", "/users/without-permissions", list_without_permissions, _ADMIN),
+    Route("GET", "/users", list_users, _ADMIN, is_long=True),
+    Route("GET", "/users/without-permissions", list_without_permissions, _ADMIN, is_long=True),
     Route("POST", "/users/bulk-delete", delete_users, _ADMIN),
     Route("GET", "/users/{user}", get_user, _ADMIN),
     Route("PUT", "/users/{user}", put_user, _ADMIN),

@@ -121,8 +121,8 @@ async def _with_statistics(call: Call, listing: Listing, rows: list[Row]) -> lis
 _ADMIN: Final = Access.ADMINISTRATOR
 
 ROUTES: Final = (
-    Route("GET", "/vhosts", list_vhosts),
-    Route("GET", "/vhosts/{vhost}", get_vhost, _ADMIN),
+    Route("GET", "/vhosts", list_vhosts, is_long=True),
+    Route("GET", "/vhosts/{vhost}", get_vhost, _ADMIN, is_long=True),
     Route("PUT", "/vhosts/{vhost}", put_vhost, _ADMIN),
     Route("DELETE", "/vhosts/{vhost}", delete_vhost, _ADMIN),
     Route("POST", "/vhosts/{vhost}/start/{node}", start_vhost, _ADMIN),

@@ -8,6 +8,7 @@ import pytest
 from node.amqp.frames import content_frames, split_content
 from node.amqp.properties import Properties, content_header
 from node.amqp.reader import MIXED_SIZES
+from node.broker.chores import Chore
 from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.live_queue import Asked
 from node.broker.policy import QueueSettings
@@ -81,6 +82,10 @@ class FakeHost:
         self.dead += [(reason, body) for body in bodies_of(run)]
 
     now = 0.0
+
+    def begin(self, chore: Chore) -> None:
+        for _ in chore:
+            pass
 
     def queue_unused(self, queue: Queue, now: float) -> None:
         self.unused.append(queue)

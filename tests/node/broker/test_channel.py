@@ -261,9 +261,10 @@ def test_defaults_from_the_settings() -> None:
 
 @pytest.mark.parametrize("how", ["get", "consume"])
 def test_quorum_queues_tell_how_often_a_message_came_back(how: str) -> None:
-    """The header x-delivery-count, whose first value is 1; other queues don't have it."""
+    """In the header x-delivery-count; other queues don't have it."""
     world = World()
-    for kind, expected in (("quorum", [None, long(1), long(2)]), ("classic", [None, None, None])):
+    first = long(0) if how == "get" else None  # as in RabbitMQ 3.10
+    for kind, expected in (("quorum", [first, long(1), long(2)]), ("classic", [None, None, None])):
         client = world.client()
         arguments = {"x-queue-type": longstr(kind)}
         client.send(1, QueueDeclare(queue=kind, durable=True, arguments=arguments))

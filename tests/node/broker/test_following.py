@@ -53,7 +53,7 @@ def test_a_vhost_that_goes_while_settings_are_due() -> None:
     world.submit(SetPolicy("v", "p", "", {"max-length": 5}))
     assert world.broker.has_work
     world.submit(DeleteVhost("v"))
-    world.broker.turn(world.now)
+    world.settle()
     assert "v" not in world.broker.vhosts
 
 

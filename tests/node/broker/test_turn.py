@@ -8,6 +8,7 @@ from node.amqp.field_table import long, longstr
 from node.amqp.frames import content_frames, method_frame
 from node.amqp.methods import (
     BasicAck,
+    BasicConsume,
     BasicGet,
     BasicPublish,
     BasicQos,
@@ -25,6 +26,8 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties, content_header
 from node.broker.connection import Connection
+from node.broker.consumer import RUN_COST
+from node.broker.queue import PUMPED_MAX, Queue
 from node.broker.routing import Router
 from node.broker.turn import SHARE_S, TURN_S
 from tests.node.broker.harness import World
@@ -183,6 +186,58 @@ def test_a_channel_that_was_closed_meanwhile_takes_no_rest(world: World) -> None
     assert isinstance(client.methods()[-1], ChannelClose)
     assert ready(world) == published
     assert client.ask(2, BasicQos()) == BasicQosOk()
+
+
+def test_an_alarm_stops_publishes_that_were_read_before(world: World) -> None:
+    """A read brings thousands of them, and each may be copied to thousands of queues."""
+    client = world.client()
+    client.feed(publishes(100, "x"))
+    world.broker.alarms.set("memory")
+    published = ready(world)
+    world.settle()
+    assert ready(world) == published < 100
+    world.broker.alarms.clear("memory")
+    world.settle()
+    assert ready(world) == 100
+
+
+def test_queues_that_a_turn_has_no_time_for_are_delivered_from_in_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pumped = Queue.pump
+
+    def pump(self: Queue, now: float) -> None:
+        world.cost_s += 0.001
+        pumped(self, now)
+
+    monkeypatch.setattr(Queue, "pump", pump)
+    client = world.client()
+    for n in range(50):
+        client.send(1, QueueDeclare(queue=f"p{n}", nowait=True))
+        client.send(1, QueueBind(queue=f"p{n}", exchange="amq.fanout", nowait=True))
+        client.send(1, BasicConsume(queue=f"p{n}", consumer_tag=str(n), no_ack=True, nowait=True))
+    world.settle()
+    client.publish(1, "", b"m", exchange="amq.fanout")
+    costs = []
+    while world.broker.has_work:
+        before = world.cost_s
+        turns(world, 1)
+        costs.append(world.cost_s - before)
+    assert max(costs) <= TURN_S + 0.0021
+    assert len(client.bodies()) == 50
+
+
+def test_a_queue_delivers_so_much_at_once(world: World) -> None:
+    """Messages that came one by one leave one by one."""
+    publisher, client = world.client(), world.client()
+    for n in range(3 * PUMPED_MAX // RUN_COST):
+        publisher.publish(1, "q", b"m", properties=Properties(priority=n % 2))
+        world.settle()
+    client.send(1, BasicConsume(queue="q", no_ack=True, nowait=True))
+    turns(world, 1)
+    assert 0 < ready(world) < 3 * PUMPED_MAX // RUN_COST
+    world.settle()
+    assert len(client.bodies()) == 3 * PUMPED_MAX // RUN_COST
 
 
 def test_dead_letters_stop_too(world: World) -> None:

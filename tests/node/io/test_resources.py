@@ -15,6 +15,9 @@ from node.io import resources
 from node.io.resources import (
     DISK_INTERVAL_MAX_S,
     DISK_INTERVAL_MIN_S,
+    EXCESS_REST_S,
+    MEMORY_FAST_BYTES_PER_S,
+    MEMORY_INTERVAL_MIN_S,
     DiskMonitor,
     HeapTrimmer,
     MemoryMonitor,
@@ -190,13 +193,32 @@ def test_the_memory_alarm() -> None:
     monitor = MemoryMonitor(options, told, total_bytes=1000, rss=lambda: used, trimmer=Trimmer())
     monitor.start(clock.loop)
     for used, changes in ((101, 1), (150, 1), (100, 1), (96, 1), (95, 2), (100, 2), (101, 3)):
-        assert clock.pass_to_timer() == 2.5
+        wait_s = 2.5 if monitor.is_alarmed else MEMORY_INTERVAL_MIN_S
+        assert clock.pass_to_timer() == pytest.approx(wait_s)
         assert monitor.used_bytes == used
         assert len(told.changes) == changes, used
     assert told.changes == [(True, 101, 100), (False, 95, 100), (True, 101, 100)]
     assert monitor.is_alarmed
     monitor.stop()
     assert clock.timer is None
+
+
+def test_memory_is_looked_at_the_more_often_the_less_is_left() -> None:
+    """So that what a flood brings between two looks is little beside the watermark: L5."""
+    clock, told = Clock(), Recorder()
+    options = MemoryOptions(watermark_absolute_bytes=1000 * MIB)
+
+    def rss() -> int:
+        return int(400 * MIB + clock.now * MEMORY_FAST_BYTES_PER_S)
+
+    monitor = MemoryMonitor(options, told, total_bytes=GIB, rss=rss, trimmer=Trimmer())
+    monitor.start(clock.loop)
+    looks = 0
+    while not told.changes:
+        clock.pass_to_timer()
+        looks += 1
+        assert looks < 20
+    assert rss() <= 1.02 * 1000 * MIB
 
 
 def test_memory_is_looked_at_as_often_as_configured() -> None:
@@ -296,6 +318,34 @@ def test_the_c_library_gives_back_or_is_left_alone(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(resources.ctypes, "CDLL", missing)
     assert not HeapTrimmer(clock=clock).trim()
+
+
+def test_memory_that_strangers_took_is_given_back_far_below_the_watermark() -> None:
+    """Once in a while; and at once when the alarm is near, whenever that was."""
+    clock, used, trims = Clock(), 60 * MIB, 0
+
+    def give_back() -> None:
+        nonlocal used, trims
+        used = max(60 * MIB, used - 160 * MIB)
+        trims += 1
+
+    options = MemoryOptions(watermark_absolute_bytes=1000 * MIB)
+    trimmer = HeapTrimmer(give_back, clock=clock)
+    monitor = MemoryMonitor(options, Recorder(), total_bytes=GIB, rss=lambda: used, trimmer=trimmer)
+    monitor.start(clock.loop)
+    assert trims == 0
+    used = 220 * MIB
+    clock.pass_to_timer()
+    assert (trims, monitor.used_bytes) == (1, 60 * MIB)
+    used = 220 * MIB
+    before = clock.now
+    while trims == 1:
+        clock.pass_to_timer()
+    assert clock.now - before >= EXCESS_REST_S - 2.5
+    used = 900 * MIB
+    while trims == 2:
+        clock.pass_to_timer()
+    assert clock.now - before < EXCESS_REST_S + 10
 
 
 def test_a_fault_of_who_is_told_ends_no_monitor() -> None:

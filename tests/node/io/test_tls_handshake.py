@@ -11,7 +11,9 @@ import pytest
 
 from node.amqp.constants import PROTOCOL_HEADER
 from node.config import NetworkOptions, TlsOptions
+from node.config_values import NETWORK
 from tests.node.io.server_thread import LOOPBACK, ServerThread, config
+from tests.node.io.test_session import V1, V2_IPV4
 from tests.node.io.test_tls import Authority, client_context
 
 TIMEOUT_S = 10.0
@@ -149,3 +151,85 @@ def test_a_server_that_stops_does_not_wait_for_handshakes(server: ServerThread) 
         assert server.stop() < 1.0
         with contextlib.suppress(ConnectionResetError):
             assert sock.recv(1) == b""
+
+
+# --- behind a balancer ---
+
+
+@pytest.fixture
+def behind_balancer(authority: Authority) -> Iterator[ServerThread]:
+    """A server for TLS that believes balancers on the loopback."""
+    own = authority.issue([("CN", "localhost")])
+    network = NetworkOptions(
+        handshake_timeout_s=1.0, proxy_protocol=True, proxy_protocol_sources=(NETWORK.parse("127.0.0.0/8"),)
+    )
+    options = config(
+        tcp_listeners=(),
+        tls_listeners=(LOOPBACK,),
+        tls=TlsOptions(own.certificate_file, own.key_file),
+        network=network,
+    )
+    with ServerThread(options) as started:
+        yield started
+
+
+@pytest.mark.parametrize("header", [V1, V2_IPV4], ids=["v1", "v2"])
+@pytest.mark.parametrize("at_once", [1, 1000], ids=["octet by octet", "whole"])
+def test_a_proxy_header_comes_before_tls(
+    behind_balancer: ServerThread, authority: Authority, header: bytes, at_once: int
+) -> None:
+    """As HAProxy's `send-proxy` with TLS passed through, and with `send-proxy ssl`."""
+    plain = socket.create_connection((behind_balancer.host, behind_balancer.port), TIMEOUT_S)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for at in range(0, len(header), at_once):
+        plain.sendall(header[at : at + at_once])
+    with unverified(authority).wrap_socket(plain) as sock:
+        sock.sendall(PROTOCOL_HEADER)
+        assert sock.recv(1) == b"\x01"
+        assert behind_balancer.names() == ["192.0.2.7:40000 -> 198.51.100.1:5672"]
+        assert behind_balancer.refusals == []
+
+
+def test_header_and_client_hello_may_come_together(
+    behind_balancer: ServerThread, authority: Authority
+) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = unverified(authority).wrap_bio(incoming, outgoing)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    with socket.create_connection((behind_balancer.host, behind_balancer.port), TIMEOUT_S) as plain:
+        plain.sendall(V1 + outgoing.read())
+        assert plain.recv(1) == b"\x16", "a ServerHello"
+
+
+@pytest.mark.parametrize(
+    ("sent", "refusal"),
+    [
+        (b"\x16\x03\x01", "no PROXY header"),
+        (b"PROXY TCP4 192.0.2.7 nonsense 1 2\r\n", None),
+        (V1[:10], "no PROXY header in time"),
+    ],
+    ids=["TLS at once", "bad", "half"],
+)
+def test_a_balancer_without_a_good_header_is_refused(
+    behind_balancer: ServerThread, sent: bytes, refusal: str | None
+) -> None:
+    with socket.create_connection((behind_balancer.host, behind_balancer.port), TIMEOUT_S) as plain:
+        plain.sendall(sent)
+        with contextlib.suppress(ConnectionResetError):
+            assert plain.recv(1) == b""
+        behind_balancer.wait_until(lambda: bool(behind_balancer.refusals))
+        [said] = behind_balancer.refusals
+        assert refusal in (None, said)
+
+
+def test_a_health_check_that_leaves_before_its_header_is_no_error(
+    behind_balancer: ServerThread, authority: Authority
+) -> None:
+    socket.create_connection((behind_balancer.host, behind_balancer.port), TIMEOUT_S).close()
+    with socket.create_connection((behind_balancer.host, behind_balancer.port), TIMEOUT_S) as plain:
+        plain.sendall(V1)
+        with unverified(authority).wrap_socket(plain) as sock:
+            sock.sendall(PROTOCOL_HEADER)
+            assert sock.recv(1) == b"\x01"
+    assert behind_balancer.refusals == []

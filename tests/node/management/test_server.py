@@ -47,7 +47,22 @@ async def in_pieces(call: Call) -> Reply:
     return Reply(200, body=[b"metric 1\n"] * 1000, content_type="text/plain; charset=utf-8")
 
 
+WORKING: list[str] = []
+"""What works on a request that takes for ever, and how it ended."""
+
+
+async def for_ever(call: Call) -> Reply:
+    WORKING.append("begun")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        WORKING.append("ended")
+    return no_content()
+
+
 ROUTES = [
+    Route("GET", "/for-ever", for_ever, Access.PUBLIC),
+    Route("PUT", "/for-ever", for_ever, Access.PUBLIC),
     Route("GET", "/pieces", in_pieces, Access.PUBLIC),
     Route("GET", "/list", long_list, Access.PUBLIC),
     Route("POST", "/echo", echo, Access.PUBLIC),
@@ -280,3 +295,20 @@ def test_https_serves_and_a_handshake_that_fails_has_a_line(
         ]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("method", "ends"), [("GET", True), ("PUT", False)])
+def test_work_for_who_has_left_ends_unless_it_changes_something(method: str, ends: bool) -> None:
+    WORKING.clear()
+
+    async def story(exchange: Exchange, port: int) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"{method} /api/for-ever HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n".encode())
+        while not WORKING:
+            await asyncio.sleep(0.01)
+        writer.transport.abort()
+        for _ in range(5):  # so that others were served since
+            await exchange(b"GET /api/list HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert (["begun", "ended"] if ends else ["begun"]) == WORKING
+
+    serve(story)
