@@ -204,7 +204,8 @@ def damages() -> Iterator[Callable[[Files], None]]:
     def is_of_the_journal(files: Files) -> None:
         """It is gone, and with it what told of it."""
         files.segment(0, enqueue(1, b"a"), remove(1))
-        corrupt(files.disk, files.segment(1, enqueue(ENTRIES + 1, b"b"), uid=OTHER_UID), 0)
+        other = files.segment(0, enqueue(1, b"b"), enqueue(2, b"c"), uid=OTHER_UID)
+        corrupt(files.disk, other, 0)
         files.segment(2, enqueue(2 * ENTRIES + 1, b"c"))
 
     yield from (
@@ -229,14 +230,14 @@ def test_a_loss_is_known_whenever_the_recovery_that_finds_it_is_cut_short(
     while not is_over:
         cut = Files(files.disk.clone())
         try:
-            cut.recover(FailingDisk(cut.disk, steps), copies=[UID])
+            cut.recover(FailingDisk(cut.disk, steps), copies=[UID, OTHER_UID])
             is_over = True
         except PowerOff:
             steps += 1
         for seed in range(8 if is_power_loss else 1):
             disk = cut.disk.clone()
             left = Files(disk.crash(Random(seed)) if is_power_loss else disk.kill())
-            found, _ = left.recover(copies=[UID])
+            found, _ = left.recover(copies=[UID, OTHER_UID])
             assert not found.queues[UID].is_clean, steps
     assert steps > 10
 
