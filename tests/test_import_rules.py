@@ -164,6 +164,7 @@ PURE_MODULES: Final = frozenset(
         "decimal",
         "difflib",
         "enum",
+        "errno",
         "functools",
         "hashlib",
         "heapq",

@@ -26,6 +26,7 @@ from node.store.disk import (
     Step,
     Sync,
     SyncDir,
+    is_full,
 )
 
 LOCK_NAME: Final = "lock"
@@ -42,17 +43,11 @@ _PID_BYTES: Final = 12
 _PAGE_BYTES: Final = os.sysconf("SC_PAGESIZE")
 _READ_MAX_BYTES: Final = 1 << 30
 """What one read asks for: Linux gives no more than 2 GiB at once."""
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class DataDirectoryError(OSError):
     """The data directory cannot be used; the text is for the operator."""
-
-
-def is_full(error: OSError) -> bool:
-    """Whether there was no room to write."""
-    return error.errno in _FULL
 
 
 def lacks_descriptors(error: OSError) -> bool:

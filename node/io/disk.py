@@ -22,13 +22,12 @@ from node.broker.counters import DiskCounters
 from node.io.data_directory import (
     DataDirectory,
     DataDirectoryError,
-    is_full,
     is_locked,
     lacks_descriptors,
     open_data_directory,
     open_for_reading,
 )
-from node.store.disk import READING, Append, Read, Remove, RemoveTree, Rename, Step, Sync, SyncDir
+from node.store.disk import READING, Append, Read, Remove, RemoveTree, Rename, Step, Sync, SyncDir, is_full
 
 __all__ = ["DataDirectoryError", "FileDisk", "ReadOnlyDisk"]
 

@@ -4,7 +4,7 @@ Bytes that are damaged show by themselves; that the end of a file is missing, or
 says. What was never synced may be gone after a crash, and is no loss.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from node.store import journal
@@ -19,13 +19,18 @@ _ONE_QUEUE: Final = "persistent messages of the queue may be missing"
 
 
 class Completeness:
-    """What a recovery finds out about it.   is_whole: the journal has all."""
+    """What a recovery finds out about it.   is_whole: the journal has all.
 
-    def __init__(self, synced: Synced, isolation: Isolation) -> None:
+    copies: queues of which losses are remembered, by uid.
+    """
+
+    def __init__(self, synced: Synced, isolation: Isolation, copies: Iterable[str]) -> None:
         self.is_whole = True
         self._synced = synced
         self._isolation = isolation
+        self._copies = dict.fromkeys(copies)
         self._lossy = set(synced.lossy)
+        self._noted = set(synced.lossy)
         self._found: dict[str, set[int]] = {}
         self._going: dict[str, set[int]] = {}
 
@@ -70,23 +75,40 @@ class Completeness:
         if self._safe_bytes(uid, number) and not removed.of(number):
             self._going.setdefault(uid, set()).add(number)
 
-    def steps_before_removal(self, copies: Container[str]) -> list[Step]:
-        """Write down which segments go, and what is lost, before they do: should this recovery be cut short, the next
-        one must not miss them, but what they have shown.   copies: see `recover`.
+    def has_news(self, uid: str) -> bool:
+        """Whether something is missing of a copy, and that is not written down yet."""
+        return uid in self._copies and uid not in self._noted and not self.is_clean(uid)
+
+    def may_go_before(self, uid: str, number: int) -> bool:
+        """Whether a segment that goes hides no loss, though it is not written down yet that it does: the next recovery
+        takes its absence for one, or there is none.
+        """
+        return number in self._going.get(uid, ()) or not self.has_news(uid)
+
+    def steps_before_change(self) -> list[Step]:
+        """Write down what is lost, and which segments go, before anything that shows it is changed or removed: should
+        this recovery be cut short, the next one must know of it. Nothing if nothing is new.
 
         What the journal says needs no words here: it stays until the end.
         """
         known = self._synced
-        has_news = any(uid in copies for uid in self._lossy - known.lossy)
-        if not self._going and not has_news:
+        news = {uid: None for uid in self._copies if self.has_news(uid)}
+        if not self._going and not news:
             return []
         parts = about_journal(known.journal)
-        for uid in known.segments.keys() | self._lossy:
+        for uid in dict.fromkeys([*known.segments, *news]):
             going = self._going.get(uid, ())
             places = [place for place in known.segments.get(uid, {}).items() if place[0] not in going]
-            is_lossy = uid in known.lossy or (uid in copies and uid in self._lossy)
-            parts += about_queue(uid, places, is_lossy=is_lossy)
+            parts += about_queue(uid, places, is_lossy=uid in self._noted or uid in news)
         return renewal(parts)
+
+    def is_written_down(self) -> None:
+        """The steps were executed, those of `steps` or of `steps_before_change`."""
+        self._noted.update(uid for uid in self._copies if self.has_news(uid))
+        for uid, numbers in self._going.items():
+            for number in numbers:
+                del self._synced.segments[uid][number]
+        self._going.clear()
 
     def missed_contents(self, uid: str, number: int | None, offset: int) -> None:
         """The contents of messages are not in the message store.   number, offset: where a segment has the messages;
@@ -97,14 +119,14 @@ class Completeness:
         if number is None or offset < self._safe_bytes(uid, number):
             self._lossy.add(uid)
 
-    def steps(self, sizes: Mapping[str, Mapping[int, int]], copies: Container[str]) -> list[Step]:
+    def steps(self, sizes: Mapping[str, Mapping[int, int]]) -> list[Step]:
         """Write down what is safe once a recovery is over, and what is lost: the next start cannot see it.
 
-        sizes: of the segments of each queue, in bytes.   copies: see `recover`.
+        sizes: of the segments of each queue, in bytes.
         """
         parts: list[bytes] = []
         for uid, places in sizes.items():
-            is_lossy = uid in copies and not self.is_clean(uid)
+            is_lossy = uid in self._copies and not self.is_clean(uid)
             parts += about_queue(uid, places.items(), is_lossy=is_lossy)
         return renewal(parts)
 

@@ -16,6 +16,7 @@ only, if that job writes nothing.
 Source: architecture §2.1, fsyncgate (what Linux does after a failed fsync).
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
@@ -99,6 +100,14 @@ Step: TypeAlias = Append | Sync | SyncDir | MakeDir | Rename | Remove | RemoveTr
 
 READING: Final = (Read, Remove, RemoveTree)
 """Steps that need no room on the disk: jobs of nothing else pass a stalled one."""
+
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def is_full(error: OSError) -> bool:
+    """Whether there was no room to write."""
+    return error.errno in _FULL
 
 
 class Disk(Protocol):

@@ -31,7 +31,7 @@ class FileMerge:
 
     done: gets the new file, or None if by now nobody refers to anything in the old ones. To be taken over
         within the call, as references are counted in the old files until then.
-    failed: the disk failed. The old files are as they were.
+    failed: gets the source that could not be read, or None: the disk takes no writes. The old files are as they were.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class FileMerge:
         *,
         is_synced: bool,
         done: Callable[[StoreFile | None], None],
-        failed: Callable[[], None],
+        failed: Callable[[StoreFile | None], None],
     ) -> None:
         self.sources = sources
         self.path = path
@@ -69,7 +69,9 @@ class FileMerge:
     def _read_on(self, _results: Sequence[Any]) -> None:
         reads = next(self._jobs, None)
         if reads is not None:
-            self._submit(reads, lambda results: self._write(reads, results))
+            self._disk.submit(
+                reads, lambda parts: self._write(reads, parts), lambda _error: self._read_apart(reads, [])
+            )
         elif self._copied:
             steps: list[Step] = [Rename(self.tmp_path, self.path)]
             if self._is_synced:
@@ -78,10 +80,30 @@ class FileMerge:
         else:
             self._done(None)
 
-    def _write(self, reads: Sequence[Read], parts: list[bytes]) -> None:
-        if any(len(part) != read.size for read, part in zip(reads, parts, strict=True)):
-            self._failed()  # somebody cut a file off; its last contents are lost, the others must not shift
+    def _read_apart(self, reads: Sequence[Read], parts: list[bytes]) -> None:
+        """A job's reads failed: each by itself shows whose fault it is. If none fails any more, go on.
+
+        parts: what has come of them.
+        """
+        if len(parts) == len(reads):
+            self._write(reads, parts)
             return
+        read = reads[len(parts)]
+        self._disk.submit(
+            [read],
+            lambda results: self._read_apart(reads, parts + results),
+            lambda _error: self._failed(self._source_of(read)),
+        )
+
+    def _source_of(self, read: Read) -> StoreFile:
+        return next(source for source in self.sources if source.path == read.path)
+
+    def _write(self, reads: Sequence[Read], parts: list[bytes]) -> None:
+        for read, part in zip(reads, parts, strict=True):
+            if len(part) != read.size:
+                # Somebody cut a file off; its last contents are lost, the others must not shift.
+                self._failed(self._source_of(read))
+                return
         steps: list[Step] = [Append(self.tmp_path, [*self._parts, *parts])]
         self._parts = []
         if self._is_synced:
@@ -90,7 +112,7 @@ class FileMerge:
         self._submit(steps, self._read_on)
 
     def _submit(self, steps: Sequence[Step], done: Callable[[list[Any]], None]) -> None:
-        self._disk.submit(steps, done, lambda _error: self._failed())
+        self._disk.submit(steps, done, lambda _error: self._failed(None))
 
     def _plan(self) -> Iterator[list[Read]]:
         """The reads of one job after the other. Each is planned when its turn comes: what nobody refers to by

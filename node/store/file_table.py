@@ -23,9 +23,10 @@ class FileTable:
 
     size_bytes: of all files.   live_bytes: of the records in them that somebody refers to.
     dead: files that had no live contents when last looked at.
+    unreadable: files of which something could not be read when they were to be merged: they stay as they are.
     """
 
-    __slots__ = ("_by_block", "_files", "dead", "live_bytes", "size_bytes")
+    __slots__ = ("_by_block", "_files", "dead", "live_bytes", "size_bytes", "unreadable")
 
     def __init__(self) -> None:
         self._files: set[StoreFile] = set()
@@ -33,6 +34,7 @@ class FileTable:
         self.size_bytes = 0
         self.live_bytes = 0
         self.dead: set[StoreFile] = set()
+        self.unreadable: set[StoreFile] = set()
 
     def __iter__(self) -> Iterator[StoreFile]:
         return iter(self._files)
@@ -63,6 +65,7 @@ class FileTable:
         self.size_bytes -= file.size_bytes
         self.live_bytes -= file.live_bytes
         self.dead.discard(file)
+        self.unreadable.discard(file)
         for block in file.blocks:
             files = self._by_block[block]
             files.remove(file)
@@ -114,21 +117,25 @@ class FileTable:
         return taken
 
     def is_wasteful(self, current: StoreFile | None) -> bool:
-        """Whether of all that is in the files, but for the current one, more than half is garbage."""
+        """Whether of all that is in the files, but for the current one and unreadable ones, more than half is
+        garbage.
+        """
         garbage_bytes, live_bytes = self.garbage_bytes, self.live_bytes
-        if current is not None:
-            garbage_bytes -= current.garbage_bytes
-            live_bytes -= current.live_bytes
+        for file in self.unreadable if current is None else {*self.unreadable, current}:
+            garbage_bytes -= file.garbage_bytes
+            live_bytes -= file.live_bytes
         return len(self._files) >= _FILES_MIN and garbage_bytes > live_bytes
 
     def best_sources(self, current: StoreFile | None, turn: int, file_max_bytes: int) -> list[StoreFile]:
         """The neighbours, in order of ids, that give most room for what must be copied, and whose live contents
         fit into one file; none where nothing is worth it. The current file is not among them, nor is one that
-        was written in this turn.
+        was written in this turn, or is unreadable.
 
         Neighbours, because what came together is read together, and goes together.
         """
-        files = [file for file in self._files if file is not current and file.written_in < turn]
+        files = [
+            file for file in self._files - self.unreadable if file is not current and file.written_in < turn
+        ]
         files.sort(key=lambda file: file.first_id)
         sizes = [(file.live_bytes, file.garbage_bytes) for file in files]
         best = (0, _SOURCES_MAX)

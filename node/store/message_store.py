@@ -365,12 +365,20 @@ class MessageStore:
         self._remove(self._merged_away)
         self._merged_away = []
 
-    def _fail_merge(self) -> None:
-        """Try no more until the node starts again: the disk is broken, or a file can't be read."""
+    def _fail_merge(self, unreadable: StoreFile | None) -> None:
+        """Go on without the file that can't be read; where there is none the disk is broken, and merging is over.
+
+        The next `collect` begins another merge: what lost its last reference meanwhile is to go first.
+        """
         assert self._merge is not None
         self._submit_removes([self._merge.tmp_path])
+        for source in self._merge.sources:
+            source.stay()
         self._merge = None
-        self._can_merge = False
+        if unreadable is None:
+            self._can_merge = False
+        else:
+            self._files.unreadable.add(unreadable)
 
     # --- start ---
 

@@ -145,8 +145,10 @@ def recover(
     is_trial: the disk takes no writes; findings don't say where something is kept.
     Raises: NewerFormat, OSError. Then nothing is lost, and it may be tried again.
     """
-    recovery = _Recovery(disk, store, queues, Isolation(disk, is_dry=is_trial), _Clock(now, progress))
-    return recovery.run(copies, is_catalogue_whole=is_catalogue_whole)
+    isolation = Isolation(disk, is_dry=is_trial)
+    mirrored = [uid for uid in queues if uid in copies]
+    recovery = _Recovery(disk, store, queues, isolation, _Clock(now, progress), mirrored)
+    return recovery.run(is_catalogue_whole=is_catalogue_whole)
 
 
 class _Clock:
@@ -233,6 +235,7 @@ class _Recovery:
         records: Mapping[str, QueueRecord],
         isolation: Isolation,
         clock: _Clock,
+        copies: Iterable[str],
     ) -> None:
         self._disk = disk
         self._store = store
@@ -241,12 +244,12 @@ class _Recovery:
         self._records = records
         self._isolation = isolation
         self._clock = clock
-        self._writer = RecoveryWriter(disk)
         self._queues: dict[str, _Queue] = {}
         self._result = RecoveredStore()
-        self._completeness = Completeness(read_synced(disk), isolation)
+        self._completeness = Completeness(read_synced(disk), isolation, copies)
+        self._writer = RecoveryWriter(disk, self._completeness)
 
-    def run(self, copies: Container[str], *, is_catalogue_whole: bool) -> RecoveredStore:
+    def run(self, *, is_catalogue_whole: bool) -> RecoveredStore:
         """See `recover`."""
         result, disk = self._result, self._disk
         disk.run([RemoveTree(TRANSIENT), SyncDir("")])
@@ -257,7 +260,7 @@ class _Recovery:
         self._read_journal(numbers)
         for uid in self._records:
             self._recover_segments(self._queues[uid], has_directory=uid in directories)
-        self._remove_dead(copies)
+        self._writer.remove_doomed()  # before the journal's messages are copied, which take room
         self._copy_from_journal(numbers)
         for queue in self._queues.values():
             self._finish_growing(queue)
@@ -273,7 +276,8 @@ class _Recovery:
         self._contents.finish_recovery()
         disk.run(self._contents.sync_steps())
         sizes = {queue.uid: queue.sizes for queue in self._queues.values()}
-        disk.run(self._completeness.steps(sizes, copies))
+        disk.run(self._completeness.steps(sizes))
+        self._completeness.is_written_down()
         self._writer.remove_doomed()
         self._writer.sync()
         self._remove_unknown(directories, is_catalogue_whole)
@@ -410,7 +414,7 @@ class _Recovery:
                 segment.count(part)
         self._isolation.keep(file.findings, file.data)
         if not segment.alive and not wanted:
-            self._writer.doom(file.path)
+            self._writer.doom(queue.uid, number, file.path)
             self._completeness.segment_goes(queue.uid, number, changes.removed)
             return
         if file.needs_rewrite:
@@ -426,12 +430,6 @@ class _Recovery:
             queue.growing[number] = segment
         else:
             self._adopt(queue, segment)
-
-    def _remove_dead(self, copies: Container[str]) -> None:
-        """Remove the segments in which nothing is alive: before the journal's messages are copied, which take room."""
-        if self._writer.has_doomed:
-            self._disk.run(self._completeness.steps_before_removal(copies))
-            self._writer.remove_doomed()
 
     def _deliveries(
         self, queue: _Queue, segment: _Segment, alive: int, scan: SegmentScan | None
@@ -527,7 +525,7 @@ class _Recovery:
                 self._adopt(queue, segment)
             elif segment.size_bytes:
                 # What was to come has lost its contents.
-                self._writer.doom(segment.path)
+                self._writer.doom(queue.uid, segment.number, segment.path)
         queue.growing.clear()
 
     # --- the end ---

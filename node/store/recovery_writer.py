@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from node.store.completeness import Completeness
 from node.store.directory import QUEUES
-from node.store.disk import Append, Disk, MakeDir, Remove, Rename, Step, Sync, SyncDir
+from node.store.disk import Append, Disk, MakeDir, Remove, Rename, Step, Sync, SyncDir, is_full
 from node.store.record_file import RecordFile
 from node.store.records import SEGMENT_HEADER, record
 
@@ -19,16 +20,21 @@ _SYNCS_MAX: Final = 64
 
 
 class RecoveryWriter:
-    """Writes segments. Nothing is safe before `sync`."""
+    """Writes segments. Nothing is safe before `sync`.
 
-    def __init__(self, disk: Disk) -> None:
+    completeness: what it finds missing is written down before a segment is changed that may show it.
+    """
+
+    def __init__(self, disk: Disk, completeness: Completeness) -> None:
         self._disk = disk
+        self._completeness = completeness
         self._parts: dict[str, list[bytes]] = {}
         self._gathered_bytes = 0
         self._dirty: dict[str, None] = {}  # files, in the order in which they were first written
         self._dirty_directories: dict[str, None] = {}
         self._has_directory: set[str] = set()
-        self._doomed: list[str] = []
+        self._rewritten: dict[str, int] = {}  # segments that are to be replaced: bytes of the new file
+        self._doomed: dict[str, tuple[str, int]] = {}  # files that are to go: their queues and segments
 
     def append(self, path: str, payloads: Iterable[Sequence[bytes]], *, is_new: bool) -> int:
         """Add records to a segment; how many bytes it grows.   payloads: each in parts.
@@ -43,10 +49,13 @@ class RecoveryWriter:
             self._begin(path)
         self._parts.setdefault(path, []).extend(parts)
         self.keep(path)
-        self._gathered_bytes += added
+        self._gather(added)
+        return added
+
+    def _gather(self, size_bytes: int) -> None:
+        self._gathered_bytes += size_bytes
         if self._gathered_bytes > _GATHERED_MAX_BYTES:
             self.flush()
-        return added
 
     def _begin(self, path: str) -> None:
         """See to it that the directory of a new file is there."""
@@ -68,42 +77,67 @@ class RecoveryWriter:
             self._dirty_directories[each] = None
 
     def rewrite(self, file: RecordFile) -> int:
-        """Replace a segment by what is good in it, at once; its size then.   file: was read to its end."""
+        """Replace a segment by what is good in it, with the next `flush`; its size then.
+
+        file: was read to its end.
+        """
         new_path = file.path + NEW_SUFFIX
         parts = [SEGMENT_HEADER, *(file.data[start:stop] for start, stop in file.good)]
-        steps: list[Step] = [
-            Remove(new_path),
-            Append(new_path, parts),
-            Sync(new_path),
-            Rename(new_path, file.path),
-        ]
-        self._disk.run(steps)
+        size_bytes = sum(map(len, parts))
+        self._disk.run([Remove(new_path), Append(new_path, parts), Sync(new_path)])
         self._dirty_directories[file.path.rpartition("/")[0]] = None
-        return sum(map(len, parts))
+        self._rewritten[file.path] = size_bytes
+        self._gather(size_bytes)
+        return size_bytes
 
-    def doom(self, path: str) -> None:
-        """See to it that a segment in which nothing is left goes with the next `remove_doomed`."""
+    def doom(self, uid: str, number: int, path: str) -> None:
+        """See to it that a segment of a queue in which nothing is left goes with the next `remove_doomed`."""
         parts = self._parts.pop(path, [])
         self._gathered_bytes -= sum(map(len, parts))
+        if path in self._rewritten:
+            self._gathered_bytes -= self._rewritten.pop(path)
+            self._doomed[path + NEW_SUFFIX] = uid, number
         self._dirty.pop(path, None)
-        self._doomed.append(path)
-
-    @property
-    def has_doomed(self) -> bool:
-        """Whether `remove_doomed` has something to do."""
-        return bool(self._doomed)
+        self._doomed[path] = uid, number
 
     def remove_doomed(self) -> None:
         """Remove the segments that are doomed. That they are gone is not safe before `sync`."""
-        for at in range(0, len(self._doomed), _SYNCS_MAX):
-            self._disk.run([Remove(path) for path in self._doomed[at : at + _SYNCS_MAX]])
-        for path in self._doomed:
+        if not self._doomed:
+            return
+        try:
+            self._note()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            # They make room for the note. Should this recovery be cut short right here, the next one misses some that
+            # were transient: a copy is then called damaged that is not. Else a full node could not be drained.
+            may_go_before = self._completeness.may_go_before
+            self._remove([path for path, segment in self._doomed.items() if may_go_before(*segment)])
+            self._note()
+        self._remove(list(self._doomed))
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        for at in range(0, len(paths), _SYNCS_MAX):
+            self._disk.run([Remove(path) for path in paths[at : at + _SYNCS_MAX]])
+        for path in paths:
+            del self._doomed[path]
             self._dirty_directories[path.rpartition("/")[0]] = None
-        self._doomed.clear()
+
+    def _note(self) -> None:
+        """Write down what is missing, safely."""
+        steps = self._completeness.steps_before_change()
+        if steps:
+            self._disk.run(steps)
+            self._completeness.is_written_down()
 
     def flush(self) -> None:
         """Write what has gathered."""
+        if not self._parts and not self._rewritten:
+            return
+        self._note()
+        self._disk.run([Rename(path + NEW_SUFFIX, path) for path in self._rewritten])
         self._disk.run([Append(path, parts) for path, parts in self._parts.items()])
+        self._rewritten.clear()
         self._parts.clear()
         self._gathered_bytes = 0
 

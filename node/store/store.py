@@ -375,6 +375,8 @@ class Store:
 
     def _committed(self, results: list[Any]) -> None:
         """The batch is safe."""
+        if self.is_broken:
+            return  # it was of nothing but removals, which a broken disk executes; who waited was told
         waiting, self._in_flight = self._in_flight, None
         assert waiting is not None
         self._synced.journal_is_safe()

@@ -156,6 +156,13 @@ class StoreFile:
         columns = (self._ids, self._offsets, self._sizes, self._refs)
         self.fill(*([column[at] for at in kept] for column in columns))
 
+    def stay(self) -> None:
+        """The copy failed: it does not leave after all. What nobody refers to stays forgotten, as it may have come
+        to another file meanwhile.
+        """
+        self.is_leaving = False
+        self.leave_out({store_id for store_id, refs in zip(self._ids, self._refs, strict=True) if not refs})
+
     def ids(self) -> Sequence[int]:
         """All ids, rising. Not to be changed."""
         return self._ids

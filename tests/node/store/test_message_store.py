@@ -1,6 +1,6 @@
 """The message store, on a simulated disk; against a dictionary at the end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -590,19 +590,87 @@ def test_a_broken_disk_ends_merging() -> None:
     assert len(bench.disk.submitted) == jobs
 
 
-def test_a_file_that_was_cut_off_ends_merging() -> None:
-    """Nothing moves to where something else is expected."""
+def cut_off(bench: Bench, path: str) -> None:
+    """Somebody cuts a file off behind its first content."""
+    bench.disk.truncate(path, HEADER_BYTES + RECORD_BYTES)
+
+
+def refuse(bench: Bench, path: str) -> None:
+    """The disk can't read a file any more."""
+    bench.disk.fail_always(Read, path)
+
+
+@pytest.mark.parametrize("fault", [cut_off, refuse])
+@pytest.mark.parametrize("job_records", [2, 100])
+def test_what_cannot_be_read_is_left_out_of_merges(
+    fault: Callable[[Bench, str], None], job_records: int
+) -> None:
+    """Nothing moves to where something else is expected, and the garbage of other files goes all the same."""
     bench = wasteful()
-    bench.disk.truncate("messages/2.rdq", HEADER_BYTES + RECORD_BYTES)
-    with patch.object(file_merge, "_JOB_MAX_BYTES", 2 * RECORD_BYTES):
-        bench.flush()
-    assert bench.disk.paths() == [f"messages/{number}.rdq" for number in range(1, 6)]
-    assert bench.read(1, 2) == contents(2)
-    assert bench.read(PER_FILE + 1, 2) == [contents(1, PER_FILE)[0], None]
-    assert bench.read(2 * PER_FILE + 1, 2) == contents(2, 2 * PER_FILE)
-    bench.store.drop_refs(1, 2)
+    fault(bench, "messages/2.rdq")
+    with patch.object(file_merge, "_JOB_MAX_BYTES", job_records * RECORD_BYTES):
+        for _ in range(4):
+            bench.flush()
+    bench.disk.mend()
+    assert bench.disk.paths() == [f"messages/{number}.rdq" for number in (2, 5, 7)]
+    assert bench.read(PER_FILE + 1) == contents(1, PER_FILE)
+    for ids in (left()[0], *left()[2:]):
+        assert bench.read(ids.start, len(ids)) == contents(len(ids), ids.start - 1)
+    jobs = len(bench.disk.submitted)
+    bench.store.collect()
+    assert len(bench.disk.submitted) == jobs  # it is not tried again and again
+    bench.store.drop_refs(PER_FILE + 1, 2)
     bench.flush()
-    assert "messages/1.rdq" not in bench.disk.paths()
+    assert "messages/2.rdq" not in bench.disk.paths()
+    assert not bench.store.files.unreadable
+
+
+def test_each_file_that_cannot_be_read_is_left_out() -> None:
+    bench = wasteful()
+    for number in (1, 3, 4):
+        refuse(bench, f"messages/{number}.rdq")
+    for _ in range(6):
+        bench.flush()
+    bench.disk.mend()
+    assert bench.disk.paths() == [f"messages/{number}.rdq" for number in (1, 3, 4, 5, 9)]
+    assert_left(bench)
+    for ids in left():
+        bench.store.drop_refs(ids.start, len(ids))
+    bench.flush()
+    assert bench.disk.paths() == ["messages/5.rdq"]
+
+
+def test_an_error_of_reading_that_is_over_at_once_costs_nothing() -> None:
+    bench = wasteful()
+    bench.disk.fail(Read)
+    bench.flush()
+    bench.flush()
+    assert len(bench.disk.paths()) == 2
+    assert_left(bench)
+
+
+def test_what_came_back_during_a_merge_that_fails_is_found_where_it_came_to() -> None:
+    """The old file has it too, and must not be taken for the one that counts its references."""
+    bench, first = paged_out_and_wasteful()
+    refuse(bench, "messages/4.rdq")
+    steps = each_step(bench)
+    with patch.object(file_merge, "_JOB_MAX_BYTES", 2 * RECORD_BYTES):
+        for _ in range(3):
+            next(steps)
+        bench.store.drop_refs(first, 1)
+        bench.store.write(first, contents(3))
+        bench.store.add_refs(first, 1)
+        bench.store.add_refs(first + 2, 1)
+        bench.submit(bench.store.take_steps(turn_ended=True))
+        bench.disk.settle()
+        assert not any(file.is_leaving for file in bench.store.files)
+        assert bench.read(first, 3) == contents(3)
+        for _ in range(4):
+            bench.flush()
+    bench.disk.mend()
+    assert bench.read(first, 3) == contents(3)
+    bench.store.drop_refs(first, 3)
+    assert bench.figures.messages == 2 * 3 + 1
 
 
 # --- recovery ---

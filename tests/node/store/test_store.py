@@ -419,6 +419,24 @@ def test_after_a_failed_sync_nothing_is_safe() -> None:
     assert len(bench.timers) == 0
 
 
+def test_a_batch_of_nothing_but_removals_ends_after_a_failure() -> None:
+    """A broken disk still removes files: by then nobody waits for the batch."""
+    bench = Bench()
+    paged = bench.queue(1, durable=False)
+    paged.page_out([Run(ENVELOPE, range(1, 2), [content(b"a")], 1, NEVER)])
+    bench.settle()
+    paged.forget(range(1, 2), 0)
+    bench.disk.submitted.clear()
+    bench.turn()
+    bench.queue(2, durable=False).page_out([Run(ENVELOPE, range(1, 2), [content(b"b")], 1, NEVER)])
+    bench.disk.fail(Append)
+    bench.turn(INTERVAL_S)
+    assert [isinstance(job[-1], RemoveFile) for job in bench.disk.submitted] == [False, True]
+    bench.disk.settle()
+    assert bench.store.is_broken
+    assert len(bench.errors) == 1
+
+
 def test_a_failure_is_reported_once() -> None:
     """Also when several jobs fail by it, of whatever kind they are."""
     bench = Bench()

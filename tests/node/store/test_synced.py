@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
@@ -10,10 +11,11 @@ from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Run
 from node.broker.timers import Timers
 from node.store import synced
-from node.store.disk import Append, Sync
+from node.store.disk import Append, Step, Sync
 from node.store.disk import Remove as RemoveFile
 from node.store.findings import Damage
 from node.store.options import StoreOptions
+from node.store.records import HEADER_BYTES
 from node.store.recovery import RecoveredStore, recover
 from node.store.store import Store
 from tests.node.broker.messages import content
@@ -21,13 +23,16 @@ from tests.node.store.simulated_disk import SimulatedDisk
 from tests.node.store.store_harness import ENVELOPE, INTERVAL_S, Bench, uid_of
 from tests.node.store.stored import (
     ENTRIES,
+    OTHER_UID,
     PERSISTENT,
     TRANSIENT,
     UID,
     FailingDisk,
     Files,
     PowerOff,
+    corrupt,
     enqueue,
+    enqueue_stored,
     remove,
 )
 
@@ -169,6 +174,131 @@ def test_a_loss_is_known_though_the_segment_goes() -> None:
         left = Files(files.disk.crash(Random(steps)))
         found, _ = left.recover(copies=[UID])
         assert not found.queues[UID].is_clean
+
+
+def damages() -> Iterator[Callable[[Files], None]]:
+    """What may have become of three messages of a copy, of which the second was safe."""
+
+    def is_in_its_segment(files: Files) -> None:
+        path = files.segment(0, enqueue(1, b"a"), enqueue(2, b"b"), enqueue(3, b"c"))
+        corrupt(files.disk, path, 1)
+        files.journal(enqueue(4, b"d" * 100))
+
+    def is_in_its_segment_of_which_some_is_listed(files: Files) -> None:
+        """The file is soon longer again than it is known to have been."""
+        is_in_its_segment(files)
+        files.disk.run(synced.renewal(synced.about_queue(UID, [(0, 100)], is_lossy=False)))
+
+    def is_of_the_contents(files: Files) -> None:
+        path = files.contents(1, {1: b"a" * 5000, 2: b"b" * 5000, 3: b"c" * 5000})
+        corrupt(files.disk, path, 1)
+        segment = files.segment(0, enqueue_stored(1, 1, 3))
+        size = files.disk.size(segment)
+        files.disk.run(synced.renewal(synced.about_queue(UID, [(0, size)], is_lossy=False)))
+        files.journal(remove(1))
+
+    def is_of_all_contents(files: Files) -> None:
+        is_of_the_contents(files)
+        files.disk.write("messages/1.rdq", bytes(range(1, 200)))
+
+    def is_of_the_journal(files: Files) -> None:
+        """It is gone, and with it what told of it."""
+        files.segment(0, enqueue(1, b"a"), remove(1))
+        other = files.segment(0, enqueue(1, b"b"), enqueue(2, b"c"), uid=OTHER_UID)
+        corrupt(files.disk, other, 0)
+        files.segment(2, enqueue(2 * ENTRIES + 1, b"c"))
+
+    yield from (
+        is_in_its_segment,
+        is_in_its_segment_of_which_some_is_listed,
+        is_of_the_contents,
+        is_of_all_contents,
+        is_of_the_journal,
+    )
+
+
+@pytest.mark.parametrize("damage", list(damages()), ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("is_power_loss", [False, True])
+def test_a_loss_is_known_whenever_the_recovery_that_finds_it_is_cut_short(
+    damage: Callable[[Files], None], is_power_loss: bool
+) -> None:
+    """The segment is soon one in which nothing is wrong: what is lost is safely written down before."""
+    files = Files()
+    damage(files)
+    files.disk.sync_all()
+    is_over, steps = False, 0
+    while not is_over:
+        cut = Files(files.disk.clone())
+        try:
+            cut.recover(FailingDisk(cut.disk, steps), copies=[UID, OTHER_UID])
+            is_over = True
+        except PowerOff:
+            steps += 1
+        for seed in range(8 if is_power_loss else 1):
+            disk = cut.disk.clone()
+            left = Files(disk.crash(Random(seed)) if is_power_loss else disk.kill())
+            found, _ = left.recover(copies=[UID, OTHER_UID])
+            assert not found.queues[UID].is_clean, steps
+    assert steps > 10
+
+
+def test_what_is_lost_of_many_copies_is_written_down_at_once() -> None:
+    """Not each time that another segment turns out to be damaged."""
+    files = Files()
+    uids = [f"{number:032x}" for number in range(1, 50)]
+    files.records = {uid: QueueRecord("/", f"q{uid}", uid, durable=True) for uid in uids}
+    for uid in uids:
+        corrupt(files.disk, files.segment(0, enqueue(1, b"a"), enqueue(2, b"b"), uid=uid), 0)
+    with patch.object(files.disk, "run", wraps=files.disk.run) as run:
+        found, _ = files.recover(copies=uids)
+    assert not any(found.queues[uid].is_clean for uid in uids)
+    steps: list[Step] = [step for call in run.call_args_list for step in call.args[0]]
+    assert steps.count(Sync(synced.NEW_SYNCED)) == 2
+
+
+def full_disk(*, is_damaged: bool = False) -> Files:
+    """No byte is left; three segments are known to have been safe, of which two have transient messages only."""
+    files = Files()
+    for number in (0, 1):
+        files.segment(number, enqueue(number * ENTRIES + 1, b"x" * 1000, envelope=TRANSIENT))
+    files.segment(2, enqueue(2 * ENTRIES + 1, b"stays"))
+    sizes = [(number, files.disk.size(f"queues/{UID}/{number}.idx")) for number in range(3)]
+    files.disk.run(synced.renewal(synced.about_queue(UID, sizes, is_lossy=False)))
+    if is_damaged:
+        files.disk.zero(f"queues/{UID}/1.idx", HEADER_BYTES, sizes[1][1])  # of which no copy is kept
+    files.journal()
+    files.disk.sync_all()
+    files.disk.fill_up()
+    return files
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_node_starts_on_a_full_disk(is_damaged: bool) -> None:
+    """What ends with the node makes the room that it takes to note that it goes."""
+    files = full_disk(is_damaged=is_damaged)
+    store = Store(files.disk, StoreOptions(segment_entries=ENTRIES), Timers())
+    found = recover(files.disk, store, files.records, now=lambda: 0.0, copies=[UID])
+    store.begin()
+    assert listed(files.disk, UID).keys() == {2}
+    again, _ = Files(files.disk.crash(Random(1))).recover(copies=[UID])
+    assert found.queues[UID].is_clean == again.queues[UID].is_clean == (not is_damaged)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_start_on_a_full_disk_that_is_cut_short_hides_no_loss(is_damaged: bool) -> None:
+    """It may see one where none is, if it ends between the removal that makes room and the note."""
+    suspected = 0
+    for steps in range(60):
+        files = full_disk(is_damaged=is_damaged)
+        with suppress(PowerOff):
+            files.recover(FailingDisk(files.disk, steps), copies=[UID])
+        files.disk.free()
+        left = Files(files.disk.kill())
+        found, _ = left.recover(copies=[UID])
+        assert left.bodies() == {2 * ENTRIES + 1: b"stays"}
+        assert not (is_damaged and found.queues[UID].is_clean)
+        suspected += not found.queues[UID].is_clean
+    assert is_damaged or 0 < suspected < 8
 
 
 def test_a_journal_file_is_always_there() -> None:
