@@ -37,7 +37,6 @@ OPTIONS: Final = StoreOptions(
     journal_file_bytes=6000,
     store_file_bytes=6000,
     commit_interval_s=0.025,
-    scrub_rate=1 << 20,
 )
 """Small files, so that everything that takes many messages happens after few."""
 
@@ -125,6 +124,8 @@ class NodeLog:
 
 class Node:
     """One node, over all its lives.   entered: the incarnation that serves; 0: none does."""
+
+    options = OPTIONS
 
     def __init__(self, world: "MirrorWorld", name: str) -> None:
         self.world = world
@@ -226,9 +227,9 @@ class Node:
     def make_broker(self, catalogue: Catalogue) -> Broker:
         """A broker over the disk. It has heard of nothing yet."""
         timers = Timers()
-        claim(self.disk, self.name, OPTIONS.segment_entries)
+        claim(self.disk, self.name, self.options.segment_entries)
         self.store = Store(
-            self.disk, OPTIONS, timers, report=lambda *what: self.errors.append(f"store: {what}")
+            self.disk, self.options, timers, report=lambda *what: self.errors.append(f"store: {what}")
         )
         self.store.on_broken = lambda error: self.errors.append(f"broken: {error}")
         self.pager = EagerPager()

@@ -102,7 +102,6 @@ AUDIT: dict[str, Found] = {
     "roll skipped": Found("safety", 5, ("cut", "transfer", "hang", "crash")),
     "senders forgotten": Found("safety", 4, ("total", "hang", "transfer")),
     "transient not replicated": Found("safety", 0, ("transfer", "crash")),
-    "handover not awaited": Found("safety", 10, ("transfer", "cut")),
     "own disk ignored": Found("safety", 7, ("total", "hang", "transfer")),
     "idle unwatched": Found("liveness", 100, ("cut", "transfer", "hang", "crash")),
     "disks unwatched": Found("liveness", 6, ("hang",)),
@@ -112,7 +111,7 @@ AUDIT: dict[str, Found] = {
     "damaged says nothing": Found("safety", 25, ("rot", "page", "transfer", "crash")),
     "loss is not told": Found("safety", 18, ("total",)),
     "sent again is new": Found("safety", 0, ("ambush", "slow_link")),
-    "prefetch not counted anew": Found("safety", 1, ("transfer",)),
+    "prefetch not counted anew": Found("safety", 5, ("transfer",)),
     "consumer not reattached": Found("safety", 1, ("transfer",)),
     "remote consumer not reattached": Found("safety", 1, ("transfer",)),
     "unacked left behind": Found("safety", 22, ("transfer",)),
@@ -124,14 +123,18 @@ AUDIT: dict[str, Found] = {
 
 
 NOT_FOUND: dict[str, str] = {
+    "waits are joined": "a number of one member has to follow another's id; tests.sim.test_mirrors has its story",
     **{
-        name: "tests.sim.test_mirrors finds it"
-        for name in mirror_bugs.BUGS
+        name: "tests.sim.test_raft finds it"
+        for name in raft_bugs.BUGS
         if name not in AUDIT and name not in HISTORIES
     },
-    **{name: "tests.sim.test_raft finds it" for name in raft_bugs.BUGS if name not in AUDIT},
 }
-"""Those that this simulation does not find in so many seeds as a test may take, and what does."""
+"""Those that this simulation does not find in so many seeds as a test may take, and what does.
+
+Those of the metadata need crashes within a few milliseconds of a change of metadata, of which there are few here: most
+of what is done here is done with messages.
+"""
 
 
 @contextmanager

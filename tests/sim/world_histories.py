@@ -8,8 +8,13 @@ from typing import Final
 
 from cluster.gm_ring.messages import Activity, Item
 from cluster.gm_ring.wire import encode_parcel
+from node.amqp.field_table import longstr
+from node.amqp.methods import QueueDeclare
+from node.store.disk import Read
 from tests.sim.mirror_checks import group_of
+from tests.sim.mirror_clients import Getter
 from tests.sim.mirror_world import Violation
+from tests.sim.world_copies import ids_on_disk
 from tests.sim.world_story import FIVE, SCRUBBED_S, Story
 
 
@@ -40,7 +45,7 @@ def rot_on_who_takes_over() -> None:
     story.dismiss(consumer)
     story.world.run(1.0)
     heir = story.world.nodes[next(each.node for each in story.view.members if each.node != a.name)]
-    story.flip(heir, story.files(heir, "/0.idx")[0])
+    story.wipe(heir, story.files(heir, "/0.idx")[0])
     story.end_for_good(a)
     story.watch(lambda: story.master is heir)
     story.cut(heir, leader)  # so it takes a moment until yet another one is master
@@ -234,6 +239,104 @@ def lost_messages_that_nobody_asks_for() -> None:
     story.end()
 
 
+def one_read_that_the_disk_refuses() -> None:
+    """The only copy is read again a moment later, and nothing is lost."""
+    story = Story({"ha-mode": "exactly", "ha-params": 1})
+    a = story.master
+    story.fill(60)
+    story.page_all()
+    story.page_out()
+    for path in story.files(a, ".idx"):
+        a.disk.fail(Read, path)
+    story.consumer(a, 0, "no_ack")
+    story.world.run(10.0)
+    story.end()
+
+
+def slow_last_word() -> None:
+    """A master moves while the other one has not heard everything yet."""
+    story = Story(names=FIVE)
+    a, b, c, *_ = story.roles()
+    story.mirror_on(a, b, c)
+    client = story.publisher(a)
+    story.world.links.slow[a.name, b.name] = story.world.links.slow[a.name, c.name] = 1.0
+    client.give(5)
+    story.transfer(b)
+    story.settle()
+    story.end()
+
+
+def question_to_a_former_master() -> None:
+    """Who has asked a master that moved before it heard the question gets an answer all the same."""
+    story = Story(names=FIVE)
+    a, b, _, d, _ = story.roles()
+    story.mirror_on(a, b)
+    getter = Getter(story.world, story.ledger, "getter", "plain")
+    getter.nodes = frozenset({d.name})
+    story.cut(d, a)
+    getter.begin()
+    story.wait(lambda: bool(getter.asked))
+    getter.is_quiet = True
+    story.move_master(b)
+    story.wait(lambda: not getter.asked)
+    getter.finish()
+    story.end()
+
+
+def leader_with_a_stuck_disk() -> None:
+    """The leader of the metadata can write nothing any more: another one leads, and all goes on."""
+    story = Story()
+    a, b, leader = story.roles()
+    leader.raft_disk_state.is_hung = True
+    leader.disks_changed()
+    story.check_declares(a)
+    story.check_served(a, b)
+    story.end()
+
+
+def mirror_that_hears_of_its_queue_late() -> None:
+    """What comes before the log says that there is such a queue is heard when it does."""
+    story = Story()
+    a, b, leader = story.roles()
+    story.cut(leader, b)
+    arguments = {"x-queue-type": longstr("quorum")}
+    client = story.publisher(a, "quorum")
+    story.ask(a, QueueDeclare(queue="quorum", durable=True, arguments=arguments))
+    story.watch(lambda: a.log.catalogue.queue("/", "quorum") is not None)
+    story.queues.append("quorum")
+    client.give(5)
+    story.world.run(0.1)
+    story.cut(leader, b, is_cut=False)
+    story.wait(lambda: not client.unconfirmed, 5.0)
+    story.end()
+
+
+def mirror_that_was_away() -> None:
+    """A node has a mirror again, and nothing of what the one before had: that is done with long ago."""
+    story = Story(names=FIVE)
+    a, b, c, *_ = story.roles()
+    story.mirror_on(a, b)
+    story.fill(40)
+    story.page_all()
+    story.mirror_on(a, c)
+    consumer = story.consumer(a, 0, "no_ack")
+    story.world.run(5.0)
+    story.dismiss(consumer)
+    story.mirror_on(a, b)
+    story.fill(5)
+    for node in story.world.alive:
+        story.world.crash(node.name, power=False)
+    for name in story.names:
+        story.world.start(name)
+    story.settle()
+    story.move_master(b)
+    ids = {message.id for message in story.ledger.messages if message.consumed_at is None}
+    found = ids_on_disk(b.disk.clone().crash(story.random), story.record, story.record.copy)
+    if found - ids:
+        raise Violation(f"what was done with is back: {sorted(found - ids)}")
+    story.end()
+
+
 HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "findings ignored": rot_on_a_mirror,
     "unreadable at promotion is gone": rot_on_who_takes_over,
@@ -248,6 +351,12 @@ HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "declines and begins": last_word_that_comes_too_late,
     "not counted anew": lost_messages_that_nobody_asks_for,
     "judgement ignored": total_restart_with_a_damaged_copy,
+    "read errors stay": one_read_that_the_disk_refuses,
+    "handover not awaited": slow_last_word,
+    "questions forgotten": question_to_a_former_master,
+    "stuck leader stays": leader_with_a_stuck_disk,
+    "early for new queues forgotten": mirror_that_hears_of_its_queue_late,
+    "copy stays on disk": mirror_that_was_away,
     "stale mastership": deliveries_of_a_former_master,
 }
 """By the bug that each of them finds."""

@@ -13,6 +13,7 @@ stands here in short, part by part:
 """
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from errno import EDQUOT, ENOSPC
 from random import Random
 from types import SimpleNamespace
@@ -44,7 +45,7 @@ from node.store.disk import READING, Step, Sync
 from node.store.records import NewerFormat
 from tests.node.broker.harness import EPOCH_S
 from tests.node.store.simulated_disk import SimulatedDisk
-from tests.sim.mirror_node import Node
+from tests.sim.mirror_node import OPTIONS, Node
 from tests.sim.raft_checks import WatchedLog
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class WorldNode(Node):
     """One node.   entered: its incarnation while it serves clients.   is_broken: why the process ended itself."""
 
     world: "World"  # type: ignore[assignment]
+    options = replace(OPTIONS, scrub_rate=1 << 20)
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(world, name)  # type: ignore[arg-type]

@@ -9,27 +9,27 @@ It ends as each seed of the safety mode does: everything is healed, and nothing 
 
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
-from node.amqp.methods import BasicPublish, ConfirmSelect
+from node.amqp.methods import BasicPublish, ConfirmSelect, ExchangeDeclare, Method
 from node.amqp.properties import Properties
 from node.broker.commands import ChangeView, SetPolicy
 from node.broker.queue import Queue
 from node.broker.records import Json, QueueRecord
 from node.broker.views import TransferMaster, View
 from node.store.scrubber import REST_S
-from tests.sim.mirror_clients import Consumer, Publisher
+from tests.sim.mirror_clients import Consumer, Once, Publisher
 from tests.sim.mirror_ledger import Message
 from tests.sim.mirror_node import OPTIONS
 from tests.sim.mirror_world import Violation
 from tests.sim.world import World
-from tests.sim.world_faults import LIVE_S, START_S, Probe, WorldRun
+from tests.sim.world_faults import HEADER_BYTES, LIVE_S, START_S, Probe, WorldRun
 from tests.sim.world_node import WorldNode
 
 ALL: Final[Mapping[str, Json]] = {"ha-mode": "all", "ha-sync-mode": "automatic"}
 THREE: Final = ("n1", "n2", "n3")
 FIVE: Final = ("n1", "n2", "n3", "n4", "n5")
-SOON_S: Final = 30.0
+SOON_S: Final = 20.0
 """What is waited for happens in so many seconds."""
 
 SCRUBBED_S: Final = REST_S + 10.0
@@ -190,11 +190,17 @@ class Story(WorldRun):
         members = (*self.view.members[at:], *self.view.members[:at])
         return [self.world.nodes[member.node] for member in members]
 
+    def wipe(self, node: WorldNode, path: str) -> None:
+        """All of a file but its header is zeros: what the node has promises nothing any more."""
+        self.damage(node)
+        self.world.trace(f"{node.name} {path}: zeros")
+        node.disk.zero(path, HEADER_BYTES, node.disk.size(path))
+
     # --- clients ---
 
-    def publisher(self, node: WorldNode) -> "Hand":
+    def publisher(self, node: WorldNode, queue: str = "plain") -> "Hand":
         """A client that publishes when it is told to, on one node."""
-        hand = Hand(self.world, self.ledger, f"publisher {next(self._numbers)}", ["plain"], "confirm", 0.1)
+        hand = Hand(self.world, self.ledger, f"publisher {next(self._numbers)}", [queue], "confirm", 0.1)
         hand.nodes = frozenset({node.name})
         self.publishers.append(hand)
         self.apps.append(hand)
@@ -239,6 +245,19 @@ class Story(WorldRun):
         if not looked and any(message.state == "confirmed" for message in self.ledger.messages):
             raise Violation(f"no copy promises anything: {self.record}")
 
+    def ask(self, node: WorldNode, method: Method) -> list[Any]:
+        """Have a client on one node ask for something. Returns: what will have the answer."""
+        answers: list[Any] = []
+        once = Once(self.world, self.ledger, f"question {next(self._numbers)}", method, answers.append)
+        once.nodes = frozenset({node.name})
+        once.begin()
+        return answers
+
+    def check_declares(self, node: WorldNode) -> None:
+        """By way of this node metadata are changed, though nothing is healed."""
+        answers = self.ask(node, ExchangeDeclare(exchange="new"))
+        self._wait(lambda: bool(answers), SOON_S, lambda: "nothing is declared")
+
     def check_served(self, *nodes: WorldNode) -> None:
         """By way of these nodes the queue confirms and delivers again, though nothing is healed."""
         probe = Probe(self, "plain", frozenset(node.name for node in nodes))
@@ -277,14 +296,13 @@ class Hand(Publisher):
 
     def give(self, number: int, size: int = 40) -> None:
         """Publish persistent messages; they are confirmed later."""
+        (queue,) = self.queues
         for _ in range(number):
             message = self.ledger.publish(
-                "plain", self.session, self._index, persistent=True, size=size, priority=0
+                queue, self.session, self._index, persistent=True, size=size, priority=0
             )
             self._index += 1
             self._tag += 1
             self.unconfirmed[self._tag] = message
             properties = Properties(delivery_mode=2, message_id=str(message.id))
-            self.send(
-                BasicPublish(exchange="", routing_key="plain", mandatory=True), message.body, properties
-            )
+            self.send(BasicPublish(exchange="", routing_key=queue, mandatory=True), message.body, properties)
