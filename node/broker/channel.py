@@ -6,7 +6,6 @@ Source: amqp-behaviour §2, §4.
 """
 
 from collections.abc import Collection
-from functools import partial
 from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -20,6 +19,7 @@ from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
 from node.broker.acceptance import Acceptance
 from node.broker.access import Operation, check_resource
+from node.broker.away import publish_away
 from node.broker.chores import Chore
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
@@ -222,7 +222,7 @@ class Channel:
             return
         refused = self.broker.enqueue(envelope, contents, size, queues)
         if remote or is_mirrored:
-            self._publish_away(envelope, contents, size, queues, remote, refused or ())
+            publish_away(self, envelope, contents, size, queues, remote, refused or ())
             return
         if self.confirms is None:
             return
@@ -240,64 +240,6 @@ class Channel:
             self.broker.storage.await_safety(waiter, first, first + count - 1)
         else:
             self.confirms.confirm(first, first + count - 1)
-
-    def _publish_away(
-        self,
-        envelope: Envelope,
-        contents: list[bytes],
-        size: int,
-        queues: "Collection[Queue]",
-        remote: "Collection[RemoteQueue]",
-        refused: Collection[int],
-    ) -> None:
-        """Publish a run to queues on other nodes, or with copies there. It is confirmed when all of them have it.
-
-        queues: those of this node, which have the run already but for what they `refused`.
-        """
-        mirrors = [(queue, queue.mirror) for queue in queues if queue.mirror is not None]
-        for _, mirror in mirrors:
-            if mirror.is_congested:
-                self.connection.throttle.hold_for_peer(mirror)
-        if self.confirms is None:
-            for away in remote:
-                self.send_away(away, envelope, contents, size, None)
-            return
-        count = len(contents)
-        first = self.confirms.expect(count)
-        if not remote and len(mirrors) == len(queues) == 1:
-            ((queue, mirror),) = mirrors
-            for index in sorted(refused):
-                self.confirms.reject(first + index, first + index)
-                self.connection.confirming[self] = None
-            is_kept = envelope.persistent and queue.is_durable
-            meter = self.broker.meter
-            waiter = self if meter is None else meter.timed(self, queues, self.broker.now)
-            mirror.await_stable(waiter, first, first + count - 1, is_kept=is_kept)
-            return
-        parties = len(remote) + len(mirrors) + 1
-        acceptance = Acceptance(count, parties, partial(self.accepted, first))
-        for away in remote:
-            self.send_away(away, envelope, contents, size, acceptance)
-        for queue, mirror in mirrors:
-            mirror.await_stable(acceptance, 0, 0, is_kept=envelope.persistent and queue.is_durable)
-        acceptance.refused.update(refused)
-        if envelope.persistent and is_any_durable(queue for queue in queues if queue.mirror is None):
-            self.broker.storage.await_safety(acceptance, 0, 0)
-        else:
-            acceptance.accept()
-
-    def send_away(
-        self,
-        queue: "RemoteQueue",
-        envelope: Envelope,
-        contents: list[bytes],
-        size: int,
-        acceptance: Acceptance | None,
-    ) -> None:
-        """Publish to a queue on another node; who publishes waits if too much is on its way there."""
-        queue.send(envelope, contents, size, acceptance)
-        if queue.is_congested:
-            self.connection.throttle.hold_for_peer(queue)
 
     def accepted(self, first: int, acceptance: Acceptance) -> None:
         """All queues of a run have answered; its messages are numbered from `first`."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from node.broker.acceptance import Acceptance
+from node.broker.away import send_away
 from node.broker.chores import Chore
 from node.broker.live_queue import current, local_and_remote
 from node.broker.run import Envelope
@@ -107,7 +108,7 @@ def _spread(
             acceptance.refused.update(refused or ())
             is_kept = is_kept or is_any_durable(queue for queue in near if queue.mirror is None)
         for queue in away:
-            channel.send_away(queue, envelope, contents, size, acceptance)
+            send_away(channel, queue, envelope, contents, size, acceptance)
         for queue, mirror in mirrors:
             if mirror.is_congested:
                 channel.connection.throttle.hold_for_peer(mirror)
