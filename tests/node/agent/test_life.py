@@ -130,7 +130,10 @@ def test_who_does_not_reach_a_node_that_is_up_waits_until_it_does() -> None:
 
     cluster = run(scene)
     assert cluster.submitted == [NodeUp]
-    assert cluster.waits[0] == "waits for links to all nodes that are up: no link to 'n2@localhost', or none back"
+    assert (
+        cluster.waits[0]
+        == "waits for links to all nodes that are up: no link to 'n2@localhost', or none back"
+    )
 
 
 def test_an_own_disk_that_is_broken_ends_it_at_once() -> None:
