@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench import frames as f
-from bench.client import Connection
+from bench.client import BenchError, Connection
 from bench.report import Below, Row, percentile
 from bench.servers import Meter, Server
 from bench.workloads import Outcome, Scale, Workload
@@ -25,8 +26,18 @@ WIDE = 1500
 """Queues that one message goes to."""
 BINDINGS = 50_000
 
-Load = Callable[[Server, threading.Event], None]
-"""Floods the server until the event is set."""
+PREPARED_S = 60.0
+"""How long a load may prepare."""
+
+
+class Flood(NamedTuple):
+    """begun: set by a load once it has made what it needs.   ended: set when it is to stop."""
+
+    begun: threading.Event
+    ended: threading.Event
+
+
+Load = Callable[[Server, Flood], None]
 
 
 @dataclass(frozen=True)
@@ -36,16 +47,18 @@ class Bystander:
     load: Load
 
     def __call__(self, server: Server, scale: Scale) -> Outcome:
-        ended = threading.Event()
-        flood = threading.Thread(target=self.load, args=(server, ended), daemon=True)
+        flood = Flood(threading.Event(), threading.Event())
+        thread = threading.Thread(target=self.load, args=(server, flood), daemon=True)
         with Connection(server.ports[0]) as connection:
             connection.declare_queue(QUEUE)
             idle = _waits(connection, scale.seconds)
-            flood.start()
+            thread.start()
+            if not flood.begun.wait(PREPARED_S):
+                raise BenchError("the load was not prepared in time")
             with Meter(server) as meter:
                 beside = _waits(connection, 2 * scale.seconds)
-            ended.set()
-            flood.join()
+            flood.ended.set()
+            thread.join()
             connection.delete_queue(QUEUE)
         idle_p99, p99 = percentile(idle, 99) * 1e3, percentile(beside, 99) * 1e3
         metrics = {"idle_p99": idle_p99, "p99": p99, "longest": max(beside) * 1e3, "times": p99 / idle_p99}
@@ -62,32 +75,33 @@ def _waits(connection: Connection, seconds: float) -> list[float]:
     return waits
 
 
-def many_headers(server: Server, ended: threading.Event) -> None:
+def many_headers(server: Server, flood: Flood) -> None:
     """Messages of thousands of headers for a headers exchange."""
     headers = f.header_properties({f"k{n}": "v" for n in range(HEADERS)})
-    _flood(server, ended, f.Message("amq.headers", "", b"m", headers).publish())
+    _send_all(server, flood, f.Message("amq.headers", "", b"m", headers).publish())
 
 
-def wide_fanout(server: Server, ended: threading.Event) -> None:
+def wide_fanout(server: Server, flood: Flood) -> None:
     """Empty messages for very many queues of one client."""
     with Connection(server.ports[0]) as owner:
         for number in range(WIDE):
             name = f"bench.wide{number:04}"
             owner.declare_queue(name)
             owner.bind_queue(name, "amq.fanout")
-        _flood(server, ended, f.Message("amq.fanout", "", b"").publish() * 5)
+        _send_all(server, flood, f.Message("amq.fanout", "", b"").publish() * 5)
         for number in range(WIDE):
             owner.delete_queue(f"bench.wide{number:04}")
 
 
-def mass_deletion(server: Server, ended: threading.Event) -> None:
+def mass_deletion(server: Server, flood: Flood) -> None:
     """A queue with very many bindings is deleted, again and again."""
     name = "bench.bound"
     with Connection(server.ports[0]) as owner:
-        while not ended.is_set():
+        while not flood.ended.is_set():
             owner.declare_queue(name)
             owner.socket.sendall(b"".join(_binds(name)))
             owner.declare_queue(name, passive=True)
+            flood.begun.set()
             owner.delete_queue(name)
 
 
@@ -97,12 +111,13 @@ def _binds(queue: str) -> Iterator[bytes]:
         yield f.method(1, f.QUEUE_BIND, b"\0\0" + names + b"\1" + f.string_table({}))
 
 
-def _flood(server: Server, ended: threading.Event, data: bytes) -> None:
+def _send_all(server: Server, flood: Flood, data: bytes) -> None:
     """Several clients send this for as long as it lasts, and read nothing."""
     with _connections(server, FLOODERS) as connections:
-        threads = [threading.Thread(target=_send, args=(each, ended, data)) for each in connections]
+        threads = [threading.Thread(target=_send, args=(each, flood.ended, data)) for each in connections]
         for thread in threads:
             thread.start()
+        flood.begun.set()
         for thread in threads:
             thread.join()
 
