@@ -2,8 +2,9 @@
 
     wanted ─► in memory ─► out with clients ─► on disk: scan of a segment ─► load ─► found, in order
 
-What leaves the queue meanwhile may be found or not. What doesn't leave it, but changes place just then, may be missed:
-who still wants it asks again.
+What leaves the queue meanwhile may be found or not. What doesn't leave it, but changes place just then, may be missed,
+as where its run came to memory during the load and a client settled another message of it: who still wants it asks
+again.
 Source: reliability §4.5; architecture §2.2.
 """
 
@@ -54,7 +55,8 @@ class Found:
     """What a read gives.
 
     runs: by rising number, each of consecutive ones; the reader's own.
-    upto: all wanted numbers below this were looked for; those that aren't among the runs aren't there.
+    upto: all wanted numbers below this were looked for; those that aren't among the runs aren't there, or changed
+        place just then.
     """
 
     runs: list[Run]
