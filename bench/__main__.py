@@ -29,6 +29,7 @@ from bench.client import BenchError
 from bench.cluster_servers import Cluster, FluffleCluster, RabbitCluster
 from bench.cluster_workloads import CLUSTER_WORKLOADS
 from bench.durability import DURABLE_WORKLOADS
+from bench.hostile_workloads import HOSTILE_WORKLOADS
 from bench.management import MANAGEMENT_WORKLOADS
 from bench.mirror_workloads import MIRROR_WORKLOADS
 from bench.report import FAILED, SHORT, Row, Summary, table, table_cells
@@ -56,6 +57,7 @@ CATALOGUE = (
     *TELEMETRY_WORKLOADS,
     *SPARK_WORKLOADS,
     *PLAN_WORKLOADS,
+    *HOSTILE_WORKLOADS,
 )
 NAME_WIDTH = max(len(workload.name) for workload in CATALOGUE)
 OPEN_FILES_WANTED = 10_000

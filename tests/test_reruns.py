@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
         ("tests/ui/test_queues.py::test_a", "AssertionError", True),
         ("tests/chaos/test_run.py::test_a", "not up within 30 s", True),
         ("tests/chaos/test_run.py::test_a", "12:00:00.1 LOST: hot: 3, as p:1", False),
-        ("tests/sim/test_ring.py::test_seeds", "AssertionError", False),
+        ("tests/sim/test_rings.py::test_seeds", "AssertionError", False),
         ("tests/cluster/mirror/test_group.py::test_a", "AssertionError", False),
         ("tests/node/store/test_crashes.py::test_a", "AssertionError", False),
         ("tests/fuzz/test_reader.py::test_a", "AssertionError", False),
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
         ("tests/spark_ops/test_live_apply.py::test_a", "AssertionError", True),
         ("tests/node/io/test_session.py::test_a", "AssertionError", True),
         ("tests/node/io/test_resources.py::test_a", "AssertionError", False),
-        ("tests/durability/test_many.py::test_a", "tests.sim.ring_checks.Violation: I8", False),
+        ("tests/durability/test_many.py::test_a", "tests.sim.mirror_node.Violation: n1", False),
         ("tests/test_tidy.py::test_a", "AssertionError", False),
     ],
 )
@@ -65,7 +65,7 @@ def test_what_was_noted_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[st
     note_end(path, SOME_FAILED)
     assert main([path]) == 0
     assert "again, by themselves: 1 tests that failed" in capsys.readouterr().out
-    note(path, Failure("tests/sim/test_ring.py::test_seeds", "FLUFFLE_SIM=ring:7 Violation: I1"))
+    note(path, Failure("tests/sim/test_rings.py::test_seeds", "FLUFFLE_SIM=ring:7 Violation: I1"))
     assert main([path]) == 1
     assert "found what must not be: Violation" in capsys.readouterr().out
     assert main([str(tmp_path / "nothing")]) == 1

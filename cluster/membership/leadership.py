@@ -3,6 +3,7 @@
     leader ─► RenewLeases(itself, all that said they follow it) ─► applied ─► … every quarter of a lease
     there is proof that a process is gone ─► NodeDown
     a node is not heard of for longer than its lease can last ─► NodeDown
+    two nodes are heard, and have not heard each other for long ─► NodeDown of one of them
 
 A node's lease comes only from an applied RenewLeases. Once an entry of a new leader is applied, all that former
 leaders renewed is applied here, too; so who was not heard of for as long as a lease lasts since its lease was renewed
@@ -10,10 +11,16 @@ last, as far as it was applied here, has none. Who is heard, but doesn't follow 
 that first entry on. It waits again after it could not commit for a lease, or slept: its queue of what the others said
 meanwhile is not read yet. Proof needs no wait.
 
+Of two nodes without a way to each other one has to go: clients of one reach no queue of the other, and what the one has
+sent to the other's consumers waits for as long as both count as up. Who is out comes back once it hears all that are
+up (`Membership.unreached`).
+
 Source: reliability §4.2.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from itertools import combinations
 from typing import Final
 
 from cluster.membership.options import MembershipOptions
@@ -50,6 +57,8 @@ class Leadership:
         """When we renewed last."""
         self._is_answered = True
         """Whether that was applied."""
+        self._parted: dict[tuple[str, str], float] = {}
+        """Members that we hear and that don't hear each other: since when."""
         self._declared: dict[str, tuple[int, float]] = {}
         """Whom we proposed to declare down: incarnation, and when to say it again."""
 
@@ -67,6 +76,7 @@ class Leadership:
         """It is not the leader any more."""
         self.is_leader = False
         self._declared.clear()
+        self._parted.clear()
 
     def slept(self, now: float) -> None:
         """This node did nothing for a while: what the others said meanwhile is still to be read."""
@@ -110,6 +120,32 @@ class Leadership:
                 continue
             if peer.gone_incarnation == peer.member.incarnation or now >= self._expires_s(peer):
                 yield from self.declare(peer.member, now)
+
+    def part(self, peers: Iterable[Peer], now: float) -> tuple[Peer, str] | None:
+        """Who is to go since it and another one, whose name comes with it, have not heard each other for long.
+
+        The one that most others don't hear goes first; the name decides between two.
+        """
+        if not self.is_leader:
+            return None
+        heard = [peer for peer in peers if peer.is_up and peer.is_reachable and peer.knows_whom_it_hears]
+        pairs = [
+            (one.name, other.name)
+            for one, other in combinations(sorted(heard, key=lambda peer: peer.name), 2)
+            if other.name not in one.reachable or one.name not in other.reachable
+        ]
+        self._parted = {pair: self._parted.get(pair, now) for pair in pairs}
+        late = [
+            pair
+            for pair, since_s in self._parted.items()
+            if now - max(since_s, self._awake_since_s) >= self._options.parting_s
+        ]
+        if not late:
+            return None
+        counts = Counter(name for pair in late for name in pair)
+        _, name = max((count, name) for name, count in counts.items())
+        other = next(one if two == name else two for one, two in late if name in (one, two))
+        return next(peer for peer in heard if peer.name == name), other
 
     def declare(self, member: Member, now: float) -> Iterator[NodeDown]:
         """Declare it down unless that was proposed already, less than a lease ago."""

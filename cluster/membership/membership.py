@@ -43,6 +43,7 @@ from cluster.membership.options import MembershipOptions
 from cluster.membership.outputs import (
     Hung,
     Output,
+    Parted,
     PartitionHealed,
     PartitionSeen,
     Pause,
@@ -286,6 +287,15 @@ class Membership:
         return sorted(peer.name for peer in self._peers.values() if peer.is_reachable)
 
     @property
+    def unreached(self) -> list[str]:
+        """The nodes that count as up and that this node does not hear, or that don't hear it."""
+        return sorted(
+            peer.name
+            for peer in self._peers.values()
+            if peer.is_up and not (peer.is_reachable and self.name in peer.reachable)
+        )
+
+    @property
     def statuses(self) -> dict[str, JsonObject]:
         """What the others last said of themselves."""
         return {peer.name: peer.status for peer in self._peers.values() if peer.status is not None}
@@ -318,6 +328,7 @@ class Membership:
             self._beat_s = now + self._options.heartbeat_s
             for peer in self._peers.values():
                 self._send_heartbeat(peer, now)
+            self._part(now)
         self._lead(now)
 
     @property
@@ -343,6 +354,16 @@ class Membership:
         downs = [*self._leadership.declare_down(self._peers.values(), now)]
         if self.state is State.OFF and self._own is not None and self._own.is_up:
             downs += self._leadership.declare(self._own, now)  # a former process of this node was meant
+        self._outputs += map(Submit, downs)
+
+    def _part(self, now: float) -> None:
+        """Have one of two nodes go that don't hear each other. Called once a heartbeat, as it looks at all pairs."""
+        found = self._leadership.part(self._peers.values(), now)
+        if found is None or found[0].member is None:
+            return
+        downs = [*self._leadership.declare(found[0].member, now)]
+        if downs:
+            self._outputs.append(Parted(found[0].name, found[1]))
         self._outputs += map(Submit, downs)
 
     # --- heartbeats ---

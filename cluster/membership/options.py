@@ -15,11 +15,15 @@ class MembershipOptions:
     heartbeat_s: how often it says so.
     margin_s: how much longer than a lease the leader waits before it declares a node down; covers what a node
         takes to notice that its lease is over.
+    parting_s: how long two nodes may not hear each other, though the leader hears both, before one of them is
+        declared down. Longer than a queue waits for a mirror that it does not reach (10 s, and 20 s for the last
+        synchronised one), so that a node is the last thing that a cut link costs.
     """
 
     lease_s: float = 2.0
     heartbeat_s: float = 0.25
     margin_s: float = 0.5
+    parting_s: float = 20.0
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_s <= self.lease_s / 4:

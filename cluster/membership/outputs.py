@@ -68,6 +68,14 @@ class PartitionHealed:
 
 
 @dataclass(frozen=True, slots=True)
+class Parted:
+    """This node, the leader, declares a member down that another one has not heard for long: until they do."""
+
+    name: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hung:
     """The link to a node is up, but its loop says nothing."""
 
@@ -101,6 +109,7 @@ Output: TypeAlias = (
     | StatusChanged
     | PartitionSeen
     | PartitionHealed
+    | Parted
     | Hung
     | Recovered
     | Refused

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cluster.membership.heartbeat import Heartbeat
+from cluster.membership.heartbeat import REACHABLE_MAX, Heartbeat
 from node.broker.records import JsonObject, Member
 
 _NEVER_S = float("-inf")
@@ -68,6 +68,11 @@ class Peer:
     def is_reachable(self) -> bool:
         """Whether it is heard."""
         return self.is_linked and not self.is_hung
+
+    @property
+    def knows_whom_it_hears(self) -> bool:
+        """Whether `reachable` is all that it hears: it was said over this link, and the list was not too long."""
+        return self.sent_s > 0 and len(self.reachable) < REACHABLE_MAX
 
     def linked(self, incarnation: int, now: float) -> None:
         """A new link to it: all that belonged to the former one is void."""

@@ -15,7 +15,7 @@ from cluster.metadata.raft_log import NO_OUTCOME, REPLACED
 from node.admin.submission import submit
 from node.agent import errors
 from node.agent.supervisor import GivenUp
-from node.agent.waiting import FOR_A_MAJORITY, FOR_AN_OUTCOME, Waiting, boottime, majority_reasons
+from node.agent.waiting import FOR_A_MAJORITY, FOR_AN_OUTCOME, FOR_LINKS, Waiting, boottime, majority_reasons
 from node.broker.commands import NodeDown, NodeUp, Refused, SetDraining
 
 if TYPE_CHECKING:
@@ -112,6 +112,9 @@ class Life:
     async def _come_up(self, waiting: Waiting) -> int | Refused:
         cluster, membership = self._cluster, self._cluster.membership
         assert cluster.metadata is not None
+        # Who comes up without a way to one of the others is of no use to that one's clients: it would have to go again.
+        while unreached := membership.unreached:
+            await waiting.tell(FOR_LINKS, [f"no link to '{name}', or none back" for name in unreached])
         self.may_serve.clear()
         self.must_rejoin.clear()
         membership.starting(boottime())

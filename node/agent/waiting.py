@@ -57,6 +57,7 @@ class Waiting:
 
 
 FOR_A_MAJORITY: Final = "for a majority of the cluster's disk nodes"
+FOR_LINKS: Final = "for links to all nodes that are up"
 FOR_AN_OUTCOME: Final = "for the cluster to agree"
 
 
@@ -92,6 +93,11 @@ def tell(output: outputs.Output, logger: Logger) -> None:
             logger.error("node '%s' is up, but there is no way to it from here: a partition", name)
         case outputs.PartitionHealed(name, is_down):
             logger.info("the partition from node '%s' is over%s", name, ": it is down" if is_down else "")
+        case outputs.Parted(name, other):
+            text = (
+                "nodes '%s' and '%s' have not reached each other for long: '%s' counts as down until they do"
+            )
+            logger.error(text, name, other, name)
         case outputs.Hung(name):
             logger.warning("node '%s' is connected, but does not say anything: it hangs", name)
         case outputs.Recovered(name):

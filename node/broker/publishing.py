@@ -32,8 +32,8 @@ ROUTES_MAX: Final = 8192
 """Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
 
 _COPIES_AT_ONCE: Final = 16384
-_LOOKED_AT_AT_ONCE: Final = 16
-"""Messages that are looked at one by one, at some 20 us each where rules of queues are simple."""
+_RULED_AT_ONCE: Final = 16
+"""Messages that queues look at one by one, by their rules, at some 20 us each."""
 
 EXPIRATION_MAX_MS: Final = 315360000000
 """Ten years, RabbitMQ's limit for every time to live."""
@@ -91,8 +91,12 @@ class Route:
         self.queues, self.remote = local_and_remote(queues)
         self.is_mirrored = any(queue.mirror is not None for queue in self.queues)
         self.looks_at_each = looks_at_each
-        is_plain = not looks_at_each and all(queue.is_plain for queue in queues)
-        self.at_once_max = max(1, _COPIES_AT_ONCE // (1 + len(queues))) if is_plain else _LOOKED_AT_AT_ONCE
+        if looks_at_each:
+            self.at_once_max = 1  # it may have ten thousand headers
+        elif all(queue.is_plain for queue in queues):
+            self.at_once_max = max(1, _COPIES_AT_ONCE // (1 + len(queues)))
+        else:
+            self.at_once_max = _RULED_AT_ONCE
         self.traits: Traits | None = None
         self.envelope: Envelope | None = None
 

@@ -583,16 +583,18 @@ class WorldRun(Run):
         return record is not None and not self.copies.has_sound_copy(record, self._led())
 
     def _led(self) -> frozenset[str]:
-        """The nodes of the core that the leader of the metadata reaches, which may be outside and cut off from some.
+        """The nodes of the core that may serve: they reach the leader of the metadata and all nodes that are up.
 
-        Who has no way to the leader pauses, as documented, also if it has one to a majority.
+        Others may be outside the core and cut off from one of it: who has no way to the leader pauses, and one of two
+        nodes without a way to each other has to go, as documented.
         """
-        leaders = [node.name for node in self.world.alive if node.replica.is_leader]
-        links = self.world.links
+        world, links = self.world, self.world.links
+        leaders = {node.name for node in world.alive if node.replica.is_leader}
+        up = {member.name for member in world.catalogue.members.values() if member.is_up}
         return frozenset(
             name
             for name in self.core
-            if all(name == leader or links.can_talk(name, leader) for leader in leaders)
+            if all(links.can_talk(name, other) for other in (leaders | up) - {name})
         )
 
     def _leave_broken(self, node: WorldNode, core: frozenset[str]) -> None:

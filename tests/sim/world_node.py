@@ -414,9 +414,11 @@ class WorldNode(Node):
 
     def _enter_cluster(self) -> Script:
         """As `Life.begin`."""
-        self._may_serve.clear()
-        self._must_rejoin.clear()
         while True:
+            while self.membership.unreached:
+                yield WAITING_RETRY_S
+            self._may_serve.clear()
+            self._must_rejoin.clear()
             self.membership.starting(self.now)
             self.membership_changed()
             answer = self._submit(NodeUp(self.name, self.node_id, self.address))

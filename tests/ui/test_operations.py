@@ -305,4 +305,5 @@ def test_figures_say_what_they_are(page: Page, site: Site, filled: str) -> None:
     expect(details).to_contain_text(re.compile(r"Event-loop lag\s*[\d.]+ ms"), timeout=LOAD_MS)
     for word in ("Run queue", "Processes", "Net tick"):
         expect(details).not_to_contain_text(word)
-    expect(page.locator("figure.chart", has_text="Event-loop lag")).to_be_visible()
+    chart = page.locator("figure.chart", has_text="Event-loop lag")
+    expect(chart.locator(".plot")).to_have_attribute("aria-label", re.compile("started at "), timeout=LOAD_MS)

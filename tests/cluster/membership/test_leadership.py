@@ -1,10 +1,11 @@
 """The leader renews leases and declares nodes down; nobody else does."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
 
-from cluster.membership.outputs import Pause, Submit
+from cluster.membership.outputs import Output, Parted, Pause, Submit
 from node.broker.commands import NodeDown, RenewLeases
 from node.broker.events import LeasesRenewed, MemberDown, MemberUp
 from tests.cluster.membership.scene import BOOTED_S, OPTIONS, SELF, Scene, downs, member, of, renewals
@@ -305,3 +306,66 @@ def test_times_of_others_are_never_compared_with_ours() -> None:
         scene.hear("n2", sent_s=number * 0.1)
         scene.hear("n3", sent_s=BOOTED_S * 1000 + number)
         assert beaten(scene, 0.25) == []
+
+
+# --- nodes that do not hear each other ---
+
+
+def parted(scene: Scene, seconds: float, hears: Mapping[str, tuple[str, ...]]) -> list[Output]:
+    """Whom the leader wants out in this time, and why.   hears: the others, with whom each of them hears."""
+    found: list[Output] = []
+    for _ in range(round(seconds / OPTIONS.heartbeat_s)):
+        for name, others in hears.items():
+            scene.hear(name, reachable=(SELF, *others))
+        outputs = scene.lead(OPTIONS.heartbeat_s)
+        found += [item for item in outputs if isinstance(item, Parted) or downs([item])]
+    return found
+
+
+def test_one_of_two_nodes_that_do_not_hear_each_other_goes() -> None:
+    scene = leading("n2", "n3")
+    assert parted(scene, OPTIONS.parting_s - 1.0, {"n2": (), "n3": ()}) == []
+    found = parted(scene, 1.5, {"n2": (), "n3": ()})
+    assert found == [Parted("n3", "n2"), Submit(NodeDown("n3", 3))]
+
+
+def test_one_way_is_enough() -> None:
+    scene = leading("n2", "n3")
+    assert parted(scene, OPTIONS.parting_s + 0.5, {"n2": ("n3",), "n3": ()})[0] == Parted("n3", "n2")
+
+
+def test_who_hears_the_other_again_in_time_stays() -> None:
+    scene = leading("n2", "n3")
+    for _ in range(3):
+        assert parted(scene, OPTIONS.parting_s - 1.0, {"n2": (), "n3": ()}) == []
+        assert parted(scene, 0.5, {"n2": ("n3",), "n3": ("n2",)}) == []
+
+
+def test_the_one_that_most_do_not_hear_goes() -> None:
+    scene = leading("n2", "n3", "n4")
+    hears = {"n2": (), "n3": ("n4",), "n4": ("n3",)}
+    assert parted(scene, OPTIONS.parting_s + 0.5, hears)[-1] == Submit(NodeDown("n2", 2))
+    scene.apply(MemberDown(member("n2", 2)))
+    assert parted(scene, 2 * OPTIONS.parting_s, {"n3": ("n4",), "n4": ("n3",)}) == []
+
+
+def test_only_the_leader_parts_nodes_and_not_for_what_it_slept_through() -> None:
+    scene = leading("n2", "n3")
+    parted(scene, 2.0, {"n2": (), "n3": ()})
+    scene.now += 3 * OPTIONS.parting_s
+    assert not [item for item in parted(scene, 5.0, {"n2": (), "n3": ()}) if isinstance(item, Parted)]
+    scene = Scene.up("n2", "n3", "n4")
+    assert parted(scene, 2 * OPTIONS.parting_s, {"n2": ("n4",), "n3": (), "n4": ("n2",)}) == []
+
+
+def test_a_node_says_who_is_up_and_out_of_its_reach() -> None:
+    scene = leading("n2", "n3")
+    scene.hear("n2", reachable=(SELF, "n3"))
+    scene.hear("n3", reachable=("n2",))
+    assert scene.node.unreached == ["n3"], "it does not hear us"
+    scene.hear("n3", reachable=(SELF, "n2"))
+    assert scene.node.unreached == []
+    scene.node.link_down("n2", is_gone=False, now=scene.now)
+    assert scene.node.unreached == ["n2"]
+    scene.apply(MemberDown(member("n2", 2)))
+    assert scene.node.unreached == []

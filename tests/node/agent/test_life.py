@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,8 @@ from node.agent.cluster import Cluster
 from node.agent.life import OUTCOMES_MAX, Life
 from node.agent.supervisor import GivenUp
 from node.broker.commands import Command, NodeUp, Refused, SetDraining
+from node.broker.events import MemberDown
+from node.broker.records import Member
 from node.broker.replicated_log import NOT_WRITTEN
 
 
@@ -111,6 +114,26 @@ def test_a_majority_is_waited_for_as_long_as_it_takes() -> None:
         await cluster.life.catch_up()
 
     assert not run(scene).barriers
+
+
+def test_who_does_not_reach_a_node_that_is_up_waits_until_it_does() -> None:
+    async def scene(cluster: FakeCluster) -> None:
+        other = Member("n2@localhost", "localhost:2", "id-n2", "disc", 7, True)
+        cluster.membership.members_changed({other.name: other}, 1.0)
+        cluster.incarnations = [3]
+        begun = asyncio.ensure_future(cluster.life.begin())
+        while len(cluster.waits) < 3:
+            await asyncio.sleep(0)
+        assert not cluster.submitted
+        cluster.membership.applied([MemberDown(replace(other, is_up=False))], 2.0)
+        assert await begun
+
+    cluster = run(scene)
+    assert cluster.submitted == [NodeUp]
+    assert (
+        cluster.waits[0]
+        == "waits for links to all nodes that are up: no link to 'n2@localhost', or none back"
+    )
 
 
 def test_an_own_disk_that_is_broken_ends_it_at_once() -> None:

@@ -98,7 +98,7 @@ def test_a_run_of_equal_publishes_stops_too(world: World) -> None:
     before = world.cost_s
     client.feed(publishes(100, "x"))
     assert 0 < ready(world) < 100
-    assert world.cost_s - before < 0.040, "a piece of a run and no more"
+    assert world.cost_s - before <= SHARE_S + 0.001, "each may have ten thousand headers"
     first = ready(world)
     client.send(1, BasicGet(queue="q", no_ack=True))
     turns(world, 1)
