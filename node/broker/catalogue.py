@@ -493,7 +493,8 @@ class Catalogue:
 
 def _alters_routes(event: Event) -> bool:
     if isinstance(event, ViewChanged):
-        return event.is_move
+        # A route knows whether confirms have to wait for copies on other nodes.
+        return event.is_move or (event.before.view is None) != (event.after.view is None)
     return not isinstance(event, _ALTERS_NO_ROUTE)
 
 

@@ -12,6 +12,9 @@ from node.amqp.methods import BasicAck, ConfirmSelect
 from node.broker.commands import DeclareQueue, SetPolicy
 from node.broker.storage import Waiter
 from node.store.waiting import Waiting
+from tests.cluster.mirror.disk_nodes import PERSISTENT as PERSISTENT_MESSAGE
+from tests.cluster.mirror.disk_nodes import Cluster as DiskCluster
+from tests.cluster.mirror.disk_nodes import publisher_of
 from tests.cluster.mirror.nodes import Cluster
 from tests.cluster.mirror.test_follower import Copy as FollowerCopy
 from tests.cluster.mirror.test_follower import Ring as FollowerRing
@@ -121,3 +124,28 @@ def test_who_waits_for_mirrors_that_are_no_more_waits_for_the_disk() -> None:
     assert world.client.settled == []
     world.disk.sync()
     assert world.client.settled == [(1, 1, True)]
+
+
+def test_confirms_wait_for_mirrors_that_came_while_a_client_publishes() -> None:
+    """A connection remembers where its publishes lead; whether they have copies elsewhere must not grow old there."""
+    cluster = DiskCluster("n1", "n2")
+    cluster.submit(DeclareQueue("/", "q", "0123456789abcdef" * 2, durable=True, home="n1"))
+    client = publisher_of(cluster["n1"])
+    client.publish(1, "q", b"alone", properties=PERSISTENT_MESSAGE)
+    cluster.settle()
+    assert client.methods() == [BasicAck(delivery_tag=1)]
+    policy = SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+    cluster.log.append((policy, "", 0, None))
+    cluster.apply("n1")
+    client.publish(1, "q", b"the policy holds, and there is no mirror yet", properties=PERSISTENT_MESSAGE)
+    cluster["n1"].turn()
+    cluster.settle()
+    cluster.wait(2.0, lambda: len(cluster.view().synced) == 2)
+    assert client.methods() == [BasicAck(delivery_tag=2)]
+    cluster["n2"].is_disk_held = True
+    client.publish(1, "q", b"with a mirror", properties=PERSISTENT_MESSAGE)
+    cluster.wait(2.0)
+    assert client.methods() == []
+    cluster["n2"].is_disk_held = False
+    cluster.settle()
+    assert client.methods() == [BasicAck(delivery_tag=3)]
