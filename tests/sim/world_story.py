@@ -142,9 +142,9 @@ class Story(WorldRun):
         self.cut(one, other)
         self.cut(other, one)
 
-    def hang_disk(self, node: WorldNode) -> None:
+    def hang_disk(self, node: WorldNode, *, is_hung: bool = True) -> None:
         """The disk of the messages hangs from now on."""
-        node.disk_state.is_hung = True
+        node.disk_state.is_hung = is_hung
         node.disks_changed()
 
     def end_for_good(self, node: WorldNode) -> None:
@@ -189,6 +189,12 @@ class Story(WorldRun):
         at = ids.index(self.view.master)
         members = (*self.view.members[at:], *self.view.members[:at])
         return [self.world.nodes[member.node] for member in members]
+
+    def lose(self, node: WorldNode, path: str) -> None:
+        """A file is gone: what the node has promises nothing any more."""
+        self.damage(node)
+        self.world.trace(f"{node.name} loses {path}")
+        node.disk.lose(path)
 
     def wipe(self, node: WorldNode, path: str) -> None:
         """All of a file but its header is zeros: what the node has promises nothing any more."""
