@@ -14,7 +14,7 @@ from tests.sim.mirror_checks import group_of
 from tests.sim.mirror_clients import Getter
 from tests.sim.mirror_world import Violation
 from tests.sim.world_copies import ids_on_disk
-from tests.sim.world_story import FIVE, SCRUBBED_S, Story
+from tests.sim.world_story import FIVE, PARTED_S, SCRUBBED_S, Story
 
 
 def rot_on_a_mirror() -> None:
@@ -135,7 +135,7 @@ def one_publish_while_mirrors_are_parted() -> None:
     client = story.publisher(a)
     story.part(b, c)
     client.give(1)
-    story.wait(lambda: not client.unconfirmed, 15.0)
+    story.wait(lambda: not client.unconfirmed, PARTED_S)
     story.end()
 
 
