@@ -36,6 +36,8 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 _PATH: Final = re.compile(rf"(?:{'|'.join(SOURCE_ROOTS)}|docs)/[\w./-]*")
 _FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _HEADING: Final = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+_LIMITS: Final = re.compile(r"((?:`_?[A-Z][A-Z\d_]+`(?:, )?)+) \(((?:node|cluster|spark_ops)/[\w./]+)")
+"""Constants in docs/limits.md, and the file or folder that is said to have them."""
 _MAKE: Final = re.compile(r"\bmake ((?:[a-z]+(?:-[a-z]+)*\b *)+)")
 _TARGET: Final = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 
@@ -88,6 +90,20 @@ def test_paths_that_are_named_exist() -> None:
             if _PATH.fullmatch(code) and not (ROOT / code).exists():
                 missing.append(f"{_name(document)}: {code}")
     assert missing == []
+
+
+def test_limits_are_where_the_document_says() -> None:
+    """Each constant that docs/limits.md names is set in the file, or in the folder, that stands behind it."""
+    stale = []
+    rows = _LIMITS.findall((ROOT / "docs" / "limits.md").read_text())
+    assert rows
+    for names, place in rows:
+        files = [path for path in NODE if path == ROOT / place or (ROOT / place) in path.parents]
+        text = "\n".join(path.read_text() for path in files)
+        for name in _CODE.findall(names):
+            if not re.search(rf"^\s*{name}(?:: [\w\[\], ]+)? = ", text, re.MULTILINE):
+                stale.append(f"{name} ({place})")
+    assert stale == []
 
 
 def test_every_file_has_a_row() -> None:

@@ -112,7 +112,7 @@ class Completeness:
 
     def missed_contents(self, uid: str, number: int | None, offset: int) -> None:
         """The contents of messages are not in the message store.   number, offset: where a segment has the messages;
-        None: the journal has them.
+        None: the journal has them, too or only.
 
         They are synced before the journal is, and before a segment is; what is paged out waits for no sync.
         """

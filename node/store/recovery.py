@@ -323,13 +323,14 @@ class _Recovery:
         lost = 0
         for store_id in missing:
             lost |= bits_of(store_id - piece.store_id, 1)
-        segment.alive &= ~(lost << (piece.first_seq - segment.base))
+        lost_here = lost << (piece.first_seq - segment.base)
+        segment.alive &= ~lost_here
         seqs = ", ".join(_shown(seqs) for seqs in ranges_of(lost, piece.first_seq))
         text = f"the contents of message {seqs} are no longer in the message store: dropped"
         self._isolation.note(Finding(Damage.MISSING, path, offset, 0, text))
-        self._completeness.missed_contents(
-            queue.uid, segment.number if path == segment.path else None, offset
-        )
+        # A message that was paged out may be in a segment that was never synced, and in the journal, which was.
+        is_in_journal = path != segment.path or bool(lost_here & queue.changes.enqueued.of(segment.number))
+        self._completeness.missed_contents(queue.uid, None if is_in_journal else segment.number, offset)
         found = ranges_of(bits_of(0, piece.count) & ~lost, 0)
         parts = [piece[there.start : there.stop] for there in found]
         for part in parts:

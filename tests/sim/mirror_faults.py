@@ -152,6 +152,8 @@ class Run:
             self.counts["masters"] += 1
             was_synced = new.master in old.synced or old.state == "down"
             if new.master and not was_synced:
+                if not old.may_lose:
+                    raise Violation(f"promoted though not synchronised, and no policy says so: {old} {new}")
                 self.counts["lossy promotions"] += 1
                 self.lossy.add(after.name)
                 self.ledger.excuse(after.name, "promoted though not synchronised")

@@ -232,7 +232,9 @@ class Links:
         """A process is dead.   is_machine: so is its host, which refuses nothing."""
         world = self.world
         for other in world.names:
-            self._stale.pop((name, other), None)
+            stale = self._stale.pop((name, other), None)
+            if stale is not None:
+                stale.up.discard(name)  # what is on its way there must not come to the next process
         for other in world.names:
             if other == name:
                 continue
@@ -241,7 +243,10 @@ class Links:
                 if data is not None:
                     data.end()
             session = self._control.pop(frozenset((name, other)), None)
-            if session is None or other not in session.up:
+            if session is None:
+                continue
+            session.up.discard(name)
+            if other not in session.up:
                 continue
             node: WorldNode = world.nodes[other]
             self._stale[other, name] = session

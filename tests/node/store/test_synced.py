@@ -242,6 +242,19 @@ def test_a_loss_is_known_whenever_the_recovery_that_finds_it_is_cut_short(
     assert steps > 10
 
 
+@pytest.mark.parametrize("is_in_the_journal", [False, True])
+def test_contents_that_a_page_out_wrote_are_missed_if_the_journal_has_the_message(
+    is_in_the_journal: bool,
+) -> None:
+    """A lazy queue writes its segment without a sync; what says that the message was safe is the journal."""
+    files = Files()
+    corrupt(files.disk, files.contents(1, {1: b"a" * 5000, 2: b"b" * 5000}), 0)
+    files.segment(0, enqueue_stored(1, 1, 2))
+    files.journal(*([enqueue_stored(1, 1, 2)] if is_in_the_journal else []))
+    found, _ = files.recover(copies=[UID])
+    assert found.queues[UID].is_clean is not is_in_the_journal
+
+
 def test_what_is_lost_of_many_copies_is_written_down_at_once() -> None:
     """Not each time that another segment turns out to be damaged."""
     files = Files()
