@@ -103,12 +103,10 @@ AUDIT: dict[str, Found] = {
     "senders forgotten": Found("safety", 4, ("total", "hang", "transfer")),
     "transient not replicated": Found("safety", 0, ("transfer", "crash")),
     "own disk ignored": Found("safety", 7, ("total", "hang", "transfer")),
-    "idle unwatched": Found("liveness", 100, ("cut", "transfer", "hang", "crash")),
     "disks unwatched": Found("liveness", 6, ("hang",)),
     "unsafe count": Found("liveness", 53, ("disk_error", "hang", "transfer")),
     "unreadable dropped": Found("safety", 5, ("page", "rot")),
     "own writes forgotten": Found("safety", 4, ("slow_disk", "hang", "transfer")),
-    "damaged says nothing": Found("safety", 25, ("rot", "page", "transfer", "crash")),
     "loss is not told": Found("safety", 18, ("total",)),
     "sent again is new": Found("safety", 0, ("ambush", "slow_link")),
     "prefetch not counted anew": Found("safety", 5, ("transfer",)),
@@ -117,8 +115,6 @@ AUDIT: dict[str, Found] = {
     "unacked left behind": Found("safety", 22, ("transfer",)),
     # A consumer is cancelled and comes back to the same channel while a delivery is open: each limit is its own.
     "prefetch ignored": Found("safety", 0),
-    "damaged files grow": Found("safety", 0, ("rot", "page")),
-    "pages while it fills": Found("safety", 0, ("page", "slow_disk", "transfer", "crash")),
 }
 
 

@@ -8,14 +8,13 @@ from typing import Final
 
 from cluster.gm_ring.messages import Activity, Item
 from cluster.gm_ring.wire import encode_parcel
-from node.amqp.field_table import longstr
 from node.amqp.methods import QueueDeclare
 from node.store.disk import Read
 from tests.sim.mirror_checks import group_of
 from tests.sim.mirror_clients import Getter
 from tests.sim.mirror_world import Violation
 from tests.sim.world_copies import ids_on_disk
-from tests.sim.world_story import FIVE, SCRUBBED_S, Story
+from tests.sim.world_story import FIVE, PARTED_S, SCRUBBED_S, Story
 
 
 def rot_on_a_mirror() -> None:
@@ -125,6 +124,71 @@ def last_word_of_a_master_that_is_cut_off() -> None:
     story.world.run(0.1)
     story.end_for_good(a)
     story.wait(lambda: story.master is not a and story.view.state == "live")
+    story.end()
+
+
+def one_publish_while_mirrors_are_parted() -> None:
+    """One of two mirrors goes that do not hear each other, before one of their nodes has to."""
+    story = Story(names=FIVE)
+    a, b, c, *_ = story.roles()
+    story.mirror_on(a, b, c)
+    client = story.publisher(a)
+    story.part(b, c)
+    client.give(1)
+    story.wait(lambda: not client.unconfirmed, PARTED_S)
+    story.end()
+
+
+def master_that_lacks_messages() -> None:
+    """It hands over all the same, and the new master has its last word at once."""
+    story = Story(names=FIVE)
+    a, b, c, *_ = story.roles()
+    story.mirror_on(a, b, c)
+    story.fill(5)
+    heir = story.ring()[-1]
+    leader = group_of(a, story.record).leader
+    assert leader is not None
+    leader.live.add(range(100, 103))  # which no queue and no client has
+    story.damage(a)
+    story.transfer(heir)
+    story.wait(lambda: story.master is heir and story.is_steady, 5.0)
+    story.end()
+
+
+def message_file_gone_on_a_mirror() -> None:
+    """Its node has another copy soon, of which nothing is in a file without a beginning."""
+    story = Story()
+    a, b, _ = story.roles()
+    story.move_master(a)
+    story.fill(3, 400)
+    story.lose(b, story.files(b, ".rdq")[-1])
+    story.world.run(SCRUBBED_S)
+    story.settle()
+    story.fill(3, 400)
+    story.check_disks()
+    story.end()
+
+
+def short_of_memory_while_a_mirror_takes_over() -> None:
+    """A mirror reads what its disk has in a segment, and is told to put more into the same one."""
+    story = Story()
+    a, b, _ = story.roles()
+    story.move_master(a)
+    for size in (40, 90) * 4:
+        story.fill(1, size)
+    story.page_out()
+    consumer = story.consumer(a, 1, "slow")
+    story.wait(lambda: sum(each.consumed_at is not None for each in story.ledger.messages) > 2)
+    story.dismiss(consumer)  # of unequal sizes: it has to be read what is left
+    story.fill(3)
+    story.hang_disk(b)
+    story.transfer(b)
+    story.wait(lambda: group_of(b, story.record).is_filling, 3.0)
+    b.pager.page(list(b.broker.local_queues))
+    b.busy()
+    story.world.run(0.1)
+    story.hang_disk(b, is_hung=False)
+    story.settle()
     story.end()
 
 
@@ -298,12 +362,12 @@ def mirror_that_hears_of_its_queue_late() -> None:
     """What comes before the log says that there is such a queue is heard when it does."""
     story = Story()
     a, b, leader = story.roles()
+    story.mirror_on(a, b)  # so another queue's ring has no way by the leader, either
     story.cut(leader, b)
-    arguments = {"x-queue-type": longstr("quorum")}
-    client = story.publisher(a, "quorum")
-    story.ask(a, QueueDeclare(queue="quorum", durable=True, arguments=arguments))
-    story.watch(lambda: a.log.catalogue.queue("/", "quorum") is not None)
-    story.queues.append("quorum")
+    client = story.publisher(a, "late")
+    story.ask(a, QueueDeclare(queue="late", durable=True))
+    story.watch(lambda: a.log.catalogue.queue("/", "late") is not None)
+    story.queues.append("late")
     client.give(5)
     story.world.run(0.1)
     story.cut(leader, b, is_cut=False)
@@ -358,5 +422,9 @@ HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "early for new queues forgotten": mirror_that_hears_of_its_queue_late,
     "copy stays on disk": mirror_that_was_away,
     "stale mastership": deliveries_of_a_former_master,
+    "idle unwatched": one_publish_while_mirrors_are_parted,
+    "damaged says nothing": master_that_lacks_messages,
+    "damaged files grow": message_file_gone_on_a_mirror,
+    "pages while it fills": short_of_memory_while_a_mirror_takes_over,
 }
 """By the bug that each of them finds."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
+from cluster.membership.options import MembershipOptions
 from node.amqp.methods import BasicPublish, ConfirmSelect, ExchangeDeclare, Method
 from node.amqp.properties import Properties
 from node.broker.commands import ChangeView, SetPolicy
@@ -23,7 +24,7 @@ from tests.sim.mirror_ledger import Message
 from tests.sim.mirror_node import OPTIONS
 from tests.sim.mirror_world import Violation
 from tests.sim.world import World
-from tests.sim.world_faults import HEADER_BYTES, LIVE_S, START_S, Probe, WorldRun
+from tests.sim.world_faults import HEADER_BYTES, START_S, Probe, WorldRun
 from tests.sim.world_node import WorldNode
 
 ALL: Final[Mapping[str, Json]] = {"ha-mode": "all", "ha-sync-mode": "automatic"}
@@ -31,6 +32,10 @@ THREE: Final = ("n1", "n2", "n3")
 FIVE: Final = ("n1", "n2", "n3", "n4", "n5")
 SOON_S: Final = 20.0
 """What is waited for happens in so many seconds."""
+
+PARTED_S: Final = MembershipOptions().parting_s - 2.0
+"""What a ring puts right by itself it has put right after so long. A moment later one of two nodes that do not hear
+each other has to go, which would be enough, too."""
 
 SCRUBBED_S: Final = REST_S + 10.0
 """After so long the slow look at what is on disk has come by everything."""
@@ -142,9 +147,9 @@ class Story(WorldRun):
         self.cut(one, other)
         self.cut(other, one)
 
-    def hang_disk(self, node: WorldNode) -> None:
+    def hang_disk(self, node: WorldNode, *, is_hung: bool = True) -> None:
         """The disk of the messages hangs from now on."""
-        node.disk_state.is_hung = True
+        node.disk_state.is_hung = is_hung
         node.disks_changed()
 
     def end_for_good(self, node: WorldNode) -> None:
@@ -189,6 +194,12 @@ class Story(WorldRun):
         at = ids.index(self.view.master)
         members = (*self.view.members[at:], *self.view.members[:at])
         return [self.world.nodes[member.node] for member in members]
+
+    def lose(self, node: WorldNode, path: str) -> None:
+        """A file is gone: what the node has promises nothing any more."""
+        self.damage(node)
+        self.world.trace(f"{node.name} loses {path}")
+        node.disk.lose(path)
 
     def wipe(self, node: WorldNode, path: str) -> None:
         """All of a file but its header is zeros: what the node has promises nothing any more."""
@@ -259,10 +270,10 @@ class Story(WorldRun):
         self._wait(lambda: bool(answers), SOON_S, lambda: "nothing is declared")
 
     def check_served(self, *nodes: WorldNode) -> None:
-        """By way of these nodes the queue confirms and delivers again, though nothing is healed."""
+        """By way of these nodes the queue confirms and delivers again, though nothing is healed or declared down."""
         probe = Probe(self, "plain", frozenset(node.name for node in nodes))
         probe.begin()
-        self._wait(lambda: probe.is_served, LIVE_S, lambda: f"not served: {self.view}")
+        self._wait(lambda: probe.is_served, PARTED_S, lambda: f"not served: {self.view}")
         probe.leave()
 
     def end(self) -> None:
