@@ -11,7 +11,6 @@ from node.store import journal
 from node.store.disk import Step
 from node.store.findings import Damage, Finding, Isolation
 from node.store.record_file import RecordFile
-from node.store.seq_set import SeqSet
 from node.store.synced import Synced, about_journal, about_queue, renewal
 
 _ANY_QUEUE: Final = "persistent messages of any queue may be missing"
@@ -59,20 +58,17 @@ class Completeness:
         if not self._has_all(file, self._safe_bytes(uid, number), _ONE_QUEUE) or _is_corrupt(file):
             self._lossy.add(uid)
 
-    def saw_segments(self, uid: str, directory: str, removed: SeqSet) -> None:
-        """All segments of a queue were read.   removed: the messages of which the journal says that they went.
-
-        A segment is removed when nothing is alive in it, which the journal says of the messages that went last.
-        """
+    def saw_segments(self, uid: str, directory: str) -> None:
+        """All segments of a queue were read. One that goes is told before, so that none may be missing."""
         found = self._found.pop(uid, set())
         for number, size in self._synced.segments.get(uid, {}).items():
-            if number not in found and not removed.of(number):
+            if number not in found:
                 self._note_loss(f"{directory}/{number}.idx", 0, size, _ONE_QUEUE)
                 self._lossy.add(uid)
 
-    def segment_goes(self, uid: str, number: int, removed: SeqSet) -> None:
-        """Nothing is alive in a segment, which will be removed.   removed: see `saw_segments`."""
-        if self._safe_bytes(uid, number) and not removed.of(number):
+    def segment_goes(self, uid: str, number: int) -> None:
+        """Nothing is alive in a segment, which will be removed."""
+        if self._safe_bytes(uid, number):
             self._going.setdefault(uid, set()).add(number)
 
     def has_news(self, uid: str) -> bool:

@@ -385,7 +385,7 @@ class _Recovery:
                 self._recover_segment(queue, scan)
                 self._clock.count(len(data), self._result.messages)
         changes = queue.changes
-        self._completeness.saw_segments(queue.uid, f"{QUEUES}/{queue.uid}", changes.removed)
+        self._completeness.saw_segments(queue.uid, f"{QUEUES}/{queue.uid}")
         for number in changes.enqueued.segments():
             wanted = changes.enqueued.of(number) & ~known.get(number, 0) & ~changes.removed.of(number)
             if wanted and number not in queue.growing:
@@ -416,7 +416,7 @@ class _Recovery:
         self._isolation.keep(file.findings, file.data)
         if not segment.alive and not wanted:
             self._writer.doom(queue.uid, number, file.path)
-            self._completeness.segment_goes(queue.uid, number, changes.removed)
+            self._completeness.segment_goes(queue.uid, number)
             return
         if file.needs_rewrite:
             segment.size_bytes = self._writer.rewrite(file)

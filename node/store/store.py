@@ -451,7 +451,7 @@ class Store:
             self._checkpoint_jobs += 1
             files = self._checkpoint.files
             self._synced.journal_goes(files)
-            # Before the journal goes, which says what was removed of segments that are no longer there.
+            # Before the journal goes, which has what they have.
             steps = self._tell_segments() + self._journal.remove_steps(files)
             self._submit(steps, self._checkpoint_ended)
 

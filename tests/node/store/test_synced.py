@@ -242,6 +242,18 @@ def test_a_loss_is_known_whenever_the_recovery_that_finds_it_is_cut_short(
     assert steps > 10
 
 
+def test_a_segment_that_is_gone_is_missed_though_some_of_it_was_removed() -> None:
+    """The journal's word that messages went does not explain that the file is gone."""
+    files = Files()
+    segment = files.segment(0, enqueue(1, b"a"), enqueue(2, b"b"))
+    listing = synced.about_queue(UID, [(0, files.disk.size(segment))], is_lossy=False)
+    files.disk.run(synced.renewal(listing))
+    files.journal(remove(1))
+    files.disk.run([RemoveFile(segment)])
+    found, _ = files.recover(copies=[UID])
+    assert not found.queues[UID].is_clean
+
+
 @pytest.mark.parametrize("is_in_the_journal", [False, True])
 def test_contents_that_a_page_out_wrote_are_missed_if_the_journal_has_the_message(
     is_in_the_journal: bool,
