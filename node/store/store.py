@@ -371,7 +371,7 @@ class Store:
                 shrunk[index.uid] = index.synced_sizes
         for uid, operation in later:
             journal.add(uid, operation)
-        return self._synced.tell_shrunk(shrunk) + removals
+        return self._synced.tell_safely(shrunk) + removals
 
     def _committed(self, results: list[Any]) -> None:
         """The batch is safe."""
@@ -451,7 +451,7 @@ class Store:
             self._checkpoint_jobs += 1
             files = self._checkpoint.files
             self._synced.journal_goes(files)
-            # Before the journal goes, which has what they have.
+            # Before the journal goes, which says until then that what they have was safe.
             steps = self._tell_segments() + self._journal.remove_steps(files)
             self._submit(steps, self._checkpoint_ended)
 
@@ -463,7 +463,7 @@ class Store:
             index.uid: index.synced_sizes for index in indexes if index.is_durable and not index.is_dropped
         }
         self._checkpointed = []
-        return self._synced.renew(sizes) if is_large else self._synced.tell_queues(sizes)
+        return self._synced.renew(sizes) if is_large else self._synced.tell_safely(sizes)
 
     def _checkpoint_went_on(self, results: list[Any]) -> None:
         self._checkpoint_jobs -= 1

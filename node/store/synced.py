@@ -145,8 +145,8 @@ class SyncedFile:
         """Write down what is safe of the segments of some queues."""
         return self._append(self._about(queues))
 
-    def tell_shrunk(self, queues: Mapping[str, Iterable[tuple[int, int]]]) -> list[Step]:
-        """Write down, safely, what is left of some queues before files of theirs go."""
+    def tell_safely(self, queues: Mapping[str, Iterable[tuple[int, int]]]) -> list[Step]:
+        """Write down, safely, what is safe of some queues before files go: of theirs, or of the journal."""
         steps = self.tell_queues(queues)
         return [*steps, Sync(SYNCED)] if steps else []
 

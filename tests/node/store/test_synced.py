@@ -107,6 +107,22 @@ def test_a_segment_that_was_removed_is_not_missed_after_a_power_loss(
         assert_all_is_there(start(left))
 
 
+@pytest.mark.parametrize("reorders", [False, True])
+def test_what_a_checkpoint_has_made_safe_is_known_once_the_journal_is_gone(reorders: bool) -> None:
+    """Else damage to it would look like what was never safe."""
+    gone = 0
+    for seed in range(60):
+        bench = Bench(journal_file_bytes=100)
+        bench.disk.run(synced.renewal([]))  # as each start does
+        bench.keep(1, b"a" * 50, b"b" * 50, b"c" * 50)
+        checkpoint(bench)
+        left = bench.disk.crash(Random(seed), reorders=reorders)
+        if "1.journal" not in left.names("journal"):
+            gone += 1
+            assert listed(left, uid_of(1))
+    assert gone
+
+
 @pytest.mark.parametrize("kind", [Append, Sync])
 @pytest.mark.parametrize("path", [synced.SYNCED, "journal/2.journal", "journal/3.journal"])
 def test_a_segment_that_was_removed_is_not_missed_after_an_error(kind: type, path: str) -> None:
