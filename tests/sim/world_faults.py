@@ -101,7 +101,8 @@ class WorldRun(Run):
         self.copies = Copies(self.ledger)
         self.world.on_process_ended = self._restart_soon
         self.ledger.is_calm_around = lambda at: False  # type: ignore[method-assign]  # faults last
-        self._damaged_nodes: set[str] = set()
+        self._unsure_nodes: set[str] = set()
+        """Nodes that may rightly say that something of their store could not be read."""
         self._confirm = self.ledger.confirm
         self.ledger.confirm = self._confirmed  # type: ignore[method-assign]
         self.is_over = False
@@ -382,13 +383,15 @@ class WorldRun(Run):
                 disk.fail(kind)
             else:
                 state.failing = (kind,)
-        if not is_once and kind is Read and node.disk_state in states:
-            self.damage(node)
+        if kind is Read and node.disk_state in states:
+            self._unsure_nodes.add(node.name)
+            if not is_once:
+                self.damage(node)
         node.disks_changed()
 
     def damage(self, node: WorldNode) -> None:
         """What a node has is not worth anything any more."""
-        self._damaged_nodes.add(node.name)
+        self._unsure_nodes.add(node.name)
         self.copies.damage(node.name, self.world.catalogue)
 
     def rot(self) -> None:
@@ -490,7 +493,7 @@ class WorldRun(Run):
             check_copies(self)
         found = {queue: self._rest(queue) for queue in self.queues}
         for node in world.nodes.values():
-            if node.name in self._damaged_nodes:
+            if node.name in self._unsure_nodes:
                 node.errors = [each for each in node.errors if not each.startswith("store: ")]
         check_no_faults(self)
         nothing_confirmed_is_lost(self.ledger, found, self.copies.unsound)
