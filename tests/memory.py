@@ -1,7 +1,7 @@
 """Whether something goes with the last reference to it, and not when Python looks for cycles.
 
-with no_search_for_cycles():
-    ref = weakref.ref(thing)
+with no_search_for_cycles():            with no_circles():
+    ref = weakref.ref(thing)                what_makes_and_drops_things()
     del thing
     assert_gone(ref)
 """
@@ -9,6 +9,7 @@ with no_search_for_cycles():
 import gc
 import types
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,6 +22,30 @@ def no_search_for_cycles() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextmanager
+def no_circles() -> Iterator[None]:
+    """Nothing of ours that is dropped within needs that search to go."""
+    gc.collect()
+    with no_search_for_cycles():
+        try:
+            yield
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            gc.set_debug(0)
+            left = Counter(filter(None, map(_name_of_ours, gc.garbage)))
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+    assert not left, left
+
+
+def _name_of_ours(thing: object) -> str:
+    """What a thing of the product is called; empty: it is none."""
+    named = thing if isinstance(thing, types.FunctionType) else type(thing)
+    is_ours = named.__module__.startswith(("node.", "cluster."))
+    return f"{named.__module__}.{named.__qualname__}" if is_ours else ""
 
 
 def assert_gone(*refs: "weakref.ref[object]") -> None:
