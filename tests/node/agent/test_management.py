@@ -21,7 +21,7 @@ from node.agent import packing, questions
 from node.agent.agent import Agent
 from node.agent.questions import Questions
 from node.amqp.properties import Properties
-from node.config import Address, ManagementConfig, StatisticsConfig, TelemetryConfig
+from node.config import Address, ClusterOptions, ManagementConfig, StatisticsConfig, TelemetryConfig
 from node.io.control import ControlError
 from node.statistics.query import Query
 from tests.adversity.node_process import ROOT
@@ -94,7 +94,8 @@ def test_the_listener_stays_while_the_app_is_stopped(directory: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_a_broker_that_was_restarted(directory: Path) -> None:
+@pytest.mark.parametrize("cluster", [ClusterOptions(), ClusterOptions(listen=Address("127.0.0.1", 0))])
+def test_nothing_is_left_of_a_broker_that_was_restarted(directory: Path, cluster: ClusterOptions) -> None:
     """With clients, whose deliveries go back, with statistics and telemetry; beside the one search at its end."""
 
     def story(agent: Agent, url: str, do: Do) -> None:
@@ -124,7 +125,7 @@ def test_nothing_is_left_of_a_broker_that_was_restarted(directory: Path) -> None
             do(agent.app.await_start())
             assert_gone(*former)
 
-    serve(directory, story, telemetry=TelemetryConfig(is_on=True))
+    serve(directory, story, telemetry=TelemetryConfig(is_on=True), cluster=cluster)
 
 
 def send(url: str, body: object) -> int:
