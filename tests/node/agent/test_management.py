@@ -125,7 +125,12 @@ def test_nothing_is_left_of_a_broker_that_was_restarted(directory: Path, cluster
             do(agent.app.await_start())
             assert_gone(*former)
 
-    serve(directory, story, telemetry=TelemetryConfig(is_on=True), cluster=cluster)
+    serve(
+        directory,
+        story,
+        telemetry=TelemetryConfig(is_on=True, directory=str(directory / "telemetry")),
+        cluster=cluster,
+    )
 
 
 def send(url: str, body: object) -> int:
