@@ -163,7 +163,11 @@ class Node:
                 self.broker.mirrors.close_all()
         if self._cluster is not None:
             self._cluster.log.detach()
-        return self._persistence is None or await self._persistence.stop(self.broker)
+        try:
+            return self._persistence is None or await self._persistence.stop(self.broker)
+        finally:
+            if self._server is not None:
+                self._server.end()
 
     def close_all_connections(self, reason: str) -> None:
         """Close every connection with 320 and this reason."""

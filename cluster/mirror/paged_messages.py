@@ -189,37 +189,36 @@ class PagedMessages:
             if there is nothing to be read.
         """
         unknown = [number for number, segment in sorted(self._segments.items()) if not segment.is_exact]
-        found = NumberSet()
-        looked = NumberSet()
+        self._read_next(unknown, NumberSet(), NumberSet(), on_done)
+
+    def _read_next(
+        self, unknown: list[int], looked: NumberSet, found: NumberSet, on_done: Callable[[NumberSet], None]
+    ) -> None:
+        """Read the last of these segments, and so on to the first.   looked, found: to be added to."""
+        if not unknown:
+            on_done(looked.minus(found))
+            return
+        number = unknown.pop()
         entries = self._storage.segment_entries
+        first = number * entries
+        stop = min(first + entries, self.stop)
+        looked.add(range(first, stop))
 
-        def read_next() -> None:
-            if not unknown:
-                lost = looked.minus(found)
-                on_done(lost)
-                return
-            number = unknown.pop()
-            first = number * entries
-            stop = min(first + entries, self.stop)
-            looked.add(range(first, stop))
+        def scanned(absents: list[Absent]) -> None:
+            segment = self._segments.pop(number, None)
+            if segment is None:
+                return  # all of it was let go of
+            self.count -= segment.count
+            for absent in absents:
+                found.add(absent.seqs)
+                self.take_absent(absent)
+            for numbers in self._unreadable(range(first, stop)):
+                found.add(numbers)
+                self._segment(number).count_in(0, numbers, 0, MIXED_SIZES, count=len(numbers))
+                self.count += len(numbers)
+            self._read_next(unknown, looked, found, on_done)
 
-            def scanned(absents: list[Absent]) -> None:
-                segment = self._segments.pop(number, None)
-                if segment is None:
-                    return  # all of it was let go of
-                self.count -= segment.count
-                for absent in absents:
-                    found.add(absent.seqs)
-                    self.take_absent(absent)
-                for numbers in self._unreadable(range(first, stop)):
-                    found.add(numbers)
-                    self._segment(number).count_in(0, numbers, 0, MIXED_SIZES, count=len(numbers))
-                    self.count += len(numbers)
-                read_next()
-
-            self._storage.scan(number, first, stop - 1, scanned)
-
-        read_next()
+        self._storage.scan(number, first, stop - 1, scanned)
 
     def _unreadable(self, numbers: range) -> list[range]:
         """Those that are here and can't be read: who takes over from this copy decides what becomes of them."""

@@ -293,11 +293,12 @@ class _DirectConnection(Connection):
         if self.state is ConnectionState.OPEN:
             self._release()
         self.state = ConnectionState.CLOSED
-        self._reader.close()
-        self._stop_timer()
+        self._let_go()
         self.vhost = ""  # it was never counted among its connections
         self.broker.forget(self)
         del self.broker.direct_clients[self]
+        self._on_error = lambda: None
+        self.error = None  # its traceback refers to us
 
 
 def _method_at(data: bytearray, at: int) -> tuple[Method, bytes, int, int] | None:

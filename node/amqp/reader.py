@@ -189,9 +189,10 @@ class FrameReader:
             self._assembled_bytes -= assembly.kept
 
     def close(self) -> None:
-        """Let go of everything that was kept: nothing of the stream matters any more."""
+        """Let go of all that was kept, and of the sink: nothing of the stream matters any more, nothing is fed."""
         self.forget_contents()
         self._take_pieces()
+        del self._sink
 
     def forget_contents(self) -> None:
         """Drop all unfinished contents."""

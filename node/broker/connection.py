@@ -110,7 +110,7 @@ class Connection:
         )
         self._rest: tuple[int, bytes, Traits, list[bytes], int] | None = None  # of a run of publishes
         self.throttle = Throttle(self, self._reader)
-        self.spreading = Spreading(self)
+        self.spreading = Spreading()
         self._clock = broker.turns.clock
         self._share = Share(broker.turns, self._reader, self.read_on)
         self._handshake: Handshake | None = Handshake(self)
@@ -649,12 +649,22 @@ class Connection:
             self._release()
         self.state = ConnectionState.CLOSED
         self.is_writable = False
-        self._reader.close()
         self._out.clear()
-        self._stop_timer()
-        self.heartbeat.stop()
+        self._let_go()
         self.broker.forget(self)
         self.broker.observer.closed(self, in_good_order=in_good_order)
+
+    def _let_go(self) -> None:
+        """Nothing comes any more: our parts forget what they kept, and us.
+
+        So a connection goes with the last reference to it, and not when Python looks for cycles among what is old.
+        """
+        self._reader.close()
+        self._share.close()
+        self._stop_timer()
+        self.heartbeat.stop()
+        self.throttle.release()
+        self._handshake = None
 
     def _release(self, on_done: Callable[[], None] = lambda: None) -> None:
         """Close the channels, then delete the queues that were ours alone (§1.8)."""

@@ -11,6 +11,14 @@ from node.broker.timers import Timer, Timers
 SILENT_INTERVALS_MAX: Final = 2
 
 
+def _call_nobody() -> None:
+    """There is no connection any more."""
+
+
+def _excuse_nobody() -> bool:
+    return False
+
+
 class Heartbeat:
     """Two checks an interval on what we said, one on what we heard.
 
@@ -43,9 +51,11 @@ class Heartbeat:
             self._timer = self._timers.at(now + interval_s / 2, self._first_check)
 
     def stop(self) -> None:
-        """No more of them."""
+        """No more of them: the connection is not called any more."""
         if self._timer is not None:
             self._timer.cancel()
+        self._beat = self._lost = _call_nobody
+        self._excuses = _excuse_nobody
 
     def _first_check(self, now: float) -> None:
         self.has_spoken = False  # the first beat comes in any case

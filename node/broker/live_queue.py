@@ -267,23 +267,30 @@ def _begun(asked: Asked[None]) -> "list[tuple[Asked[None], Wait]]":
     return [(asked, awaited)]
 
 
-def _wait_for_all(waits: "list[tuple[Asked[None], Wait]]", on_done: Callable[[Any], None]) -> None:
-    left = len(waits)
+class _Waiting:
+    """It waits for several answers at once.   left: so many are still to come."""
 
-    def go_on(asked: Asked[None], result: Any) -> None:
-        nonlocal left
+    def __init__(self, left: int, on_done: Callable[[Any], None]) -> None:
+        self._left = left
+        self._on_done = on_done
+
+    def go_on(self, asked: Asked[None], result: Any) -> None:
+        """What one of them waited for is here."""
         try:
             awaited = asked.send(result)
         except StopIteration:
-            left -= 1
-            if not left:
-                on_done(None)
+            self._left -= 1
+            if not self._left:
+                self._on_done(None)
             return
         assert not isinstance(awaited, Command), awaited
-        awaited(partial(go_on, asked))
+        awaited(partial(self.go_on, asked))
 
+
+def _wait_for_all(waits: "list[tuple[Asked[None], Wait]]", on_done: Callable[[Any], None]) -> None:
+    waiting = _Waiting(len(waits), on_done)
     for asked, wait in waits:
-        wait(partial(go_on, asked))
+        wait(partial(waiting.go_on, asked))
 
 
 def current(queue: LiveQueue) -> LiveQueue:

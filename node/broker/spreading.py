@@ -42,8 +42,7 @@ def is_wide(near: int, away: int, *, is_mirrored: bool) -> bool:
 class Spreading:
     """What one connection has to spread, in order."""
 
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
+    def __init__(self) -> None:
         self._waiting: deque[Chore] = deque()
         self._is_beginning = False
 
@@ -71,15 +70,16 @@ class Spreading:
         self._waiting.append(_spread(channel, envelope, contents, size, list(queues), at_once, acceptance))
         if len(self._waiting) > 1:
             return
+        connection = channel.connection
         self._is_beginning = True
-        self._connection.broker.chores.begin(self._work_off(), self._done)
+        connection.broker.chores.begin(self._work_off(), partial(self._done, connection))
         self._is_beginning = False
         if self._waiting:
-            self._connection.stop_reading()
+            connection.stop_reading()
 
-    def _done(self) -> None:
+    def _done(self, connection: "Connection") -> None:
         if not self._is_beginning:  # else the connection is at work and goes on by itself
-            self._connection.read_on()
+            connection.read_on()
 
     def _work_off(self) -> Chore:
         while self._waiting:

@@ -34,7 +34,8 @@ class Throttle:
     """
 
     def __init__(self, connection: "Connection", reader: FrameReader) -> None:
-        self._connection = connection
+        self._connection: Connection | None = connection
+        """None once it closes."""
         self._broker = connection.broker
         self._reader = reader  # watches contents while an alarm is on
         self._flow_ended_s: float | None = None
@@ -63,38 +64,43 @@ class Throttle:
     def alarm_began(self) -> None:
         """There is an alarm now: who publishes is blocked, and at once who has publishes left from before."""
         self._reader.watch_contents()
-        if self._connection.has_unpublished:
+        if self._connection is not None and self._connection.has_unpublished:
             self.content_came()
 
     def content_came(self) -> None:
         """The client publishes while there is an alarm."""
-        if self._connection.state is not ConnectionState.OPEN:
+        connection = self._connection
+        if connection is None or connection.state is not ConnectionState.OPEN:
             return
         self.is_blocked = self._reader.paused = True
-        if self._connection.has_capability("connection.blocked"):
-            self._connection.send_method(ConnectionBlocked(self._broker.alarms.reason))
+        if connection.has_capability("connection.blocked"):
+            connection.send_method(ConnectionBlocked(self._broker.alarms.reason))
 
     def alarm_ended(self) -> None:
         """There is no alarm any more. Those who were blocked queue up to go on."""
         self._reader.watches_contents = False
-        if not self.is_blocked:
+        connection = self._connection
+        if connection is None or not self.is_blocked:
             return
         self.is_blocked = False
-        self._broker.in_flow[self._connection] = None
-        if self._connection.has_capability("connection.blocked"):
-            self._connection.send_method(ConnectionUnblocked())
+        self._broker.in_flow[connection] = None
+        if connection.has_capability("connection.blocked"):
+            connection.send_method(ConnectionUnblocked())
 
     # --- flow ---
 
     def hold(self) -> None:
         """The disk has more to write than it should: nothing more from this client for now."""
-        self._reader.paused = True
-        self._broker.in_flow[self._connection] = None
+        if self._connection is not None:
+            self._reader.paused = True
+            self._broker.in_flow[self._connection] = None
 
     def hold_for_peer(self, way: Way) -> None:
         """The way to a queue's node, or to its mirrors, has more on it than it should: nothing more from this client
-        for now.
+        for now. Nothing if the connection is closing: what it has published spreads on.
         """
+        if self._connection is None:
+            return
         self._reader.paused = True
         if not self._waits_for_peer:
             self._waits_for_peer = True
@@ -102,7 +108,7 @@ class Throttle:
 
     def peer_relieved(self) -> None:
         """The way is free again, or gone: go on, in turn with the others. Nothing if the connection is closing."""
-        if self._waits_for_peer:
+        if self._waits_for_peer and self._connection is not None:
             self._waits_for_peer = False
             self._broker.in_flow[self._connection] = None
             self._broker.wake()
@@ -110,11 +116,14 @@ class Throttle:
     def flow_ended(self) -> None:
         """The broker lets the connection go on."""
         self._flow_ended_s = self._broker.now
-        self._connection.read_on()
+        if self._connection is not None:
+            self._connection.read_on()
 
     # --- the end ---
 
     def release(self) -> None:
-        """The connection closes: hold it no more, so that the client's answer is heard."""
+        """The connection closes: it is held no more, from now on, so that the client's answer is heard."""
         self.is_blocked = self._waits_for_peer = False
-        self._broker.in_flow.pop(self._connection, None)
+        if self._connection is not None:
+            self._broker.in_flow.pop(self._connection, None)
+            self._connection = None

@@ -22,6 +22,10 @@ TURN_S: Final = 0.010
 """How long connections that were stopped work in one turn, all together; one of them always goes on."""
 
 
+def _call_nobody() -> None:
+    """There is no connection any more."""
+
+
 class Turn:
     """The present turn.
 
@@ -121,6 +125,10 @@ class Share:
         if not self.is_over:
             self.is_over = True
             self._turn.line_up(self)
+
+    def close(self) -> None:
+        """The connection is gone: it is not called any more, not even if it still waits in line."""
+        self._read_on = _call_nobody
 
     def go_on(self) -> None:
         """The line has come to this connection."""

@@ -27,6 +27,10 @@ _TIMER_SLACK_S: Final = 0.001
 """The loop's timers have whole milliseconds: rather one too late than twice."""
 
 
+def _nobody() -> None:
+    """The broker has ended: nobody wakes it."""
+
+
 class Listener(NamedTuple):
     """Where clients are accepted."""
 
@@ -129,9 +133,16 @@ class Server:
             await asyncio.sleep(0.01)
         for session in list(self._sessions):
             session.abort()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         return closed
+
+    def end(self) -> None:
+        """Move nothing any more, after `stop` and once the store is closed.
+
+        What the loop still had to call, a timer for instance, would keep the broker for ever, and have it work.
+        """
+        self.broker.wake = self.broker.timers.on_earlier = _nobody
+        self._stop_timer()
 
     # --- for sessions ---
 
@@ -190,17 +201,20 @@ class Server:
                 session.end_rest()
             self._is_turn_coming = False
             if self.broker.has_work:
-                self._wake()
+                self.broker.wake()
 
     def _set_timer(self) -> None:
         """Be woken for the broker's next timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         deadline = self.broker.timers.next_deadline()
         if deadline is not None:
             delay = max(0.0, deadline - self.clock()) + _TIMER_SLACK_S
             self._timer = self.loop.call_later(delay, self._run_timers)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _run_timers(self) -> None:
         self._timer = None
@@ -208,4 +222,4 @@ class Server:
         # The time of day may have been set meanwhile.
         self.broker.epoch_s = time.time() - now
         self.broker.tick(now)
-        self._set_timer()
+        self.broker.timers.on_earlier()

@@ -60,7 +60,9 @@ class Shell:
         self._clock = clock
         self._told = told
         self._health = health
-        self._is_interrupted = threading.Event()
+        self._is_interrupted = (
+            False  # set by a signal's handler, which may come while a lock is held: so no Event
+        )
 
     def run(self) -> None:
         """Return when the runner is over. Raises: OSError: the journal cannot be written, so nothing more is sent."""
@@ -91,7 +93,7 @@ class Shell:
         now = self._clock()
         rest_s = min(max(self._runner.wake_at(now) - now, 0.0), LOOK_S)
         if not flying:
-            self._is_interrupted.wait(max(rest_s, 0.01))
+            time.sleep(max(rest_s, 0.01))
             return
         done, _ = wait(flying, timeout=rest_s, return_when=FIRST_COMPLETED)
         for future in done:
@@ -118,8 +120,8 @@ class Shell:
         order = take_order(self._control)
         if order is not None:
             self._runner.told(order, self._clock())
-        if self._is_interrupted.is_set():
-            self._is_interrupted.clear()
+        if self._is_interrupted:
+            self._is_interrupted = False
             self._runner.told("interrupt", self._clock())
 
     @contextmanager
@@ -130,7 +132,7 @@ class Shell:
             return
 
         def interrupted(number: int, frame: FrameType | None) -> None:
-            self._is_interrupted.set()
+            self._is_interrupted = True
             signal.signal(signal.SIGINT, before[signal.SIGINT])
 
         before = {each: signal.signal(each, interrupted) for each in (signal.SIGINT, signal.SIGTERM)}

@@ -1,6 +1,7 @@
 """A client in the node's process: what connections may do, and nothing else (management §2.1, §2.4)."""
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.broker.commands import Command, DeleteVhost, PutUser, PutVhost, SetParameter, SetPermission
 from node.broker.passwords import SHA256
+from tests.memory import assert_gone, no_search_for_cycles
 from tests.node.broker.harness import World, check_invariants
 
 
@@ -278,5 +280,26 @@ def test_two_clients_do_not_meet(world: LiveWorld) -> None:
 
     async def story() -> None:
         await asyncio.gather(one("a"), one("b"))
+
+    world.run(story)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_left_of_a_client_that_has_left(world: LiveWorld, fails: bool) -> None:
+    async def use() -> "tuple[weakref.ref[object], weakref.ref[object]]":
+        client = world.client_of()
+        async with client:
+            if fails:
+                with pytest.raises(ProtocolError):
+                    await client.call(QueueDeclare(queue="nowhere", passive=True))
+            else:
+                await client.call(QueueDeclare(queue="q"))
+            return weakref.ref(client), weakref.ref(client._connection)
+
+    async def story() -> None:
+        with no_search_for_cycles():
+            refs = await use()
+            await asyncio.sleep(0)
+            assert_gone(*refs)
 
     world.run(story)

@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +20,16 @@ import pytest
 from node.agent import packing, questions
 from node.agent.agent import Agent
 from node.agent.questions import Questions
-from node.config import Address, ManagementConfig, StatisticsConfig
+from node.amqp.properties import Properties
+from node.config import Address, ClusterOptions, ManagementConfig, StatisticsConfig, TelemetryConfig
 from node.io.control import ControlError
 from node.statistics.query import Query
 from tests.adversity.node_process import ROOT
+from tests.conformance.amqp_client import Connection
 from tests.conformance.cluster_api import await_true
+from tests.memory import assert_gone, no_search_for_cycles
 from tests.node.agent.test_agent import config_for, directory, environ_of
+from tests.node.io.server_thread import Place
 
 __all__ = ["directory"]
 
@@ -86,6 +91,46 @@ def test_the_listener_stays_while_the_app_is_stopped(directory: Path) -> None:
         assert get(f"{url}/health/ready")[0] == 200
 
     serve(directory, story)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [ClusterOptions(), ClusterOptions(listen=Address("127.0.0.1", 0))])
+def test_nothing_is_left_of_a_broker_that_was_restarted(directory: Path, cluster: ClusterOptions) -> None:
+    """With clients, whose deliveries go back, with statistics and telemetry; beside the one search at its end."""
+
+    def story(agent: Agent, url: str, do: Do) -> None:
+        async def parts() -> "list[weakref.ref[object]]":
+            node = agent.app.node
+            assert node is not None
+            assert agent.telemetry is not None
+            return [weakref.ref(each) for each in (node, node.broker, node.broker.storage, agent.telemetry)]
+
+        async def restart() -> None:
+            agent.app.restart()
+
+        assert agent.app.node is not None
+        client = Connection(Place(*agent.app.node.listeners[0]))
+        channel = client.channel()
+        channel.declare("q", durable=True)
+        for _ in range(10):
+            channel.publish("", "q", b"m", Properties(delivery_mode=2))
+        channel.consume("q")
+        assert channel.deliver().body == b"m"
+        for path in ("overview", "connections", "channels", "queues", "nodes"):
+            assert get(f"{url}/api/{path}")[0] == 200
+        with no_search_for_cycles():
+            former = do(parts())
+            do(restart())
+            await_true(lambda: not agent.app.is_over, "it was stopped")
+            do(agent.app.await_start())
+            assert_gone(*former)
+
+    serve(
+        directory,
+        story,
+        telemetry=TelemetryConfig(is_on=True, directory=str(directory / "telemetry")),
+        cluster=cluster,
+    )
 
 
 def send(url: str, body: object) -> int:

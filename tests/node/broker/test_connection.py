@@ -1,5 +1,6 @@
 """An open connection to its last word: scope of errors, closing, bounds, waiting (amqp-behaviour §1.7–§1.9, §2)."""
 
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,7 @@ from node.broker.connection import REPLIES_MAX_BYTES
 from node.broker.publishing import ROUTES_MAX
 from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
+from tests.memory import assert_gone, no_search_for_cycles
 from tests.node.broker.harness import LOGIN, Client, World, check_invariants
 
 # --- §1.7, §2.4: scope of errors --------------------------------------------------------------------------
@@ -503,3 +505,94 @@ def test_a_refusal_by_the_log_fails_the_channel() -> None:
     assert isinstance(close, ChannelClose)
     assert (close.reply_code, close.failed_class_id, close.failed_method_id) == (406, 50, 10)
     assert client.connection.is_reading
+
+
+# --- the end ----------------------------------------------------------------------------------------------
+
+
+def close(client: Client) -> None:
+    client.send(0, ConnectionClose(200, "", 0, 0))
+    assert client.methods() == [ConnectionCloseOk()]
+    client.lose()
+
+
+def fail_on_channel(client: Client) -> None:
+    client.send(2, QueueDeclare(queue="nowhere", passive=True))
+    client.world.settle()
+    client.lose()
+
+
+def fall_silent(client: Client) -> None:
+    client.world.advance(30)
+
+
+def send_rubbish(client: Client) -> None:
+    client.feed(bytes(8))
+    client.world.advance(60)
+
+
+def be_blocked(client: Client) -> None:
+    client.world.broker.alarms.set("memory")
+    client.publish(1, "q", b"m")
+    assert client.connection.throttle.is_blocked
+    client.lose()
+    client.world.broker.alarms.clear("memory")
+
+
+def wait_for_a_turn(client: Client) -> None:
+    client.connection._share.stop()
+    client.lose()
+    assert client.world.broker.turns.has_work
+
+
+def be_sent_away(client: Client) -> None:
+    client.world.broker.close_connections("enough", lambda connection: connection is client.connection)
+    client.send(0, ConnectionCloseOk())
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Client.lose,
+        close,
+        fail_on_channel,
+        fall_silent,
+        send_rubbish,
+        be_blocked,
+        wait_for_a_turn,
+        be_sent_away,
+    ],
+)
+def test_nothing_is_left_of_a_connection_that_has_ended(end: Callable[[Client], None]) -> None:
+    """It refers to the whole broker, which would stay too, until Python looks for cycles among what is so old."""
+    world = World()
+    with no_search_for_cycles():
+        client = world.client(1, 2, 3, heartbeat=10)
+        client.send(1, QueueDeclare(queue="q"))
+        client.send(1, BasicConsume(queue="q"))
+        client.send(2, ConfirmSelect())
+        client.send(3, TxSelect())
+        for channel in (1, 2, 3):
+            client.publish(channel, "q", b"1", b"2")
+        assert len(client.bodies()) == 4
+        connection = weakref.ref(client.connection)
+        channels = [weakref.ref(channel) for channel in client.connection.channels.values()]
+        end(client)
+        world.settle()
+        assert client.is_reset
+        del client
+        assert_gone(connection, *channels)
+
+
+@pytest.mark.parametrize("sent", [b"", PROTOCOL_HEADER[:3], PROTOCOL_HEADER, b"GET / HT"])
+def test_nothing_is_left_of_a_connection_that_never_opened(sent: bytes) -> None:
+    world = World()
+    with no_search_for_cycles():
+        client = world.connect()
+        client.feed(sent)
+        world.settle()
+        connection = weakref.ref(client.connection)
+        world.advance(60)
+        assert client.is_reset
+        del client
+        assert_gone(connection)

@@ -109,6 +109,7 @@ class ServerThread:
         if not self._is_stopped:
             self._is_stopped = True
             self._run(self.server.stop())
+            self.call(self.server.end)
         return time.monotonic() - begin
 
     def submit(self, *commands: Command[Any]) -> None:

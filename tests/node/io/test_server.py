@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,7 @@ from node.config_values import NETWORK, Address
 from node.io.session import Session
 from tests.adversity.attack import many
 from tests.conformance.amqp_client import Connection, ConnectionEnded
+from tests.memory import assert_gone, no_search_for_cycles
 from tests.node.io.server_thread import LOOPBACK, Place, ServerThread, config
 
 SHUTDOWN_TEXT = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
@@ -264,3 +266,33 @@ def test_a_clients_storm_is_cut_into_turns(server: ServerThread) -> None:
     server.wait_until(lambda: len(queues) == 20_000)
     busy.close()
     other.close()
+
+
+def test_the_loop_keeps_no_server_that_has_ended() -> None:
+    """A timer that the store began when the server had stopped had the broker go on for ever, beside its successor."""
+    with ServerThread() as server:
+        server.stop()
+        ran: list[float] = []
+
+        def begin_timer() -> None:
+            server.broker.timers.at(0.0, ran.append)
+            server.broker.wake()
+
+        server.call(begin_timer)
+        server.call(lambda: None)
+        assert server.server._timer is None
+        assert not ran
+
+
+def test_nothing_is_left_of_a_session_that_has_ended() -> None:
+    with ServerThread() as server, no_search_for_cycles():
+        client = Connection(server)
+
+        def parts() -> list["weakref.ref[object]"]:
+            (session,) = server.server._sessions
+            return [weakref.ref(session), weakref.ref(session.connection)]
+
+        refs = server.call(parts)
+        client.close()
+        server.wait_until(lambda: not server.server._sessions)
+        server.call(lambda: assert_gone(*refs))
