@@ -77,6 +77,10 @@ FAULTS: Final[tuple[tuple[str, int], ...]] = (
 """What may happen, and how often."""
 
 
+class UnwantedPromotion(Violation):
+    """A copy that was not synchronised became master, though no policy allows it."""
+
+
 class Run:
     """One seed.
 
@@ -153,7 +157,7 @@ class Run:
             was_synced = new.master in old.synced or old.state == "down"
             if new.master and not was_synced:
                 if not old.may_lose:
-                    raise Violation(f"promoted though not synchronised, and no policy says so: {old} {new}")
+                    raise UnwantedPromotion(f"no policy says so: {old} {new}")
                 self.counts["lossy promotions"] += 1
                 self.lossy.add(after.name)
                 self.ledger.excuse(after.name, "promoted though not synchronised")

@@ -7,11 +7,13 @@ Source: reliability §5.2.
 
 import logging
 import os
+from functools import partial
 from time import monotonic
 
 import pytest
 
 from tests.seeds import fresh_seeds
+from tests.sim.audit import finding_seed
 from tests.sim.mirror_world import Violation
 from tests.sim.world_bugs import AUDIT, BUGS, NOT_FOUND, bug
 from tests.sim.world_faults import MODES, run_seed
@@ -20,9 +22,6 @@ from tests.sim.world_runner import run_seeds
 
 FIXED_SEEDS = 15
 """How many seeds of each mode are run each time."""
-
-TRIES = 40
-"""How many seeds are tried for a bug that its own seed does not find any more."""
 
 TIME_BOX_S = 1.0
 """How long fresh seeds of each mode are run in a usual test run; `make sim` is for many."""
@@ -66,18 +65,10 @@ def test_known_bugs_are_found(name: str) -> None:
     What a seed does is another thing after each change of the product: then one of the first few finds it.
     """
     mode, kept, faults = AUDIT[name]
-    seed = next((seed for seed in (kept, *range(TRIES)) if _finds(name, mode, seed, faults)), None)
-    assert seed is not None, f"'{name}' is not found any more"
-    run_seed(mode, seed, faults=faults)
-
-
-def _finds(name: str, mode: str, seed: int, faults: tuple[str, ...]) -> bool:
+    run = partial(run_seed, mode, faults=faults)
     with bug(name):
-        try:
-            run_seed(mode, seed, faults=faults)
-        except Violation:
-            return True
-    return False
+        seed = finding_seed(run, kept, Violation)
+    run(seed)
 
 
 @pytest.mark.parametrize("name", HISTORIES)

@@ -107,7 +107,6 @@ AUDIT: dict[str, Found] = {
     "unsafe count": Found("liveness", 53, ("disk_error", "hang", "transfer")),
     "unreadable dropped": Found("safety", 5, ("page", "rot")),
     "own writes forgotten": Found("safety", 4, ("slow_disk", "hang", "transfer")),
-    "loss is not told": Found("safety", 18, ("total",)),
     "sent again is new": Found("safety", 0, ("ambush", "slow_link")),
     "prefetch not counted anew": Found("safety", 5, ("transfer",)),
     "consumer not reattached": Found("safety", 1, ("transfer",)),
