@@ -27,6 +27,7 @@ SHARED: Final = (
     *(f"tests/cluster/transport/test_{name}.py" for name in ("processes", "refusals", "transport")),
     "tests/conformance/",
     "tests/deploy/",
+    "tests/docs/",
     "tests/durability/",
     *(f"tests/node/agent/test_{name}.py" for name in ("agent", "management", "processes", "security")),
     "tests/node/agent/test_mirrored_processes.py",

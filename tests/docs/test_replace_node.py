@@ -1,5 +1,6 @@
 """docs/replace_node.md, run from its top to its end with three nodes."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -54,6 +55,11 @@ class Cluster:
         return mirrors.count("@") == 2 and sorted(mirrors[1:-1].split(", ")) == sorted(
             synchronised[1:-1].split(", ")
         )
+
+    def counts_as_down(self, name: str) -> bool:
+        """Whether n1 knows that the node is not there."""
+        status = json.loads(self.run("fluffle ctl -s cluster_status --formatter json", NAMES[0]))
+        return name not in status["running_nodes"]
 
     def is_running(self, name: str) -> bool:
         """Whether a process that `systemctl` started is there."""
@@ -133,6 +139,7 @@ def test_the_old_node_with_its_disk(cluster: Cluster) -> None:
     data = cluster.shell.directory / "data"
     page = _page(data)
     cluster.nodes[third].kill()
+    eventually(lambda: cluster.counts_as_down(third))
     cluster.run(page.block("sh", "## 2. Forget the dead one"), first)
     start = "systemctl start fluffle"
     assert start in page.block("sh", "## 3. Start the new one")
