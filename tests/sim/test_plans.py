@@ -20,8 +20,8 @@ FIXED_SEEDS = 6
 TIME_BOX_S = 0.0
 """How long fresh seeds are run in a usual test run.
 
-About one in sixty fails, by two findings that are not settled: 1795448973, a queue that stays placed, and 900028, a second
-delivery that does not say so.
+About one in sixty fails, by two findings that are not settled: 1795448973, a queue that stays placed, and 900028, a
+second delivery that does not say so.
 """
 KIND, _, NUMBER = os.environ.get("FLUFFLE_SIM", "").partition(":")
 
