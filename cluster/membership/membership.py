@@ -359,11 +359,13 @@ class Membership:
     def _part(self, now: float) -> None:
         """Have one of two nodes go that don't hear each other. Called once a heartbeat, as it looks at all pairs."""
         found = self._leadership.part(self._peers.values(), now)
-        if found is None or found[0].member is None:
+        if found is None:
             return
-        downs = [*self._leadership.declare(found[0].member, now)]
+        peer, other = found
+        assert peer.member is not None, "who counts as up is a member"
+        downs = [*self._leadership.declare(peer.member, now)]
         if downs:
-            self._outputs.append(Parted(found[0].name, found[1]))
+            self._outputs.append(Parted(peer.name, other))
         self._outputs += map(Submit, downs)
 
     # --- heartbeats ---

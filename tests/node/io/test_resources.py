@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from node.io.resources import (
     DISK_INTERVAL_MAX_S,
     DISK_INTERVAL_MIN_S,
     EXCESS_REST_S,
+    EXCESS_REST_S_MAX,
     MEMORY_FAST_BYTES_PER_S,
     MEMORY_INTERVAL_MIN_S,
     DiskMonitor,
@@ -421,3 +423,19 @@ def test_a_disk_that_does_not_tell_changes_nothing() -> None:
     clock.pass_to_timer()
     assert clock.pass_to_timer() == DISK_INTERVAL_MAX_S
     monitor.stop()
+
+
+def test_memory_that_cannot_be_given_back_is_tried_for_more_and_more_seldom() -> None:
+    """Each try looks through all of the heap while the loop stands still."""
+    clock, tries = Clock(), list[float]()
+    used = 60 * MIB
+    options = MemoryOptions(watermark_absolute_bytes=1000 * MIB)
+    trimmer = HeapTrimmer(lambda: tries.append(clock.now), clock=clock)
+    monitor = MemoryMonitor(options, Recorder(), total_bytes=GIB, rss=lambda: used, trimmer=trimmer)
+    monitor.start(clock.loop)
+    used = 220 * MIB
+    while len(tries) < 8:
+        clock.pass_to_timer()
+    rests = [later - earlier for earlier, later in pairwise(tries)]
+    assert all(later >= 1.8 * earlier for earlier, later in pairwise(rests[:4]))
+    assert rests[-1] >= EXCESS_REST_S_MAX
