@@ -216,7 +216,8 @@ class Channel:
         else:
             self.unroutable(envelope, contents, mandatory)
         spreading = self.connection.spreading
-        if spreading.is_on or is_wide(len(queues), len(remote), is_mirrored=is_mirrored):
+        is_to_many = len(queues) + len(remote) > 1
+        if spreading.is_on or (is_to_many and is_wide(len(queues), len(remote), is_mirrored=is_mirrored)):
             is_away = is_mirrored or bool(remote)
             spreading.begin(self, envelope, contents, size, [*queues, *remote], is_away=is_away)
             return

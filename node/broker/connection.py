@@ -306,13 +306,18 @@ class Connection:
                 route = self._new_route(channel, method_frame)
                 if route is None:
                     return
-            self._publish(channel, method_frame, route, traits, contents, size)
+            if len(contents) <= route.at_once_max:
+                route.channel.publish(route, traits, contents, size)
+            else:
+                self._publish_in_pieces(channel, method_frame, route, traits, contents, size)
+            if broker.storage.is_congested:
+                self.throttle.hold()
         except ProtocolError as error:
             self._failed(error, channel, BasicPublish)
         if self._clock() > self._share.ends_at:
             self._share.stop()
 
-    def _publish(
+    def _publish_in_pieces(
         self,
         channel: int,
         method_frame: bytes,
@@ -321,17 +326,16 @@ class Connection:
         contents: list[bytes],
         size: int,
     ) -> None:
-        """Publish a run; a long one piece by piece, as far as the share of the turn goes: what comes after it waits."""
-        step, count = route.at_once_max, len(contents)
-        for at in range(0, count, step):
+        """Publish a long run as far as the share of the turn goes: what comes after it waits."""
+        step = route.at_once_max
+        for at in range(0, len(contents), step):
             if at and (self._reader.paused or self._clock() > self._share.ends_at):
                 self._rest = channel, method_frame, traits, contents[at:], size
                 self._share.stop()
                 break
-            piece = contents if step >= count else contents[at : at + step]
-            route.channel.publish(route, traits, piece, size)
+            route.channel.publish(route, traits, contents[at : at + step], size)
             if self.broker.storage.is_congested:
-                self.throttle.hold()
+                self.throttle.hold()  # pauses the reader
 
     def _refuse_size(self, channel: int, method_frame: bytes, size: int) -> None:
         publish = self._admit(channel, method_frame[7:-1])
