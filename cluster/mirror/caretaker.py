@@ -38,6 +38,9 @@ LOOKS_MAX: Final = 200
 BACK_OFF_S: Final = 10.0
 """How long a node gets no new mirrors or masters after one there did not keep up. Doubled each time (§4.9)."""
 
+KEPT_S: Final = 60.0
+"""How long what cannot be read is awaited from mirrors on nodes that have another copy on disk, once all are there."""
+
 BACK_OFF_S_MAX: Final = 300.0
 """The most; and who behaved for so long after it begins anew."""
 
@@ -56,6 +59,8 @@ class _Charge:
 
     slow: members that are to go since they don't keep up.   heard: the mastership in which the handover was heard.
     defect: why another node is to be master; empty: there is nothing wrong here.
+    kept_since_s: when all nodes were there that have a copy which was not taken, and may have what cannot be read here;
+        None: nothing of them is wanted.
     """
 
     record: QueueRecord
@@ -63,6 +68,7 @@ class _Charge:
     slow: set[int] = field(default_factory=set)
     heard: int = 0
     defect: str = ""
+    kept_since_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -220,6 +226,31 @@ class Caretaker:
             charge.defect = reason
             self._proposals.look_at(uid)
 
+    def is_waiting(self, uid: str) -> bool:
+        """Whether copies that were not taken are waited for."""
+        charge = self._charges.get(uid)
+        return charge is not None and charge.kept_since_s is not None
+
+    def awaits_kept(self, uid: str, now: float) -> bool:
+        """The master, which is here, cannot read something, and no mirror is synchronised. May be told again.
+
+        Whether nodes may have it in a copy that was not taken when the queue came back (`View.kept`): these get
+        mirrors, whatever the policy says, and who is not there is waited for.
+        """
+        charge = self._charges.get(uid)
+        view = None if charge is None else charge.record.view
+        if charge is None or view is None or not view.common:
+            return False
+        nodes = [self._members[node] for node, _ in view.kept if node in self._members and node != self.here]
+        if not nodes:
+            return False
+        if charge.kept_since_s is None or not all(member.is_up for member in nodes):
+            charge.kept_since_s = now
+        elif now - charge.kept_since_s >= KEPT_S:
+            charge.kept_since_s = None
+        self._proposals.look_at(uid)
+        return charge.kept_since_s is not None
+
     def stop(self) -> None:
         """This node is about to stop: masters move away, as they do from one in maintenance mode."""
         self._is_stopping = True
@@ -294,7 +325,8 @@ class Caretaker:
         there = view.member_on(master)
         if master != self.here and there is not None and self._may_move(view, there):
             return self._moved(view, there)
-        return self._reshaped(charge, view, {master, *wanted})
+        kept = () if charge.kept_since_s is None else (node for node, _ in view.kept)
+        return self._reshaped(charge, view, {master, *wanted, *kept})
 
     def _reshaped(self, charge: _Charge, view: View, wanted: set[str]) -> Step | None:
         """Mirrors are added first, so that the queue never has fewer copies than before and after."""

@@ -99,6 +99,11 @@ class Copy:
         """What time it is at the master's node, which says by that when messages expire. Here it is `now`."""
         self._master_epoch_s = at_ms / 1000 - now
 
+    @property
+    def epoch_s(self) -> float:
+        """What has to be added to this node's clock for the times at which messages expire, as `install` takes them."""
+        return self._epoch() if self._master_epoch_s is None else self._master_epoch_s
+
     def remove(self, ranges: Iterable[range]) -> None:
         """Messages are done with. What is not here is no longer owed."""
         owed, held = self.owed, self.held
@@ -170,8 +175,7 @@ class Copy:
     def _take_in(self, entry: Enqueue) -> None:
         assert len(entry.contents) == entry.count, "contents are embedded"
         envelope, first, embed_max_bytes = entry.envelope, entry.first_seq, self._embed_max_bytes
-        epoch_s = self._epoch() if self._master_epoch_s is None else self._master_epoch_s
-        expiry = expiry_of(entry.expires_at_ms, epoch_s)
+        expiry = expiry_of(entry.expires_at_ms, self.epoch_s)
         is_kept = self.is_durable and envelope.persistent
         for contents in by_place(entry.contents, entry.size, embed_max_bytes):
             is_large = len(contents[0]) >= embed_max_bytes

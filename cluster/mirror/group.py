@@ -20,7 +20,7 @@ from cluster.mirror.leader import NODE_BYTES, Leader
 from cluster.mirror.ring_watch import RingWatch
 from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side, encode_side
 from cluster.mirror.sync_source import SyncSource, refusal
-from cluster.mirror.sync_target import SyncTarget
+from cluster.mirror.sync_target import Spare, SyncTarget
 from cluster.remote.frames import Malformed
 from node.broker.mirroring import SyncProgress
 from node.broker.number_set import NumberSet
@@ -156,11 +156,11 @@ class Group:
 
     # --- roles ---
 
-    def begin_as_mirror(self, copy: Copy, *, is_rolled: bool) -> None:
-        """Have a copy.   is_rolled: it is known what it lacks: nothing."""
-        self._follow(copy, is_rolled=is_rolled, is_written=True)
+    def begin_as_mirror(self, copy: Copy, *, is_rolled: bool, spare: Spare | None = None) -> None:
+        """Have a copy.   is_rolled: it is known what it lacks: nothing.   spare: see `SyncTarget`."""
+        self._follow(copy, is_rolled=is_rolled, is_written=True, spare=spare)
 
-    def _follow(self, copy: Copy, *, is_rolled: bool, is_written: bool) -> None:
+    def _follow(self, copy: Copy, *, is_rolled: bool, is_written: bool, spare: Spare | None = None) -> None:
         self.follower = Follower(self, copy, self._broker.storage, is_rolled=is_rolled, is_written=is_written)
         self._target = SyncTarget(
             copy,
@@ -168,6 +168,7 @@ class Group:
             is_rolled=is_rolled,
             on_done=self.follower.check_complete,
             is_congested=lambda: self._broker.storage.is_congested,
+            spare=spare,
         )
 
     def begin_as_master(self, queue: Queue, live: NumberSet) -> None:

@@ -195,6 +195,12 @@ def given_up(record: QueueRecord, member: RingMember, reason: str) -> MirrorEven
     return happening("error", "copy-given-up", record, text, node=member.node)
 
 
+def kept_awaited(record: QueueRecord, master: RingMember, reason: str, nodes: Iterable[str]) -> MirrorEvent:
+    """What the master cannot read may be in copies that were not taken when the queue came back."""
+    text = f"Leader {named(master)} {reason}. Waits for the copy of one of: {', '.join(nodes)}"
+    return happening("error", "detail", record, text, node=master.node)
+
+
 def proposed(proposal: Proposal) -> MirrorEvent:
     """A change that somebody should know the reason of."""
     text = line(proposal, proposal.reason)

@@ -15,6 +15,7 @@ from cluster.gm_ring.wire import Parcel, encode_parcel
 from cluster.mirror.copy import Copy, numbers_of
 from cluster.mirror.group import Group
 from cluster.mirror.group_facts import facts, lacks
+from cluster.mirror.kept_messages import KeptMessages
 from cluster.mirror.known_queue import KnownQueue
 from cluster.mirror.metered_group import MeteredGroup
 from cluster.mirror.overseer import Overseer
@@ -238,7 +239,11 @@ class Mirrors:
             group.begin_as_master(self.broker.make_queue(record, storage), NumberSet())
         else:
             storage.belong_to(known)
-            group.begin_as_mirror(self._make_copy(record, storage), is_rolled=own.id in view.synced)
+            spare = None
+            if recovered is not None and view.common:
+                spare = KeptMessages(recovered, view.common, group.touch)
+            copy = self._make_copy(record, storage)
+            group.begin_as_mirror(copy, is_rolled=own.id in view.synced, spare=spare)
             group.take_up()
         if not is_new and not group.is_gone and group.is_restless:
             self._restless[group] = None  # who begins late may be the only one who can do what is to be done
@@ -308,6 +313,9 @@ class Mirrors:
         if group is None or group.is_gone:
             return False
         if group.leader is not None and not group.is_spared:
+            if self.overseer.awaits_kept(record, group.id, reason):
+                group.set_sync(is_on=True)  # whatever the policy says
+                return True
             group.defect = ""
             self.overseer.hand_over(record, "")
             return False

@@ -14,6 +14,7 @@ from cluster.mirror.happenings import (
     given_up,
     happenings,
     is_speaker,
+    kept_awaited,
     proposed,
     sync_begun,
     sync_ended,
@@ -67,7 +68,8 @@ class Overseer:
     def recovered(self, record: QueueRecord, found: RecoveredCopy) -> None:
         """There is a copy on disk that may bring a queue back."""
         now = self._broker.now
-        self.revival.recovered(record, found.copy, found.next_seq, now, is_clean=found.is_clean)
+        is_clean = found.is_clean and not found.storage.unreadable  # which was found since it was recovered
+        self.revival.recovered(record, found.copy, found.next_seq, now, is_clean=is_clean)
         self.look_soon()
 
     def nodes_changed(self) -> None:
@@ -103,6 +105,18 @@ class Overseer:
         """Another node is to be master of a queue whose master is here."""
         self.caretaker.hand_over(record.uid, reason)
         self.look_soon()
+
+    def awaits_kept(self, record: QueueRecord, member: int, reason: str) -> bool:
+        """Whether copies that were not taken may have what the master, here, cannot read: see `Caretaker`."""
+        view = record.view
+        assert view is not None
+        was_waiting = self.caretaker.is_waiting(record.uid)
+        is_waiting = self.caretaker.awaits_kept(record.uid, self._broker.now)
+        if is_waiting and not was_waiting and (master := view.member(member)) is not None:
+            nodes = [node for node, _ in view.kept]
+            self._broker.observer.mirror_event(kept_awaited(record, master, reason, nodes))
+        self.look_soon()
+        return is_waiting
 
     def leave(self) -> None:
         """This node is about to stop."""

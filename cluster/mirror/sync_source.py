@@ -160,7 +160,7 @@ class SyncSource:
             return  # none of these numbers is here any more
         service.sent += 1
         epoch_s = self._epoch_s()
-        entries = tuple(_entry(run, epoch_s) for run in found.runs)
+        entries = tuple(entry_of(run, epoch_s) for run in found.runs)
         self._send(service.member, encode_side(Chunk(service.request, entries, is_end=not service.wanted)))
         if self._now < self._busy_until:
             self.due_at = self._now + BUSY_PAUSE_S
@@ -194,13 +194,7 @@ class _Service:
 
     def first(self, count: int) -> list[range]:
         """The first so many of the wanted numbers, as ranges."""
-        ranges: list[range] = []
-        for part in self.wanted:
-            ranges.append(part[:count])
-            count -= len(ranges[-1])
-            if not count:
-                break
-        return ranges
+        return first_of(self.wanted, count)
 
     def found(self, upto: int) -> None:
         """Numbers below this one have been looked for."""
@@ -216,6 +210,17 @@ def refusal(pull: Pull) -> bytes:
     return encode_side(Chunk(pull.request, is_end=True, is_refused=True))
 
 
+def first_of(wanted: Iterable[range], count: int) -> list[range]:
+    """The first so many of these numbers."""
+    ranges: list[range] = []
+    for part in wanted:
+        ranges.append(part[:count])
+        count -= len(ranges[-1])
+        if not count:
+            break
+    return ranges
+
+
 def batch_size(policy: int) -> int:
     """Messages of a chunk, by `ha-sync-batch-size`: 1 counts as the default (§9.3)."""
     return DEFAULT_BATCH if policy == 1 else min(policy, BATCH_MAX)
@@ -226,7 +231,7 @@ def pause_s(sent_bytes: int, max_bytes_per_s: int) -> float:
     return sent_bytes / max_bytes_per_s
 
 
-def _entry(run: Run, epoch_s: float) -> Enqueue:
+def entry_of(run: Run, epoch_s: float) -> Enqueue:
     """A run with its contents, wherever they stand here."""
     body_bytes = bytes_of(run.contents, run.size)
     return Enqueue(

@@ -2,16 +2,18 @@
 
     owed ── the next ranges ─► Pull          Chunk ─► Copy.install ─► the same Pull again: taken ─┐
       └── all asked for, something is missing: once more, after a while ◄──────── is_end ◄────────┘
+            └── the master gives nothing of it: what the node has of a copy that was not taken (`KeptMessages`)
 
 It is pulled, so stopping is asking for no more. What is asked for and not given was not found just then, or is gone,
 of which the ring tells; what the ring brings meanwhile is not owed. Whatever happens, the copy is what it was, or more.
 Source: reliability §4.5; amqp-behaviour §9.3.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from cluster.mirror.side import RANGES_MAX, Chunk, Pull, encode_side
+from cluster.mirror.sync_source import DEFAULT_BATCH, first_of
 from node.broker.mirroring import SyncProgress
 from node.broker.number_set import NumberSet
 from node.broker.operations import Enqueue
@@ -39,8 +41,18 @@ class Receiver(Protocol):
     @property
     def owed(self) -> NumberSet | None: ...
 
+    @property
+    def epoch_s(self) -> float: ...
+
     def install(self, entries: Iterable[Enqueue]) -> None:
         """Take what is owed."""
+
+
+class Spare(Protocol):
+    """Has messages that the master may not be able to give."""
+
+    def give(self, wanted: Sequence[range], epoch_s: float, done: Callable[[list[Enqueue]], None]) -> None:
+        """Find some of these, the first ones; `done` comes now or later.   epoch_s: see `Storage.epoch_s`."""
 
 
 class SyncTarget:
@@ -49,6 +61,7 @@ class SyncTarget:
     is_rolled: whether it is known what the copy lacks.   send: takes a side message for the master.
     on_done: called when nothing is owed any more, by whatever way.
     is_congested: whether this node should take nothing more for now: its disk doesn't keep up, memory is short.
+    spare: asked for what the master does not give.
     """
 
     def __init__(
@@ -59,12 +72,15 @@ class SyncTarget:
         is_rolled: bool,
         on_done: Callable[[], None] = lambda: None,
         is_congested: Callable[[], bool] = lambda: False,
+        spare: Spare | None = None,
     ) -> None:
         self._copy = copy
         self._send = send
         self._is_rolled = is_rolled
         self._on_done = on_done
         self._is_congested = is_congested
+        self._spare = spare
+        self._spare_next = 0  # the number from which on the spare is asked next
         self._is_running = False
         self._request = 0
         self._is_asking = False  # whether more chunks of the request are to come
@@ -122,9 +138,7 @@ class SyncTarget:
             self._is_asking = self._has_asked = False
             self._wait(REFUSED_S)
             return
-        owed = self._owed
-        self._copy.install(message.entries)
-        self._installed += owed - self._owed
+        self._install(message.entries)
         self._taken += 1
         self._is_asking = not message.is_end
         self._go_on()
@@ -174,6 +188,8 @@ class SyncTarget:
         if not ranges:
             if self._installed > self._installed_before:
                 self._delay_s = RETRY_S
+            elif self._spare is not None:
+                self._ask_spare(self._spare)
             self._wait(self._delay_s)
             self._delay_s = min(2 * self._delay_s, RETRY_MAX_S)
             self._installed_before = self._installed
@@ -185,6 +201,29 @@ class SyncTarget:
         self._next = ranges[-1].stop
         self._say(Pull(self._request, tuple(ranges), 0, self._installed, self._owed))
         self._wait(STUCK_S)
+
+    def _install(self, entries: Iterable[Enqueue]) -> None:
+        owed = self._owed
+        self._copy.install(entries)
+        self._installed += owed - self._owed
+
+    def _ask_spare(self, spare: Spare) -> None:
+        """The master has given nothing more: ask for the next of it here. Who was asked for all begins anew."""
+        owed = self._copy.owed
+        assert owed is not None, "something is owed"
+        wanted = first_of(owed.ranges_from(self._spare_next, RANGES_MAX), DEFAULT_BATCH)
+        self._spare_next = wanted[-1].stop if wanted else 0
+
+        def found(entries: list[Enqueue]) -> None:
+            if not self._is_running or not entries:
+                return
+            self._install(entries)
+            self._spare_next = 0
+            self._delay_s = RETRY_S
+            self.due_at = self._now  # for more of it, or the end
+
+        if wanted:
+            spare.give(wanted, self._copy.epoch_s, found)
 
     def _say(self, pull: Pull) -> None:
         self._send(encode_side(pull))

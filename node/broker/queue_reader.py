@@ -16,9 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.operations import SEQ_MAX
-from node.broker.paged_backlog import PagedBacklog
 from node.broker.policy import QueueSettings
-from node.broker.priority_backlog import PriorityBacklog
 from node.broker.run import Absent, Run, bytes_of
 from node.broker.storage import Page, QueueStorage
 
@@ -42,12 +40,38 @@ STORED_MIN_BYTES: Final = 4096
 body is smaller."""
 
 
+class Level(Protocol):
+    """Messages of one priority: see `PagedBacklog`."""
+
+    def in_memory(self, first: int) -> Iterator[Run]:
+        """The runs that have number `first` or a higher one, in order."""
+
+    def on_disk(self, first: int) -> Iterator[Absent | Page]:
+        """As `in_memory`: what is on disk."""
+
+
+class Levels(Protocol):
+    """All ready messages."""
+
+    @property
+    def levels(self) -> Sequence[Level]:
+        """Those of each priority."""
+
+
 class Source(Protocol):
     """What is read from: a `Queue`."""
 
-    backlog: PagedBacklog | PriorityBacklog
-    storage: QueueStorage
-    settings: QueueSettings
+    @property
+    def backlog(self) -> Levels:
+        """What is ready."""
+
+    @property
+    def storage(self) -> QueueStorage:
+        """The disk side."""
+
+    @property
+    def settings(self) -> QueueSettings:
+        """Of these the priorities matter."""
 
 
 @dataclass(frozen=True, slots=True)

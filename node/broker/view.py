@@ -54,6 +54,8 @@ class View:
     judged: of those that offered, node and whether its copy has all that it ever had; also of a queue that came back
         the one that was taken. Older versions did not say it, which counts as yes.
     kept: of a queue that came back, node and copy of those that were not taken, until there is a synchronised mirror.
+    common: what has a lower number is the same message in all of these and in the master's, if they have it; 0: nobody
+        knows. Higher numbers may have been given to others since.
     may_lose: a copy that is not synchronised may be promoted, if there is no other.
     """
 
@@ -71,6 +73,7 @@ class View:
     may_lose: bool = False
     judged: tuple[tuple[str, bool], ...] = ()
     kept: tuple[tuple[str, int], ...] = ()
+    common: int = 0
 
     def member(self, id_: int) -> RingMember | None:
         """The member of that id."""

@@ -268,7 +268,7 @@ def _synced(view: View, id_: int) -> View | None:
     member = view.member(id_)
     if member is None or member.status != "alive" or id_ in view.synced:
         return None
-    return replace(view, version=view.version + 1, synced=(*view.synced, id_), judged=(), kept=())
+    return replace(view, version=view.version + 1, synced=(*view.synced, id_), judged=(), kept=(), common=0)
 
 
 def _drop(view: View, id_: int, version: int) -> View | None:
@@ -450,7 +450,7 @@ def _best(view: View) -> tuple[str, int, int]:
 
 def _revived(view: View, offer: tuple[str, int, int]) -> View:
     """The view with the copy that was offered; the others stay where they are until it is no more the only one."""
-    node, incarnation, _ = offer
+    node, incarnation, position = offer
     version = view.version
     copy = view.copies[view.recoverable.index(node)]
     master = RingMember(version, node, incarnation, "alive", version, copy)
@@ -458,7 +458,17 @@ def _revived(view: View, offer: tuple[str, int, int]) -> View:
     # An older version, which did not judge, had the others removed at once: what it decided stays as it was.
     others = zip(view.recoverable, view.copies, strict=True) if judged else ()
     kept = tuple(each for each in (*others, *view.kept) if each[0] != node)
-    return View(version, (master,), version, (version,), since=version, judged=judged, kept=kept)
+    common = min(view.common, position) if view.kept else position
+    return View(
+        version,
+        (master,),
+        version,
+        (version,),
+        since=version,
+        judged=judged,
+        kept=kept,
+        common=common if kept else 0,
+    )
 
 
 def withdrawn(view: View, node: str) -> View | None:

@@ -18,6 +18,7 @@ from cluster.mirror.mirrors import Mirrors
 from cluster.mirror.paged_messages import PagedMessages
 from cluster.mirror.ring_watch import RingWatch
 from cluster.mirror.slow_disks import SlowDisks
+from cluster.mirror.sync_target import Spare
 from cluster.remote.remote_queue import RemoteQueue
 from node.broker import belongings
 from node.broker.channel import Channel
@@ -328,8 +329,10 @@ def _own_writes_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A former master says that its disk has what it has not written yet."""
     whole = Group._follow
 
-    def follow(self: Group, copy: Copy, *, is_rolled: bool, is_written: bool) -> None:
-        whole(self, copy, is_rolled=is_rolled, is_written=True)
+    def follow(
+        self: Group, copy: Copy, *, is_rolled: bool, is_written: bool, spare: Spare | None = None
+    ) -> None:
+        whole(self, copy, is_rolled=is_rolled, is_written=True, spare=spare)
 
     patch.setattr(Group, "_follow", follow)
 

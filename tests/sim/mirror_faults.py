@@ -153,6 +153,7 @@ class Run:
             self.counts["down"] += 1
         if old is not None and new.master != old.master:
             self.ledger.trouble()
+            self.ledger.moves[after.name] += bool(new.master)
             self.counts["masters"] += 1
             was_synced = new.master in old.synced or old.state == "down"
             if new.master and not was_synced:
@@ -512,7 +513,7 @@ class Run:
         """All that is left in a queue."""
         consumer = Consumer(self.world, self.ledger, f"rest of {queue}", queue, 0, "no_ack")
         consumer.dies_on_failover = consumer.is_exclusive = False
-        before = self.ledger.deliveries
+        before, moves = self.ledger.deliveries, self.ledger.moves[queue]
         ids: list[int] = []
         inner = self.ledger.deliver
 
@@ -531,7 +532,7 @@ class Run:
         consumer.finish()
         self.ledger.deliver = inner  # type: ignore[method-assign]
         if queue not in self.ledger.unordered | self.lossy:
-            rest_is_in_order(self.ledger, queue, ids)
+            rest_is_in_order(self.ledger, queue, ids, self.ledger.moves[queue] - moves)
         return set(ids)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cluster.mirror.caretaker import Caretaker
 from cluster.mirror.copy import Copy
 from cluster.mirror.revival import Revival
 from node.broker import views
@@ -67,6 +68,11 @@ def _judgement_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(views, "_best", best)
 
 
+def _others_are_not_asked(patch: pytest.MonkeyPatch) -> None:
+    """What the copy that was taken cannot read is dropped, whatever the others have that are still there."""
+    patch.setattr(Caretaker, "awaits_kept", lambda self, uid, now: False)
+
+
 BUGS: dict[str, Any] = {
     **mirror_bugs.BUGS,
     **raft_bugs.BUGS,
@@ -77,6 +83,7 @@ BUGS: dict[str, Any] = {
     "pages while it fills": _pages_while_it_fills,
     "not counted anew": _not_counted_anew,
     "judgement ignored": _judgement_ignored,
+    "others are not asked": _others_are_not_asked,
 }
 
 

@@ -1,11 +1,12 @@
 """Which copies of a queue promise to have all that was confirmed, and whether they do: I8 of reliability §4.12.
 
 A copy is named by its node and by what it is called on that node's disk. One that a fault has damaged promises nothing;
-a queue of which no undamaged copy promises anything may lose what it has.
+a queue of which no undamaged copy promises anything may lose what it has. A copy that is taken when a queue comes back,
+and has rotted since its node has read it, is made whole from the others that were offered.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -45,6 +46,13 @@ def all_copies(record: QueueRecord) -> Iterator[CopyOf]:
         yield CopyOf(member.node, stored_uid(record.uid, member.copy))
     for node, copy in zip(view.recoverable, view.copies, strict=True):
         yield CopyOf(node, stored_uid(record.uid, copy))
+    yield from kept(record)
+
+
+def kept(record: QueueRecord) -> Iterator[CopyOf]:
+    """Those that were not taken when the queue came back."""
+    for node, copy in record.view.kept if record.view is not None else ():
+        yield CopyOf(node, stored_uid(record.uid, copy))
 
 
 def promising(record: QueueRecord) -> Iterator[tuple[CopyOf, int]]:
@@ -66,28 +74,41 @@ class Copies:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.damaged: set[CopyOf] = set()
+        self._unread: dict[CopyOf, int] = {}
+        """Of those that were damaged after their node had read what it has: in which of its lives that was."""
         self.unsound: set[str] = set()
         """Queues without a copy that promises something."""
 
-    def damage(self, node: str, catalogue: Catalogue) -> None:
-        """Something happened to the message files of a node."""
+    def damage(self, node: str, catalogue: Catalogue, life: int = 0) -> None:
+        """Something happened to the message files of a node.   life: of its store, once it was read; 0: not yet."""
         for record in catalogue.queues("/"):
-            self.damaged |= {each for each in all_copies(record) if each.node == node}
+            here = {each for each in all_copies(record) if each.node == node}
+            self.damaged |= here
+            self._unread.update(dict.fromkeys(here, life))
+            if here & {each for each, _ in promising(record)}:
+                self.damaged |= set(kept(record))  # they lack what was confirmed since
             self.look_at(record)
 
-    def came_back(self, before: QueueRecord, after: QueueRecord) -> None:
-        """A queue is there again with one of the copies that were offered: it has all that an undamaged one has."""
+    def came_back(self, before: QueueRecord, after: QueueRecord, life_of: Callable[[str], int]) -> None:
+        """A queue is there again with one of the copies that were offered: it has all that an undamaged one has.
+
+        life_of: gives that of a node's store.
+        """
         old, new = before.view, after.view
         if old is None or new is None or old.state != "down" or new.state != "live":
             return
         copies = dict(zip(old.recoverable, old.copies, strict=True))
         offered = {CopyOf(node, stored_uid(before.uid, copies[node])) for node, _, _ in old.offers}
-        if offered - self.damaged:
-            self.damaged -= {each for each, _ in promising(after)}
+        offered |= {each for each, _ in promising(after)}  # whose offer was the last one
+        if not offered - self.damaged:
+            self.damaged |= set(kept(after))  # it goes on with what one is left with
+            return
+        self.damaged -= {each for each, _ in promising(after) if self._unread.get(each) != life_of(each.node)}
 
     def look_at(self, record: QueueRecord) -> None:
         """The queue has another view, or a copy was damaged."""
-        if any(each not in self.damaged for each, _ in promising(record)):
+        copies = {each for each, _ in promising(record)}.union(kept(record))
+        if copies - self.damaged:
             self.unsound.discard(record.name)
         else:
             self.unsound.add(record.name)

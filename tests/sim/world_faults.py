@@ -127,7 +127,7 @@ class WorldRun(Run):
         match event:
             case ViewChanged(before=before, after=after):
                 self._see_view(before, after)
-                self.copies.came_back(before, after)
+                self.copies.came_back(before, after, lambda name: self.world.nodes[name].life)
                 self.copies.look_at(after)
             case QueueDeleted() | MemberDown():
                 super()._see(event)
@@ -392,7 +392,7 @@ class WorldRun(Run):
     def damage(self, node: WorldNode) -> None:
         """What a node has is not worth anything any more."""
         self._unsure_nodes.add(node.name)
-        self.copies.damage(node.name, self.world.catalogue)
+        self.copies.damage(node.name, self.world.catalogue, node.life if node.has_broker else 0)
 
     def rot(self) -> None:
         """Bytes on a disk change, or a file is gone: of a node that runs, or not."""

@@ -74,6 +74,24 @@ def total_restart_with_a_damaged_copy() -> None:
     story.end()
 
 
+def total_restart_with_a_copy_that_rots_when_it_was_read() -> None:
+    """All nodes are killed, and what the last master has rots after its node has found that nothing is missing."""
+    story = Story()
+    a, b, c = story.roles()
+    story.move_master(a)
+    story.fill(60)
+    story.page_all()
+    for node in story.world.alive:
+        story.world.crash(node.name, power=False)
+    story.world.start(a.name)
+    story.world.start(b.name)
+    story.wait(lambda: bool(story.view.offers) and bool(a.entered))
+    story.flip(a, story.files(a, "/1.idx")[0])
+    story.world.start(c.name)
+    story.wait(lambda: story.view.state == "live")
+    story.end()
+
+
 def a_neighbour_says_nonsense() -> None:
     """A mirror hears what cannot be and leaves the ring: it never comes back as the same member, with nothing."""
     story = Story()
@@ -405,6 +423,7 @@ HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "findings ignored": rot_on_a_mirror,
     "unreadable at promotion is gone": rot_on_who_takes_over,
     "loss is not told": total_restart_with_a_damaged_copy,
+    "others are not asked": total_restart_with_a_copy_that_rots_when_it_was_read,
     "lost joins again": a_neighbour_says_nonsense,
     "lost is safe": last_word_of_a_master_that_is_cut_off,
     "unmirrored is safe": mirrors_go_while_a_disk_hangs,

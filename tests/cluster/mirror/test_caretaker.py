@@ -6,18 +6,20 @@ from time import perf_counter
 
 import pytest
 
-from cluster.mirror.caretaker import LOOKS_MAX, Caretaker, is_mirrored
+from cluster.mirror.caretaker import KEPT_S, LOOKS_MAX, Caretaker, is_mirrored
 from cluster.mirror.proposals import OUTSTANDING_MAX
 from node.broker.policy import QueueSettings
 from node.broker.views import (
     AddMirror,
     DropMirror,
+    OfferCopy,
     RingMember,
     TookOver,
     TransferMaster,
     View,
     changed,
     created,
+    died,
 )
 from tests.cluster.mirror.caretaker_world import ALL, PLAIN, World, exactly, member, nodes, queue
 
@@ -545,3 +547,55 @@ def test_a_queue_counts_as_moving_until_the_next_master_acts() -> None:
     caretaker.see(replace(queue("q0"), view=moved), ALL)
     caretaker.forget("uid-q0")
     assert caretaker.moving == 0
+
+
+# --- copies that were not taken ---------------------------------------------------------------------------
+
+
+def came_back(*up: str) -> Caretaker:
+    """The caretaker of a, which has the master of a queue that went on alone with its copy; b and c had one, too."""
+    view = died(created(0, [("a", 1), ("b", 2), ("c", 3)]), [1, 2, 3], may_lose=False)
+    for at, node in enumerate("abc", 4):
+        after = changed(view, OfferCopy(node, at, 9, True))
+        assert after is not None
+        view = after
+    caretaker = Caretaker("a")
+    caretaker.members_changed(replace(member(node, at), is_up=node in up) for at, node in enumerate("abc", 4))
+    caretaker.see(replace(queue(), view=view), nodes("a"))
+    assert caretaker.look(0.0) == []
+    return caretaker
+
+
+def test_nodes_that_may_have_what_cannot_be_read_get_mirrors() -> None:
+    """Though the policy names only the master's; for a while, and anew when there is something else."""
+    caretaker = came_back("a", "b", "c")
+    assert caretaker.awaits_kept("uid-q", 1.0)
+    [proposal] = caretaker.look(1.0)
+    assert proposal.change == AddMirror("b", 5)
+    assert caretaker.awaits_kept("uid-q", 0.9 + KEPT_S)
+    assert not caretaker.awaits_kept("uid-q", 1.0 + KEPT_S)
+    assert caretaker.look(1.0 + KEPT_S) == []
+    assert caretaker.awaits_kept("uid-q", 2.0 + KEPT_S)
+
+
+def test_one_that_is_down_is_waited_for() -> None:
+    caretaker = came_back("a", "b")
+    for now in range(0, int(5 * KEPT_S), 10):
+        assert caretaker.awaits_kept("uid-q", float(now))
+    caretaker.members_changed(member(node, at) for at, node in enumerate("abc", 4))
+    assert caretaker.awaits_kept("uid-q", 6 * KEPT_S - 20)
+    assert not caretaker.awaits_kept("uid-q", 6 * KEPT_S)
+
+
+def test_nobody_is_waited_for_who_has_nothing() -> None:
+    """The queue did not come back, its others are gone from the cluster, or an older version does not say."""
+    caretaker = came_back("a", "b", "c")
+    assert not caretaker.awaits_kept("uid-other", 0.0)
+    assert not caretaker.is_waiting("uid-other")
+    caretaker.members_changed([member("a", 4)])
+    assert not caretaker.awaits_kept("uid-q", 0.0)
+    caretaker = came_back("a", "b", "c")
+    record = caretaker._charges["uid-q"].record
+    assert record.view is not None
+    caretaker.see(replace(record, view=replace(record.view, common=0)), nodes("a"))
+    assert not caretaker.awaits_kept("uid-q", 0.0)

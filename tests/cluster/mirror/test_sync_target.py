@@ -1,7 +1,7 @@
 """A mirror's side of a synchronisation; then both sides with a real queue and a real copy."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -13,6 +13,7 @@ from cluster.mirror.sync_target import (
     RETRY_MAX_S,
     RETRY_S,
     STUCK_S,
+    Spare,
     SyncTarget,
 )
 from node.amqp.reader import MIXED_SIZES
@@ -34,6 +35,7 @@ class FakeCopy:
     def __init__(self, *owed: range) -> None:
         self.owed: NumberSet | None = NumberSet(owed)
         self.installed: list[int] = []
+        self.epoch_s = 7.0
 
     def install(self, entries: Iterable[Enqueue]) -> None:
         assert self.owed is not None
@@ -46,7 +48,7 @@ class FakeCopy:
 class Mirror:
     """A target whose messages to the master are in `sent`."""
 
-    def __init__(self, *owed: range, is_rolled: bool = True) -> None:
+    def __init__(self, *owed: range, is_rolled: bool = True, spare: Spare | None = None) -> None:
         self.copy = FakeCopy(*owed)
         if not is_rolled:
             self.copy.owed = None
@@ -59,6 +61,7 @@ class Mirror:
             is_rolled=is_rolled,
             on_done=self._done,
             is_congested=lambda: self.is_congested,
+            spare=spare,
         )
         self.target.tick(100.0)
 
@@ -136,6 +139,76 @@ def test_what_was_not_found_is_asked_for_again_after_a_while() -> None:
     now = mirror.target.due_at - STUCK_S
     mirror.give(1, is_end=True)
     assert mirror.target.due_at - now == pytest.approx(RETRY_S)
+
+
+class Shelf:
+    """A spare that has some messages, and says so when it is told."""
+
+    def __init__(self, *seqs: int) -> None:
+        self.seqs = set(seqs)
+        self.asked: list[list[range]] = []
+        self.answer = lambda: None
+
+    def give(self, wanted: Sequence[range], epoch_s: float, done: Callable[[list[Enqueue]], None]) -> None:
+        assert epoch_s == 7.0
+        self.asked.append(list(wanted))
+        found = [seq for part in wanted for seq in part if seq in self.seqs][:2]
+        self.answer = lambda: done([Enqueue(envelope(), seq, [content(b"x")], 1, 1, 1) for seq in found])
+
+
+def once_around(mirror: Mirror, *seqs: int) -> None:
+    """It asks the master for all that it lacks, and gets no more than this."""
+    mirror.target.tick(mirror.target.due_at)
+    mirror.take()
+    mirror.give(*seqs, is_end=True)
+
+
+def test_what_the_master_does_not_give_is_looked_for_on_this_node() -> None:
+    """Not before a whole round in which nothing came of it."""
+    shelf = Shelf(2, 3, 4, 9)
+    mirror = Mirror(range(1, 6), spare=shelf)
+    mirror.target.start()
+    mirror.give(1, is_end=True)
+    assert shelf.asked == []
+    once_around(mirror)
+    assert shelf.asked == [[range(2, 6)]]
+    shelf.answer()
+    assert mirror.copy.installed == [1, 2, 3]
+    once_around(mirror)
+    once_around(mirror)
+    shelf.answer()
+    assert (mirror.copy.installed, mirror.done) == ([1, 2, 3, 4], 0)
+    once_around(mirror, 5)
+    assert (mirror.done, mirror.target.progress) == (1, SyncProgress(5, 5, is_running=False))
+
+
+def test_all_that_is_missing_is_looked_for_however_much_it_is() -> None:
+    """A part at a time, and over again: what is there may be behind what is not."""
+    last = 2 * RANGES_MAX
+    shelf = Shelf(4 * last)
+    mirror = Mirror(*(range(seq, seq + 1) for seq in range(2, 4 * last + 1, 2)), spare=shelf)
+    mirror.target.start()
+    mirror.take()
+    while mirror.copy.installed == []:
+        assert len(shelf.asked) < 10
+        mirror.target._next = 1 << 40  # the master was asked for all
+        mirror.give(is_end=True)
+        shelf.answer()
+        mirror.target.tick(mirror.target.due_at)
+    assert mirror.copy.installed == [4 * last]
+    assert all(len(ranges) <= RANGES_MAX for ranges in shelf.asked)
+
+
+def test_what_this_node_has_is_of_no_use_once_nobody_wants_it() -> None:
+    """The synchronisation was stopped meanwhile."""
+    shelf = Shelf(1)
+    mirror = Mirror(range(1, 3), spare=shelf)
+    mirror.target.start()
+    mirror.give(is_end=True)
+    once_around(mirror)
+    mirror.target.cancel()
+    shelf.answer()
+    assert mirror.copy.installed == []
 
 
 def test_what_was_removed_at_the_master_is_no_longer_waited_for() -> None:

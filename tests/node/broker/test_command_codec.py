@@ -108,7 +108,7 @@ def test_a_view_and_an_offer_of_an_older_version() -> None:
     view = View(9, (), 0, (), state="down", recoverable=("n2",), copies=(3,), offers=(("n2", 4, 17),))
     record = QueueRecord("/", "q", "u", True, home="n1", view=view, ring_version=9)
     text = encode_command(RestoreQueue(record))
-    assert decode_command(text.replace(b',"judged":[],"kept":[]', b"")) == RestoreQueue(record)
+    assert decode_command(text.replace(b',"judged":[],"kept":[],"common":0', b"")) == RestoreQueue(record)
     offer = ChangeView("/", "q", "u", OfferCopy("n2", 4, 17))
     assert decode_command(encode_command(offer).replace(b',"is_clean":null', b"")) == offer
     for is_clean in (True, False):

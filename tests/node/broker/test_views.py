@@ -405,6 +405,23 @@ def test_the_others_keep_theirs_until_a_mirror_is_synchronised() -> None:
     assert [view.copy_to_keep(node) for node in (A, B, C)] == [1, new, None]
 
 
+def test_below_which_number_the_others_have_the_same_messages() -> None:
+    """What the copy that was taken ends with; later ones may have got the same numbers for something else."""
+    view = kept_beside_a()
+    assert view.common == 9
+    again = after(killed(view, view.master), OfferCopy(A, 8, 20, True))
+    assert (again.kept, again.common) == (view.kept, 9)
+    less = after(killed(view, view.master), OfferCopy(A, 8, 5, False))
+    assert less.common == 5
+    new = again.version + 1
+    synced = after(again, AddMirror(B, 7), ActivateMirror(new), MirrorSynced(new))
+    assert (synced.kept, synced.common) == ((), 0)
+    alone = after(killed(created(0, [(A, 1)]), 1), OfferCopy(A, 8, 5, True))
+    assert alone.common == 0, "there are no others"
+    older = replace(view, common=0)
+    assert after(killed(older, older.master), OfferCopy(A, 8, 20, True)).common == 0, "nobody knows"
+
+
 def test_the_others_count_again_when_the_only_copy_is_forgotten() -> None:
     """Not before: it may have what was confirmed since."""
     view = kept_beside_a()
