@@ -81,6 +81,7 @@ class Planner:
             ):
                 self._next_wave()
             state.make(done)
+            self._repairer.moved(done)
             self._wave.append(self._number)
             self._wave_moves += 1
             self._wave_bytes += size
