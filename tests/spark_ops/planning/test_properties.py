@@ -164,11 +164,25 @@ ROOM_COMES_LATER = cluster_of(
 )
 """A copy that has to leave n0 finds room on n1 when a balance of memory has made some."""
 
+LEFT_IN_TWO_ROUNDS = cluster_of(
+    [
+        *(node(f"n{number}", is_draining=True) for number in (0, 1, 2)),
+        *(node(f"n{number}") for number in (3, 4, 5)),
+    ],
+    [
+        queue("q0", "n0", want_mirrors=1, cpu=1.6136, mirror_cpu=0.1614),
+        queue("q3", "n0", "n1", synced=("n0",), cpu=0.0001, out_bytes=1e6),
+        queue("q4", "n0", "n1", synced=("n0",), cpu=0.0001, out_bytes=1e5),
+    ],
+)
+"""Masters leave n0 once their copies on n1 have gone to other nodes: before that the mean of masters is 0."""
+
 
 @MANY
 @given(clusters(), MODES)
 @example(ONE_TOO_MANY, "full")
 @example(ROOM_COMES_LATER, "full")
+@example(LEFT_IN_TWO_ROUNDS, "full")
 def test_a_plan_of_the_planned_is_empty(rows: ClusterRows, mode: str) -> None:
     """spark.md §6.7; and a plan that is carried out twice does nothing the second time."""
     asked = _settings(rows, mode)
