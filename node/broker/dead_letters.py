@@ -7,8 +7,9 @@ Source: amqp-behaviour §5.5; architecture §4 (at least once inside the cluster
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from node.amqp.errors import ProtocolError
@@ -151,10 +152,15 @@ class DeadLetters:
         else:
             queue.forget(run)
 
+    def all_unsettled(self) -> Iterator[tuple[Run, Queue]]:
+        """Messages that their queues have not been told to forget, and those queues."""
+        yield from self._on_way.values()
+        for _, run, queue in chain(self._waiting, self._postponed):
+            yield run, queue
+
     def unsettled(self, queue: Queue, *, take: bool) -> list[Run]:
         """Messages of a queue that it has not been told to forget.   take: those that wait are not to be published."""
-        runs = [run for run, origin in self._on_way.values() if origin is queue]
-        runs += [run for _, run, origin in (*self._waiting, *self._postponed) if origin is queue]
+        runs = [run for run, origin in self.all_unsettled() if origin is queue]
         if take:
             self._waiting = deque(waiting for waiting in self._waiting if waiting[2] is not queue)
             self._postponed = [waiting for waiting in self._postponed if waiting[2] is not queue]

@@ -88,7 +88,10 @@ def synced_nodes(view: View) -> frozenset[str]:
 def placement_to_keep(
     record: QueueRecord, settings: QueueSettings, members: Mapping[str, Member]
 ) -> tuple[str, ...]:
-    """What is left of a queue's placement: nothing, if its policy says the same by itself and all is there by now."""
+    """What is left of a queue's placement: nothing, if its policy wants these nodes by itself and all are there by now.
+
+    Nor is anything left where the policy leaves no choice of nodes, once those that it wants are there.
+    """
     view = record.view
     if view is None or view.state != "live" or view.previous or view.master_node is None:
         return record.placement
@@ -105,7 +108,11 @@ def placement_to_keep(
         [node for node in mirrors if node in synced],
         candidates,
     )
-    return () if placed == {master, *others} and placed <= synced else record.placement
+    wanted = {master, *others}
+    leaves_choice = record.type == "quorum" or settings.ha_mode == "exactly"
+    # Who is down may come back, and would be chosen only because it is placed.
+    is_said = placed == wanted or wanted.issuperset(record.placement) or not leaves_choice
+    return () if is_said and placed & wanted <= synced else record.placement
 
 
 # --- the actions ---

@@ -362,6 +362,7 @@ class Queue:
         """A client doesn't want messages and doesn't want them requeued: dead-letter them."""
         self._returned(run)
         self._returned_count += len(run.contents)
+        run.deliveries += 1  # until it is where it goes it may be here again
         if not self.is_deleted:
             self._host.dead_letter(self, run, REJECTED, now)
 
@@ -421,13 +422,6 @@ class Queue:
             (settings.max_length is not None and backlog.count > settings.max_length)
             or (settings.max_length_bytes is not None and backlog.body_bytes > settings.max_length_bytes)
         )
-
-    def note_deliveries(self) -> None:
-        """Tell the storage which messages came back from clients: the node stops (§7.6)."""
-        if self.is_durable:
-            for run in self.backlog.delivered_before():
-                if run.is_indexed:
-                    self.storage.delivered(run.seqs, run.deliveries)
 
     def drop_expired(self, now: float) -> None:
         """Drop what has expired at the head (§5.2)."""

@@ -3,22 +3,22 @@
     queue ─► unacked of a channel, open transaction ─┐
           ─► unacked of another node's proxy ────────┼─ unsettled ─► who copies the queue, or takes it over
           ─► dead letters on their way ──────────────┘
-Source: reliability §4.6 (all that is unacknowledged is requeued), §4.8.
+Source: reliability §4.6 (all that is unacknowledged is requeued), §4.8; amqp-behaviour §7.6.
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from node.broker.queue import Queue
 from node.broker.run import Run
 from node.broker.unacked import Delivery, open_runs
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
     from node.broker.channel import Channel
-    from node.broker.queue import Queue
 
 
-def unsettled(broker: "Broker", queue: "Queue", *, take: bool = False) -> list[Run]:
+def unsettled(broker: "Broker", queue: Queue, *, take: bool = False) -> list[Run]:
     """What clients and dead letters hold of a queue of this node, in no order.
 
     take: the queue takes leave. Other nodes' proxies and dead letters that wait are dropped; what the channels of
@@ -34,6 +34,32 @@ def unsettled(broker: "Broker", queue: "Queue", *, take: bool = False) -> list[R
             if delivery.queue is queue:
                 runs.extend(open_runs(delivery))
     return runs
+
+
+def note_deliveries(broker: "Broker") -> None:
+    """The storage is told of all messages that clients have had, wherever those are: the node stops.
+
+    After a clean stop they are in their queues again, and only they count as redelivered. What other nodes' clients
+    held has come back by then.
+    """
+    queues = dict.fromkeys(queue for queue in broker.local_queues if queue.is_durable)
+    for queue in queues:
+        for run in queue.backlog.delivered_before():
+            _note(queue, run, run.deliveries)
+    for run, queue in broker.dead_letters.all_unsettled():
+        if queue in queues and run.deliveries:
+            _note(queue, run, run.deliveries)
+    # A client that did not read may keep its socket until after this.
+    for channel in broker.channels:
+        for delivery in _held(channel):
+            if isinstance(delivery.queue, Queue) and delivery.queue in queues:
+                for run in open_runs(delivery):
+                    _note(delivery.queue, run, run.deliveries + 1)
+
+
+def _note(queue: Queue, run: Run, count: int) -> None:
+    if run.is_indexed:
+        queue.storage.delivered(run.seqs, count)
 
 
 def _held(channel: "Channel") -> Iterator[Delivery]:

@@ -18,6 +18,7 @@ from node.broker.mirroring import RecoveredCopy
 from node.broker.records import QueueRecord
 from node.broker.replicated_log import DurableLog
 from node.broker.timers import Timers
+from node.broker.unsettled import note_deliveries
 from node.broker.views import stored_uid
 from node.config import Config
 from node.io.data_directory import DataDirectoryError
@@ -205,8 +206,7 @@ class Persistence:
         """
         if self._is_started:
             self._logger.info(log_phrases.store_stopping(self._data_dir))
-            for queue in broker.local_queues:
-                queue.note_deliveries()
+            note_deliveries(broker)
             if not await self._disk.drain(self._shutdown_timeout_s):
                 self._logger.error(log_phrases.disk_hung(self._data_dir))
                 self._disk.close(0.0)

@@ -37,7 +37,7 @@ class Enough(Exception):
 class Bounds:
     """What a goal means for this fleet: by node, what it may have at most, and from where on there is to be acted.
 
-    None of it changes while a plan is made, so no move can make a goal easier.
+    Measured anew only after moves that had to be; so no move for a goal can make it easier.
     """
 
     goal: SoftGoal

@@ -67,7 +67,7 @@ class Planner:
         self._number = 0
         self._repairer = Repairer(self.state, settings, self.take)
         self._bounds: list[Bounds] = []
-        self._capacity = capacity_bounds(self.state)
+        self._capacity: list[Bounds] = []
 
     def take(self, *moves: Done) -> None:
         """Record moves that belong together. Raises: Enough, and records none, where there may be no more."""
@@ -81,6 +81,7 @@ class Planner:
             ):
                 self._next_wave()
             state.make(done)
+            self._repairer.moved(done)
             self._wave.append(self._number)
             self._wave_moves += 1
             self._wave_bytes += size
@@ -110,12 +111,18 @@ class Planner:
         if mode == "add-node":
             self._fill()
             return
+        before = len(self.state.done)
         self._repairer.drain()
         if mode == "drain-node":
             return
         self._repairer.complete()
         self._repairer.trim()
         self._repairer.spread()
+        if len(self.state.done) > before:
+            # What comes from nodes that are to be left, and copies that come or go, change what is the mean.
+            self._capacity, self._bounds = [], []
+            return
+        self._capacity = self._capacity or capacity_bounds(self.state)
         earlier: list[Bounds] = []
         for bounds in self._capacity:
             Balancer(self.state, self._settings, earlier, self.take).run(bounds)

@@ -208,10 +208,12 @@ class Repairer:
             for _ in range(int(have[queue]) - int(fleet.want[queue]) - 1):
                 synced = state.synced_nodes(queue)
                 able = [node for node in ring if node != master and self._is_spare(queue, node, synced)]
-                # What has not all yet goes first, then who joined last, unless a zone would be lost.
+                # What has to leave goes first, then what has not all yet, then who joined last, unless a zone would be
+                # lost.
                 node = max(
                     able,
                     key=lambda each: (
+                        state.is_bad[each],
                         each not in synced,
                         state.keeps_zones(ring, each, master),
                         ring.index(each),
@@ -292,7 +294,10 @@ class Repairer:
 
     def _make(self, kind: Kind, queue: int, source: int, target: int, reason: str, why: str) -> None:
         self._take(Done(kind, queue, source, target, reason, why))
-        for node in (source, target):
+
+    def moved(self, done: Done) -> None:
+        """A move was made, for whatever goal: how full its nodes are has changed."""
+        for node in (done.source, done.target):
             if node >= 0:
                 self._cold.changed(node)
 

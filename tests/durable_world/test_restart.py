@@ -23,9 +23,11 @@ from node.amqp.methods import (
     QueueBindOk,
     QueueDeclare,
     QueueDeclareOk,
+    TxSelect,
 )
 from node.amqp.properties import Properties
 from node.broker.commands import PutVhost, SetGlobalParameter, SetPermission, SetPolicy
+from node.broker.unsettled import note_deliveries
 from tests.durable_world.world import (
     LARGE_BYTES,
     PERSISTENT,
@@ -166,6 +168,28 @@ def test_redelivered_after_a_stop(size: int, is_paged: bool) -> None:
         world.start()
         world.rest()
     assert redelivered(world.get_all(world.client(), "q")) == [True] * 3 + [False] * 9
+
+
+def test_redelivered_after_a_stop_that_some_clients_outlive() -> None:
+    """Whose socket is still there when all is written has had its messages too, whatever it has settled in an open
+    transaction.
+    """
+    world = DurableWorld()
+    client = world.client(1, 2)
+    world.declare(client, "q")
+    client.publish(1, "q", *(bytes([number]) for number in range(6)), properties=PERSISTENT)
+    world.rest()
+    for _ in range(2):
+        assert isinstance(client.ask(1, BasicGet(queue="q")), BasicGetOk)
+    client.send(2, TxSelect())
+    client.send(2, BasicGet(queue="q"))
+    client.send(2, BasicAck(1))
+    client.send(2, BasicGet(queue="q"))
+    world.rest()
+    note_deliveries(world.broker)
+    world.close_store()
+    world.start()
+    assert redelivered(world.get_all(world.client(), "q")) == [True] * 4 + [False] * 2
 
 
 @pytest.mark.parametrize("is_paged", [False, True])

@@ -39,6 +39,7 @@ from node.broker.queue import Queue
 from node.broker.replicated_log import DurableLog
 from node.broker.settings import BrokerSettings
 from node.broker.timers import Timers
+from node.broker.unsettled import note_deliveries
 from node.store.directory import claim
 from node.store.metadata_log import MetadataLog
 from node.store.options import StoreOptions
@@ -184,8 +185,11 @@ class DurableWorld(World):
         for connection in list(self.broker.connections.values()):
             connection.finish()
         self.settle()
-        for queue in self.queues():
-            queue.note_deliveries()
+        note_deliveries(self.broker)
+        self.close_store()
+
+    def close_store(self) -> None:
+        """Write all that is to be kept; that is the end of the node."""
         self.settle_disk()
         self.store.close()
         self._gone()

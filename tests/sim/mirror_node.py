@@ -22,6 +22,7 @@ from node.broker.queue import Queue
 from node.broker.settings import BrokerSettings
 from node.broker.snapshot import everything
 from node.broker.timers import Timers
+from node.broker.unsettled import note_deliveries
 from node.broker.views import stored_uid
 from node.store.copies import recoverable_copies, stored
 from node.store.directory import claim
@@ -301,8 +302,7 @@ class Node:
         self.peers.close()
         self.mirrors.close_all()
         self._settle()
-        for queue in broker.local_queues:
-            queue.note_deliveries()
+        note_deliveries(broker)
         while self.disk.step():
             self._settle()
         self.store.close()

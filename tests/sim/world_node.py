@@ -39,6 +39,7 @@ from node.agent.peer_state import PeerState
 from node.broker.commands import Command, NodeDown, NodeUp, Refused, SetDraining
 from node.broker.events import LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.broker.snapshot import everything
+from node.broker.unsettled import note_deliveries
 from node.io.disk import HUNG_S
 from node.store.directory import StoreError
 from node.store.disk import READING, Step, Sync
@@ -455,8 +456,7 @@ class WorldNode(Node):
         self.mirrors.close_all()
         self._settle()
         self.log.detach()
-        for queue in self.broker.local_queues:
-            queue.note_deliveries()
+        note_deliveries(self.broker)
         is_written = yield from self._drain()
         if is_written:
             self.store.close()

@@ -20,6 +20,7 @@ from node.broker.paging import Pager
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.broker.snapshot import everything
+from node.broker.unsettled import note_deliveries
 from node.broker.views import View, stored_uid
 from node.store.copies import recoverable_copies, stored
 from node.store.directory import claim
@@ -152,8 +153,7 @@ class Cluster(nodes.Cluster):
         node.peers.close()
         node.mirrors.close_all()
         node.turn()
-        for queue in node.broker.local_queues:
-            queue.note_deliveries()
+        note_deliveries(node.broker)
         node.turn()
         node.store.close()
         incarnation = node.incarnation

@@ -1,5 +1,7 @@
 """What the simulation of whole brokers has found (tests.sim.mirror_faults), each as the shortest story of it."""
 
+from typing import Any
+
 import pytest
 
 from cluster.gm_ring.messages import Activity
@@ -8,7 +10,7 @@ from cluster.mirror.batch import Batch, encode_batch
 from cluster.mirror.follower import Follower
 from cluster.mirror.post import EARLY_AGE_MAX, Post
 from cluster.mirror.side import Pull, Report, decode_side, encode_side
-from node.amqp.methods import BasicAck, ConfirmSelect
+from node.amqp.methods import BasicAck, BasicGet, BasicNack, ConfirmSelect
 from node.broker.commands import DeclareQueue, SetPolicy
 from node.broker.storage import Waiter
 from node.store.waiting import Waiting
@@ -149,3 +151,33 @@ def test_confirms_wait_for_mirrors_that_came_while_a_client_publishes() -> None:
     cluster["n2"].is_disk_held = False
     cluster.settle()
     assert client.methods() == [BasicAck(delivery_tag=3)]
+
+
+@pytest.mark.parametrize("is_returned", [True, False])
+def test_a_dead_letter_that_a_stop_brings_back_says_that_a_client_had_it(is_returned: bool) -> None:
+    """§7.6, §4.11: it died after a client had it, its way to another node ended with this one, so it is in its queue
+    again.   is_returned: the client gave it back and it was too much then; else the client rejected it.
+    """
+    cluster = DiskCluster("n1", "n2")
+    cluster.submit(DeclareQueue("/", "dead", "0123456789abcdef" * 2, durable=True, home="n2"))
+    cluster.submit(DeclareQueue("/", "q", "fedcba9876543210" * 2, durable=True, home="n1"))
+    dying: dict[str, Any] = {
+        "max-length": 1,
+        "dead-letter-exchange": "",
+        "dead-letter-routing-key": "dead",
+    }
+    cluster.submit(SetPolicy("/", "dying", "^q$", dying))
+    client = publisher_of(cluster["n1"])
+    client.publish(1, "q", b"1", properties=PERSISTENT_MESSAGE)
+    client.send(1, BasicGet(queue="q"))
+    client.publish(1, "q", b"2", properties=PERSISTENT_MESSAGE)
+    cluster.settle()
+    cluster.cut("n1", "n2")
+    client.send(1, BasicNack(1, requeue=is_returned))
+    cluster.settle()
+    assert cluster["n1"].home_queue("q").backlog.count == 1
+    cluster.stop("n1")
+    cluster.cut_links.clear()
+    cluster.submit(SetPolicy("/", "dying", "^q$", {"max-length": 10}))
+    cluster.start("n1")
+    assert cluster.contents("n1") == [(b"1", True), (b"2", False)]

@@ -177,6 +177,26 @@ def test_a_copy_that_is_there_but_not_synchronised() -> None:
     assert cluster.queue.placement == ()
 
 
+@pytest.mark.parametrize(("mode", "params"), [("all", None), ("exactly", 3), ("nodes", [A, B, C])])
+def test_a_placement_of_less_than_the_policy_wants_ends(mode: str, params: Json) -> None:
+    """Nodes that the policy would choose anyway need no placement: it would stay for ever, as no step comes that makes
+    of it what the policy wants.
+    """
+    cluster = Cluster(A, mode=mode, params=params)
+    cluster.view_change(AddMirror(B, cluster.catalogue.members[B].incarnation))
+    assert cluster.step("add_mirror", B).state == "skipped"
+    assert cluster.queue.placement == (A, B)
+    cluster.synchronise(B)
+    assert (cluster.ring, cluster.queue.placement) == ([A, B], ())
+
+
+def test_a_node_that_the_policy_has_no_choice_of_is_not_placed() -> None:
+    """Its copy goes, whatever a plan says; the placement must not wait for it."""
+    cluster = Cluster(A, B, C, mode="nodes", params=[A, B])
+    assert cluster.step("add_mirror", B).state == "skipped"
+    assert cluster.queue.placement == ()
+
+
 def test_a_plan_goes_on_when_the_new_copy_has_to_begin_anew() -> None:
     cluster = Cluster()
     cluster.step("add_mirror", C)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from spark_ops.planning.drafting import draft
@@ -148,8 +148,41 @@ def test_a_drained_node_is_left_or_it_is_said_why_not(rows: ClusterRows) -> None
             assert (row.vhost, row.queue) not in touched
 
 
+ONE_TOO_MANY = cluster_of(
+    [node("n0", is_draining=True), node("n1"), node("n2")],
+    [queue("q0", "n0"), queue("q1", "n1"), queue("q2", "n1"), queue("q3", "n0", "n1", "n2", want_mirrors=1)],
+)
+"""A copy that has to leave n0 finds no place until another one, which is too many, has gone."""
+
+ROOM_COMES_LATER = cluster_of(
+    [node("n0", is_draining=True), *(node(f"n{number}") for number in (1, 2, 3, 4))],
+    [
+        queue("big", "n2", "n0", memory=3e9, size=3e9, fixed_nodes=("n0", "n1", "n2")),
+        queue("x", "n1", "n3", memory=2e9, size=2e9),
+        queue("y", "n3", "n1", memory=2e9, size=2e9),
+    ],
+)
+"""A copy that has to leave n0 finds room on n1 when a balance of memory has made some."""
+
+LEFT_IN_TWO_ROUNDS = cluster_of(
+    [
+        *(node(f"n{number}", is_draining=True) for number in (0, 1, 2)),
+        *(node(f"n{number}") for number in (3, 4, 5)),
+    ],
+    [
+        queue("q0", "n0", want_mirrors=1, cpu=1.6136, mirror_cpu=0.1614),
+        queue("q3", "n0", "n1", synced=("n0",), cpu=0.0001, out_bytes=1e6),
+        queue("q4", "n0", "n1", synced=("n0",), cpu=0.0001, out_bytes=1e5),
+    ],
+)
+"""Masters leave n0 once their copies on n1 have gone to other nodes: before that the mean of masters is 0."""
+
+
 @MANY
 @given(clusters(), MODES)
+@example(ONE_TOO_MANY, "full")
+@example(ROOM_COMES_LATER, "full")
+@example(LEFT_IN_TWO_ROUNDS, "full")
 def test_a_plan_of_the_planned_is_empty(rows: ClusterRows, mode: str) -> None:
     """spark.md §6.7; and a plan that is carried out twice does nothing the second time."""
     asked = _settings(rows, mode)
@@ -341,3 +374,10 @@ def test_a_balanced_cluster_needs_no_plan() -> None:
     ]
     rows = cluster_of([node(name) for name in names], queues)
     assert plan(rows).waves == ()
+
+
+def test_what_is_one_too_many_goes_from_where_it_has_to_leave() -> None:
+    """No copy comes for one that has to leave while another one, which could stay, is given up."""
+    found = plan(ONE_TOO_MANY)
+    assert [step.source for step in found.steps if step.action == "drop_mirror"] == ["n0"]
+    assert not [step for step in found.steps if step.action == "add_mirror"]
