@@ -528,8 +528,8 @@ class Broker:
         attach(queue, belongings.consumers, self.now)
         for ask in belongings.questions:
             ask(queue)
-        for connection in belongings.awaiting:
-            connection.throttle.peer_relieved()
+        for publisher in belongings.awaiting:
+            publisher.peer_relieved()
 
     def queue_settings(self, record: QueueRecord) -> QueueSettings:
         """What arguments and policies come to for a queue."""
