@@ -119,7 +119,7 @@ class Leader:
         pending_bytes = self._ring.pending_bytes
         return pending_bytes > (0 if self._ring.is_node_full else CONGESTED_BYTES)
 
-    def await_relief(self, publisher: HeldPublisher) -> None:
+    def await_relief(self, publisher: "HeldPublisher") -> None:
         """See `Mirror.await_relief`."""
         self._relief[publisher] = None
         self.relieve()
