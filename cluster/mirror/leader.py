@@ -19,7 +19,7 @@ from node.broker.run import Envelope, Run
 from node.broker.storage import Storage, Waiter
 
 if TYPE_CHECKING:
-    from node.broker.connection import Connection
+    from node.broker.live_queue import HeldPublisher
 
 CONGESTED_BYTES: Final = 16 * 1024 * 1024
 """Payloads of one queue that are not at every mirror: with more its publishers are not read from."""
@@ -109,7 +109,7 @@ class Leader:
         self._is_broken = False
         """Whether our own disk keeps nothing any more."""
         self._disk_asked = self._disk_done = self.first_number - 1
-        self._relief: dict[Connection, None] = {}
+        self._relief: dict[HeldPublisher, None] = {}
 
     # --- a `Mirror` ---
 
@@ -119,9 +119,9 @@ class Leader:
         pending_bytes = self._ring.pending_bytes
         return pending_bytes > (0 if self._ring.is_node_full else CONGESTED_BYTES)
 
-    def await_relief(self, connection: "Connection") -> None:
+    def await_relief(self, publisher: "HeldPublisher") -> None:
         """See `Mirror.await_relief`."""
-        self._relief[connection] = None
+        self._relief[publisher] = None
         self.relieve()
 
     def relieve(self) -> None:
@@ -134,8 +134,8 @@ class Leader:
     def release(self) -> None:
         """Let them go on: there is room, or the queue has moved."""
         relief, self._relief = self._relief, {}
-        for connection in relief:
-            connection.throttle.peer_relieved()
+        for publisher in relief:
+            publisher.peer_relieved()
 
     def enqueued(
         self, envelope: Envelope, first_seq: int, contents: list[bytes], size: int, expiry: float

@@ -19,7 +19,7 @@ from node.amqp.errors import ProtocolError
 from node.broker.acceptance import Acceptance
 from node.broker.commands import DeleteQueue, Refused
 from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked, Belongings, Counts, LiveQueue, at_once
+from node.broker.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, at_once
 from node.broker.names import not_found, resource
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
@@ -28,7 +28,6 @@ from node.broker.timers import Timer
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
-    from node.broker.connection import Connection
 
 RESEND_S: Final = 30.0
 """How long publishes wait for another master."""
@@ -52,7 +51,7 @@ class HomelessQueue:
         self.successor: LiveQueue | None = None
         self._broker = broker
         self._publishes = Publishes()
-        self._awaiting: dict[Connection, None] = {}
+        self._awaiting: dict[HeldPublisher, None] = {}
         self._consumers: dict[Consumer, None] = {}
         self._questions: deque[tuple[float, Callable[[Any], None]]] = (
             deque()
@@ -111,16 +110,16 @@ class HomelessQueue:
         """See `live_queue.RemoteQueue.is_congested`."""
         return self._publishes.size > WINDOW_BYTES
 
-    def await_relief(self, connection: "Connection") -> None:
+    def await_relief(self, publisher: HeldPublisher) -> None:
         """See `live_queue.RemoteQueue.await_relief`."""
-        self._awaiting[connection] = None
+        self._awaiting[publisher] = None
         if not self.is_congested:
             self._relieve()
 
     def _relieve(self) -> None:
         awaiting, self._awaiting = self._awaiting, {}
-        for connection in awaiting:
-            connection.throttle.peer_relieved()
+        for publisher in awaiting:
+            publisher.peer_relieved()
 
     # --- deliveries: there are none ---
 
@@ -260,8 +259,8 @@ class HomelessQueue:
             successor = consumer.channel.reattached(consumer, self)
             if successor is not None:
                 self._consumers[successor] = None
-        for connection in belongings.awaiting:
-            self.await_relief(connection)
+        for publisher in belongings.awaiting:
+            self.await_relief(publisher)
         if self._is_late:
             self._fail_publishes()
         elif self._publishes:

@@ -19,7 +19,7 @@ from node.amqp.errors import ProtocolError
 from node.amqp.field_table import encode_table
 from node.broker.acceptance import Acceptance
 from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked, Belongings, Counts, LiveQueue, Party
+from node.broker.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, Party
 from node.broker.names import home_is_down, not_found
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
@@ -27,7 +27,6 @@ from node.broker.run import Envelope, Run
 
 if TYPE_CHECKING:
     from cluster.remote.home_link import HomeLink, Subscription
-    from node.broker.connection import Connection
 
 
 class Request:
@@ -89,7 +88,7 @@ class RemoteQueue:
         self._link = link
         self._incarnation = incarnation
         self._publishes = Publishes()
-        self._awaiting: dict[Connection, None] = {}
+        self._awaiting: dict[HeldPublisher, None] = {}
         self._subscriptions: dict[Consumer, Subscription] = {}
         self._on_closed: list[Callable[[Any], None]] = []
         self._end: ProtocolError | None = None  # why it is out of reach
@@ -171,9 +170,9 @@ class RemoteQueue:
         """Whether nothing is kept for anybody."""
         return not any((self._publishes, self._subscriptions, self._awaiting, self._on_closed))
 
-    def await_relief(self, connection: "Connection") -> None:
+    def await_relief(self, publisher: HeldPublisher) -> None:
         """See `live_queue.RemoteQueue.await_relief`."""
-        self._awaiting[connection] = None
+        self._awaiting[publisher] = None
         self._link.awaiting[self] = None
         if not self.is_congested:
             self.relieve()
@@ -189,8 +188,8 @@ class RemoteQueue:
                 return
         self._link.awaiting.pop(self, None)
         awaiting, self._awaiting = self._awaiting, {}
-        for connection in awaiting:
-            connection.throttle.peer_relieved()
+        for publisher in awaiting:
+            publisher.peer_relieved()
 
     # --- deliveries ---
 
@@ -399,8 +398,8 @@ class RemoteQueue:
                 self._join_again(successor)
             else:
                 consumer.channel.cancelled_by_server(successor)
-        for connection in belongings.awaiting:
-            self.await_relief(connection)
+        for publisher in belongings.awaiting:
+            self.await_relief(publisher)
         for ask in belongings.questions:
             ask(self)
 

@@ -15,7 +15,6 @@ from node import log_admin
 from node.admin import permissions, users, vhosts
 from node.admin.admin import Admin, AdminError
 from node.broker.commands import Bind, DeclareQueue, SetGlobalParameter
-from node.broker.placement import placed
 from node.broker.records import Json
 from node.definitions.document import (
     LIMIT_EXCEEDED,
@@ -161,7 +160,7 @@ async def _put_vhost(admin: Admin, item: VhostItem) -> bool:
 async def _put_queue(admin: Admin, command: DeclareQueue) -> None:
     if admin.catalogue.queue(command.vhost, command.name) is None:
         uid = admin.broker.entropy(_UID_BYTES).hex()
-        await admin.submit(placed(admin.broker, replace(command, uid=uid)))
+        await admin.submit(admin.broker.placed(replace(command, uid=uid)))
 
 
 async def _bind(admin: Admin, command: Bind) -> None:

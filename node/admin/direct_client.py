@@ -296,7 +296,6 @@ class _DirectConnection(Connection):
         self._let_go()
         self.vhost = ""  # it was never counted among its connections
         self.broker.forget(self)
-        del self.broker.direct_clients[self]
         self._on_error = lambda: None
         self.error = None  # its traceback refers to us
 

@@ -17,23 +17,6 @@ if TYPE_CHECKING:
     from node.broker.queue import Queue
 
 
-def near_consumers(queue: "Queue") -> list[Consumer]:
-    """Take all consumers from a queue that has another master; those of this node, the active one first.
-
-    Those of other nodes are told by their nodes. No auto-delete queue goes for that.
-    """
-    consumers = queue.consumers
-    active = consumers.active
-    gone = list(consumers.all)
-    for consumer in gone:
-        consumers.remove(consumer)
-        if not consumer.is_near:
-            consumer.channel.cancelled_by_server(consumer)
-    near = [consumer for consumer in gone if consumer.is_near]
-    near.sort(key=lambda consumer: consumer is not active)
-    return near
-
-
 def attach(queue: "Queue", consumers: Iterable[Consumer], now: float) -> None:
     """Consumers of this node come along: all but those that want to be cancelled then."""
     for consumer in consumers:

@@ -21,7 +21,7 @@ from node.broker.alarms import Alarms
 from node.broker.belongings import attach, publish_again
 from node.broker.catalogue import Catalogue
 from node.broker.chores import Chore, Chores
-from node.broker.commands import DeleteQueue
+from node.broker.commands import DeclareQueue, DeleteQueue
 from node.broker.counters import BrokerCounters
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
@@ -35,6 +35,7 @@ from node.broker.observer import Observer
 from node.broker.paging import Pager
 from node.broker.pairs import Pairs
 from node.broker.pieces import by_place
+from node.broker.placement import Placement
 from node.broker.policy import NO_POLICY, QueueSettings, queue_settings
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
@@ -301,6 +302,7 @@ class Broker:
             self.connection_counts[connection.vhost, None] -= 1
             self.connection_counts[None, connection.user_name] -= 1
         self._dirty.pop(connection, None)
+        self.direct_clients.pop(connection, None)
 
     @property
     def channels(self) -> "Iterator[Channel]":
@@ -528,8 +530,14 @@ class Broker:
         attach(queue, belongings.consumers, self.now)
         for ask in belongings.questions:
             ask(queue)
-        for connection in belongings.awaiting:
-            connection.throttle.peer_relieved()
+        for publisher in belongings.awaiting:
+            publisher.peer_relieved()
+
+    def placed(self, command: DeclareQueue) -> DeclareQueue:
+        """See `Placement.placed`."""
+        settings = self.settings
+        here, locator = settings.node_name, settings.queue_master_locator
+        return Placement(self.catalogue, here, locator, self.stuck_disks, self.entropy).placed(command)
 
     def queue_settings(self, record: QueueRecord) -> QueueSettings:
         """What arguments and policies come to for a queue."""

@@ -10,7 +10,7 @@ Source: amqp-behaviour §1, §2.
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from node.amqp.channel_state import ChannelState, Step, step
 from node.amqp.connection_state import ACCEPTED, ConnectionState
@@ -35,6 +35,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Traits
 from node.amqp.reader import FrameReader
 from node.broker.channel import Channel
+from node.broker.client_host import ClientHost
 from node.broker.commands import Command
 from node.broker.handlers import HANDLERS, Steps
 from node.broker.handshake import Handshake
@@ -48,9 +49,6 @@ from node.broker.spreading import Spreading
 from node.broker.throttle import Throttle
 from node.broker.timers import Timer
 from node.broker.turn import Share
-
-if TYPE_CHECKING:
-    from node.broker.broker import Broker
 
 OUT_MAX_BYTES: Final = 512 * 1024
 """Deliveries that one connection is given in a turn: several socket buffers full, so that the others get their turn."""
@@ -72,7 +70,7 @@ class Connection:
     is_finished: there is nothing more to wait for: flush and reset the socket.
     """
 
-    def __init__(self, broker: "Broker", peer: Peer, *, now: float, on_change: Callable[[], None]) -> None:
+    def __init__(self, broker: ClientHost, peer: Peer, *, now: float, on_change: Callable[[], None]) -> None:
         self.broker = broker
         self.peer = peer
         self.number, self.id = broker.register(self)

@@ -172,6 +172,21 @@ class Consumers:
             if self.active is not None:
                 self.rejoin(self.active)
 
+    def take_near(self) -> list[Consumer]:
+        """Remove all consumers, as the queue has another master; those of this node are returned, the active one first.
+
+        Those of other nodes are told by their nodes. No auto-delete queue goes for that.
+        """
+        active = self.active
+        gone = list(self.all)
+        for consumer in gone:
+            self.remove(consumer)
+            if not consumer.is_near:
+                consumer.channel.cancelled_by_server(consumer)
+        near = [consumer for consumer in gone if consumer.is_near]
+        near.sort(key=lambda consumer: consumer is not active)
+        return near
+
     def rejoin(self, consumer: Consumer) -> None:
         """Put a consumer that can take messages (again) behind the others of its priority."""
         if consumer.is_waiting or (self.single_active and consumer is not self.active):

@@ -10,10 +10,7 @@ Source: management §1.1, §1.12, §5.1.
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from node.broker.broker import Broker
+from typing import Final
 
 DISABLED: Final = "disabled"
 AT_MOST_ONCE: Final = "at_most_once"
@@ -195,22 +192,3 @@ class BrokerCounters:
             counters.succeeded += 1
         else:
             counters.failed += 1
-
-
-def message_totals(broker: "Broker") -> ChannelCounters:
-    """The counters of all channels that a node has and had. Costs about 2 us a channel."""
-    totals = ChannelCounters()
-    totals.add(broker.counters.ended)
-    for connection in broker.connections.values():
-        for channel in connection.channels.values():
-            totals.add(channel.counters)
-    return totals
-
-
-def routed(broker: "Broker") -> int:
-    """How often a message of a client of a node reached a queue, whatever exchange it was published to."""
-    return broker.counters.ended_exchanges.publish_out + sum(
-        counters.publish_out
-        for vhost in broker.vhosts.values()
-        for counters in vhost.exchange_counters.values()
-    )

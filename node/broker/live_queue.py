@@ -18,7 +18,6 @@ from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
 
 if TYPE_CHECKING:
-    from node.broker.connection import Connection
     from node.broker.consumer import Consumer
     from node.broker.queue import Queue
 
@@ -75,7 +74,7 @@ class Belongings:
     """What the clients of this node have at a mirrored queue, which goes along when its master is another one.
 
     next_number: of the next publish to be numbered.   publishes: in order of their numbers.
-    consumers: those that had joined, by age.   awaiting: connections that wait for relief.
+    consumers: those that had joined, by age.   awaiting: publishers that wait for relief.
     questions: each waits to be called with who can answer it now.
     homeless_since: when there was no master any more, on the broker's clock; None: there is one, or there was.
     """
@@ -84,7 +83,7 @@ class Belongings:
     publishes: list[Unanswered] = field(default_factory=list)
     consumers: "list[Consumer]" = field(default_factory=list)
     questions: "list[Callable[[LiveQueue], None]]" = field(default_factory=list)
-    awaiting: "list[Connection]" = field(default_factory=list)
+    awaiting: "list[HeldPublisher]" = field(default_factory=list)
     homeless_since: float | None = None
 
 
@@ -174,6 +173,13 @@ class LiveQueue(Protocol):
         """Delete the queue; how many ready messages went with it. Raises: ProtocolError 406 (§3.11)."""
 
 
+class HeldPublisher(Protocol):
+    """A publisher whose connection is not read from while what it publishes to is congested."""
+
+    def peer_relieved(self) -> None:
+        """The congestion is over, or the way to the queue is gone: the publisher goes on."""
+
+
 class Way(Protocol):
     """What publishes have to go, beyond this node's memory and disk: to another node, or to a queue's mirrors."""
 
@@ -181,8 +187,8 @@ class Way(Protocol):
     def is_congested(self) -> bool:
         """Whether so much is on it that publishers should hold on."""
 
-    def await_relief(self, connection: "Connection") -> None:
-        """Call `connection.throttle.peer_relieved()` once that is over, or the way is gone."""
+    def await_relief(self, publisher: HeldPublisher) -> None:
+        """Call `publisher.peer_relieved()` once that is over, or the way is gone."""
 
 
 class RemoteQueue(LiveQueue, Protocol):
@@ -204,8 +210,8 @@ class RemoteQueue(LiveQueue, Protocol):
         acceptance: hears, once, what became of them; None: nobody wants to know.
         """
 
-    def await_relief(self, connection: "Connection") -> None:
-        """Call `connection.throttle.peer_relieved()` once the way there is not congested any more, or is gone."""
+    def await_relief(self, publisher: HeldPublisher) -> None:
+        """Call `publisher.peer_relieved()` once the way there is not congested any more, or is gone."""
 
 
 class Peers(Protocol):

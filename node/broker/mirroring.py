@@ -15,8 +15,7 @@ from node.broker.run import Envelope
 from node.broker.storage import Page, QueueStorage, Waiter
 
 if TYPE_CHECKING:
-    from node.broker.connection import Connection
-    from node.broker.live_queue import LiveQueue
+    from node.broker.live_queue import HeldPublisher, LiveQueue
     from node.broker.paging import Pageable
 
 
@@ -27,8 +26,8 @@ class Mirror(Protocol):
     def is_congested(self) -> bool:
         """Whether so much is on its way to them that publishers should hold on."""
 
-    def await_relief(self, connection: "Connection") -> None:
-        """Call `connection.throttle.peer_relieved()` once that is over, or the queue has moved."""
+    def await_relief(self, publisher: "HeldPublisher") -> None:
+        """Call `publisher.peer_relieved()` once that is over, or the queue has moved."""
 
     def enqueued(
         self, envelope: Envelope, first_seq: int, contents: list[bytes], size: int, expiry: float

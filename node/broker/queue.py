@@ -12,7 +12,6 @@ from typing import Any, Final
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.backlog import RUN_MAX
-from node.broker.belongings import near_consumers
 from node.broker.chores import Chore
 from node.broker.commands import DeleteQueue, Refused
 from node.broker.consumer import Consumer, Consumers
@@ -549,7 +548,7 @@ class Queue:
         awaited, self._heads_awaited = self._heads_awaited, []
         return Belongings(
             next_number=self._next_publish,
-            consumers=near_consumers(self),
+            consumers=self.consumers.take_near(),
             questions=awaited,
         )
 

@@ -24,6 +24,8 @@ JsonObject: TypeAlias = Mapping[str, Json]
 
 DEFAULT_EXCHANGE: Final = ""
 
+EXCHANGE_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
+
 
 @dataclass(frozen=True, slots=True)
 class Vhost:

@@ -10,15 +10,13 @@ Source: amqp-behaviour §3.15 (routing, CC and BCC), §3.18 (alternate exchange)
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from node.amqp.constants import ReplyCode
-from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
 from node.broker.exchanges import STATES_MAX, BindingIndex, too_many_ways
 from node.broker.exchanges.direct import DirectIndex
 from node.broker.exchanges.fanout import FanoutIndex
 from node.broker.exchanges.headers import HeadersIndex
 from node.broker.exchanges.topic import TopicIndex
-from node.broker.records import DEFAULT_EXCHANGE, Binding, Exchange
+from node.broker.records import DEFAULT_EXCHANGE, EXCHANGE_TYPES, Binding, Exchange
 
 _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
     "direct": DirectIndex,
@@ -27,13 +25,7 @@ _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
     "headers": HeadersIndex,
 }
 
-EXCHANGE_TYPES: Final = frozenset(_INDEXES)
-
-
-def check_exchange_type(name: str) -> None:
-    """Refuse an unknown exchange type: ProtocolError 503, first of the checks of exchange.declare (§3.3)."""
-    if name not in EXCHANGE_TYPES:
-        raise ProtocolError(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{name}'")
+assert _INDEXES.keys() == EXCHANGE_TYPES
 
 
 class _RoutedExchange:

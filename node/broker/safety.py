@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from node.broker.storage import Storage
+
 if TYPE_CHECKING:
-    from node.broker.channel import Channel
     from node.broker.queue import Queue
 
 
@@ -14,16 +15,16 @@ def is_any_durable(queues: "Iterable[Queue]") -> bool:
 
 
 class Safety:
-    """`is_safe = yield Safety(channel)`: waits until all that queues have kept is on disk, or never will be."""
+    """`is_safe = yield Safety(storage)`: waits until all that queues have kept is on disk, or never will be."""
 
-    def __init__(self, channel: "Channel") -> None:
-        self._channel = channel
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self._on_settled: Callable[[Any], None] | None = None
 
     def __call__(self, on_settled: Callable[[Any], None]) -> None:
         """Begin to wait."""
         self._on_settled = on_settled
-        self._channel.broker.storage.await_safety(self, 0, 0)
+        self._storage.await_safety(self, 0, 0)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
         """See `Waiter.settle`."""

@@ -1,11 +1,9 @@
 """What `connection.start` says of us. Source: amqp-behaviour §1.2."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from node.amqp.field_table import Field, Table, boolean, longstr, table
-
-if TYPE_CHECKING:
-    from node.broker.broker import Broker
+from node.broker.client_host import ClientHost
 
 _CAPABILITIES: Final = (
     "publisher_confirms",
@@ -20,7 +18,7 @@ _CAPABILITIES: Final = (
 )
 
 
-def server_properties(broker: "Broker") -> Table:
+def server_properties(broker: ClientHost) -> Table:
     """The properties of a broker as they are now."""
     cluster_name = broker.catalogue.global_parameter("cluster_name")
     return {

@@ -104,7 +104,7 @@ class Throttle:
         self._reader.paused = True
         if not self._waits_for_peer:
             self._waits_for_peer = True
-            way.await_relief(self._connection)
+            way.await_relief(self)
 
     def peer_relieved(self) -> None:
         """The way is free again, or gone: go on, in turn with the others. Nothing if the connection is closing."""

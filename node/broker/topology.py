@@ -46,6 +46,7 @@ from node.broker.patterns import matches
 from node.broker.policy import NO_POLICY, EffectivePolicy, PolicySet
 from node.broker.records import (
     DEFAULT_EXCHANGE,
+    EXCHANGE_TYPES,
     Binding,
     Exchange,
     Json,
@@ -54,7 +55,6 @@ from node.broker.records import (
     ResourceKind,
     implicit_binding,
 )
-from node.broker.routing import EXCHANGE_TYPES
 from node.broker.views import View
 
 _PREDECLARED: Final = (

@@ -34,12 +34,12 @@ _INT_MAX: Final = (1 << 31) - 1
 _PROPERTIES: Final = tuple(reversed(Properties.__dataclass_fields__))
 
 
-def tracer_of(broker: "Broker", vhost: Vhost) -> "Tracer | None":
+def tracer_of(broker: "Broker", vhost: Vhost) -> "Firehose | None":
     """Who makes the copies in a vhost of this node, if it is traced."""
-    return Tracer(broker, vhost.name) if vhost.metadata.get(TRACING) is True else None
+    return Firehose(broker, vhost.name) if vhost.metadata.get(TRACING) is True else None
 
 
-class Tracer:
+class Firehose:
     """Makes the copies of one vhost."""
 
     def __init__(self, broker: "Broker", vhost: str) -> None:

@@ -145,7 +145,7 @@ class Transaction:
             refused = refused or acceptance.is_lost or bool(acceptance.refused)
         if refused:
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
-        if is_kept and not (yield Safety(channel)):
+        if is_kept and not (yield Safety(channel.broker.storage)):
             raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are not on disk")
 
     @staticmethod

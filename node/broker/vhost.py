@@ -1,10 +1,28 @@
 """A vhost as it lives on this node: its router, and the queues within reach."""
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
 from node.broker.counters import ChannelCounters, ExchangeCounters
 from node.broker.live_queue import LiveQueue
 from node.broker.records import Binding
 from node.broker.routing import Router
-from node.broker.tracing import Tracer
+from node.broker.run import Envelope, Run
+
+if TYPE_CHECKING:
+    from node.broker.channel import Channel
+
+
+class Tracer(Protocol):
+    """What copies messages while a vhost is traced."""
+
+    def published(
+        self, channel: "Channel", envelope: Envelope, contents: Iterable[bytes], queues: Iterable[LiveQueue]
+    ) -> None:
+        """A client publishes messages.   queues: that they are routed to, on this node and others."""
+
+    def delivered(self, channel: "Channel", queue: LiveQueue, run: Run) -> None:
+        """A client is given messages of a queue."""
 
 
 class LiveVhost:

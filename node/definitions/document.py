@@ -26,8 +26,7 @@ from node.broker.commands import (
 from node.broker.names import RESERVED_PREFIX
 from node.broker.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS, validate_parameter
 from node.broker.policy_validation import POLICY_KEYS, validate_policy
-from node.broker.records import DEFAULT_EXCHANGE, ApplyTo, Json, QueueType, ResourceKind
-from node.broker.routing import EXCHANGE_TYPES
+from node.broker.records import DEFAULT_EXCHANGE, EXCHANGE_TYPES, ApplyTo, Json, QueueType, ResourceKind
 from node.definitions.reading import (
     DefinitionsInvalid,
     Item,

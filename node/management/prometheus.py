@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from node.app import Node
 from node.broker.channel import Channel
-from node.broker.counters import AT_MOST_ONCE, DISABLED, ChannelCounters, routed
+from node.broker.counters import AT_MOST_ONCE, DISABLED, ChannelCounters
 from node.broker.queue import Queue
+from node.broker.totals import routed
 from node.io.turns import Turns
 from node.management import metric_families as families
 from node.management.exposition import CONTENT_TYPE, Exposition, Metric, Type, labelled

@@ -26,7 +26,7 @@ from node.broker.names import (
     not_found,
     strip_line_breaks,
 )
-from node.broker.routing import EXCHANGE_TYPES
+from node.broker.records import EXCHANGE_TYPES
 
 
 def declare(channel: Channel, method: ExchangeDeclare) -> Steps:

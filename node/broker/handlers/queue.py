@@ -37,7 +37,6 @@ from node.broker.names import (
     resource,
     strip_line_breaks,
 )
-from node.broker.placement import placed
 from node.broker.records import Binding, QueueRecord
 from node.broker.reply_to import REPLY_TO, is_reply_name
 
@@ -104,7 +103,7 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
             arguments=arguments,
             type=queue_type,
         )
-        declared = yield from submit(placed(broker, command))
+        declared = yield from submit(broker.placed(command))
         if declared.created:
             return declared.queue
         known = declared.queue

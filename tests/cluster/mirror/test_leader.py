@@ -328,19 +328,16 @@ def test_congestion() -> None:
         def peer_relieved(self) -> None:
             self.relieved += 1
 
-    class Connection:
-        throttle = Throttle()
-
-    world, connection = World(), Connection()
+    world, throttle = World(), Throttle()
     world.ring.pending_bytes = CONGESTED_BYTES + 1
     assert world.leader.is_congested
-    world.leader.await_relief(connection)  # type: ignore[arg-type]
-    assert connection.throttle.relieved == 0
+    world.leader.await_relief(throttle)
+    assert throttle.relieved == 0
     world.ring.pending_bytes = CONGESTED_BYTES // 2
     world.publish(b"a")
     world.turn()
     world.leader.progress(0, 0)
-    assert connection.throttle.relieved == 1
+    assert throttle.relieved == 1
 
 
 def test_a_node_that_has_too_much_under_way_holds_up_queues_that_have_some() -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.remote.homeless_queue import HomelessQueue
 from node.broker.commands import ChangeView
-from node.broker.connection import Connection
-from node.broker.live_queue import LiveQueue
+from node.broker.live_queue import HeldPublisher, LiveQueue
 from node.broker.mirroring import MirrorStatus, RecoveredCopy
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
@@ -50,16 +49,16 @@ class Mirror:
         self.senders = dict(replica.senders)
         self._operations: list[Callable[[], None]] = []
         self._waiting: list[tuple[Waiter, int, int, bool]] = []
-        self._awaiting: list[Connection] = []
+        self._awaiting: list[HeldPublisher] = []
 
-    def await_relief(self, connection: Connection) -> None:
-        self._awaiting.append(connection)
+    def await_relief(self, publisher: HeldPublisher) -> None:
+        self._awaiting.append(publisher)
 
     def relieve(self) -> None:
         self.is_congested = False
         awaiting, self._awaiting = self._awaiting, []
-        for connection in awaiting:
-            connection.throttle.peer_relieved()
+        for publisher in awaiting:
+            publisher.peer_relieved()
 
     def enqueued(
         self, envelope: Envelope, first_seq: int, contents: list[bytes], size: int, expiry: float

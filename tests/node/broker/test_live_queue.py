@@ -47,9 +47,8 @@ from node.broker.commands import (
     SetDraining,
     SetPolicy,
 )
-from node.broker.connection import Connection
 from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked, Belongings, Counts, at_once
+from node.broker.live_queue import Asked, Belongings, Counts, HeldPublisher, at_once
 from node.broker.policy import QueueSettings
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
@@ -79,7 +78,7 @@ class StubQueue:
     published: list[tuple[list[bytes], Acceptance | None]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     consumers: list[Consumer] = field(default_factory=list)
-    waiting: list[Connection] = field(default_factory=list)
+    waiting: list[HeldPublisher] = field(default_factory=list)
 
     def ask(self) -> Asked[Any]:
         answer = yield self.asked.append
@@ -94,8 +93,8 @@ class StubQueue:
     ) -> None:
         self.published.append((list(contents), acceptance))
 
-    def await_relief(self, connection: Connection) -> None:
-        self.waiting.append(connection)
+    def await_relief(self, publisher: HeldPublisher) -> None:
+        self.waiting.append(publisher)
 
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
         self.settings = settings
@@ -432,7 +431,7 @@ def test_a_publisher_waits_while_the_way_is_congested() -> None:
     world.settle()
     assert not client.connection.is_reading
     assert client.connection.throttle.state == "flow"
-    assert world.q.waiting == [client.connection]
+    assert world.q.waiting == [client.connection.throttle]
     client.publish(1, "q", b"2")
     assert len(world.q.published) == 1
     world.q.is_congested = False

@@ -18,7 +18,6 @@ from node.broker.commands import (
     SetDraining,
     SetPolicy,
 )
-from node.broker.placement import placed
 from node.broker.records import Json, MemberType
 from node.broker.settings import BrokerSettings
 
@@ -50,7 +49,7 @@ class World:
     def nodes(self, arguments: Table | None = None, **others: object) -> tuple[str, tuple[str, ...]]:
         """Home and mirrors of a new queue q."""
         command = DeclareQueue("/", "q", "00ff", arguments=arguments or {}, **others)  # type: ignore[arg-type]
-        found = placed(self.broker, command)
+        found = self.broker.placed(command)
         return found.home, found.mirrors
 
     def have(self, home: str, count: int) -> None:

@@ -4,11 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table, long
 from node.broker.records import Binding, Exchange
-from node.broker.routing import EXCHANGE_TYPES, Router, check_exchange_type
+from node.broker.routing import EXCHANGE_TYPES, Router
 
 
 def exchange(name: str, type_: str = "direct", *, internal: bool = False) -> Exchange:
@@ -279,23 +278,6 @@ def test_needs_headers_ends_in_loops() -> None:
     r.bind(to_exchange("x", "y", "k"))
     r.bind(to_exchange("x", "x", "k"))
     assert not r.needs_headers("x")
-
-
-# --- exchange types -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["nope", "x-zork", "", "Direct"])
-def test_unknown_exchange_type(name: str) -> None:
-    """§3.3 step 1: connection 503. [E]"""
-    with pytest.raises(ProtocolError) as caught:
-        check_exchange_type(name)
-    assert caught.value.code is ReplyCode.COMMAND_INVALID
-    assert caught.value.explanation == f"unknown exchange type '{name}'"
-
-
-@pytest.mark.parametrize("name", ["direct", "fanout", "topic", "headers"])
-def test_known_exchange_type(name: str) -> None:
-    check_exchange_type(name)
 
 
 def test_many_keys_and_many_exchanges_count_together() -> None:
