@@ -30,9 +30,9 @@ from node.broker.policy import QueueSettings
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.broker.storage import QueueStorage
-from node.broker.timers import Timer
 from node.broker.unsettled import unsettled
 from node.broker.views import RingMember, View, ViewChange
+from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -27,8 +27,8 @@ from node.broker.commands import ChangeView, Command, StartMirroring
 from node.broker.mirroring import RecoveredCopy
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
-from node.broker.timers import Timer
 from node.broker.views import ViewChange
+from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -24,7 +24,7 @@ from node.broker.names import not_found, resource
 from node.broker.policy import QueueSettings
 from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
-from node.broker.timers import Timer
+from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -20,7 +20,6 @@ from node.broker import events
 from node.broker.alarms import Alarms
 from node.broker.belongings import attach, publish_again
 from node.broker.catalogue import Catalogue
-from node.broker.chores import Chore, Chores
 from node.broker.commands import DeclareQueue, DeleteQueue
 from node.broker.counters import BrokerCounters
 from node.broker.damages import Damages
@@ -45,10 +44,11 @@ from node.broker.run import Envelope, Run
 from node.broker.safety import is_any_durable
 from node.broker.settings import BrokerSettings
 from node.broker.storage import NO_STORE_ID, MemoryStorage, QueueStorage, Storage
-from node.broker.timers import Timers
-from node.broker.turn import TURN_S, Turn
 from node.broker.vhost import LiveVhost
 from node.broker.views import stored_uid
+from node.scheduling.chores import Chore, Chores
+from node.scheduling.timers import Timers
+from node.scheduling.turn import TURN_S, Turn
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

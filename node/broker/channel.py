@@ -20,7 +20,6 @@ from node.amqp.properties import Traits
 from node.broker.acceptance import Acceptance
 from node.broker.access import Operation, check_resource
 from node.broker.away import publish_away
-from node.broker.chores import Chore
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.content import decode_content
@@ -37,6 +36,7 @@ from node.broker.safety import is_any_durable
 from node.broker.spreading import is_wide
 from node.broker.transaction import Transaction
 from node.broker.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
+from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection

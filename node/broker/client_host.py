@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from node.amqp.field_table import Table
 from node.broker.alarms import Alarms
 from node.broker.catalogue import Catalogue
-from node.broker.chores import Chore, Chores
 from node.broker.commands import DeclareQueue
 from node.broker.counters import BrokerCounters
 from node.broker.live_queue import Asked, LiveQueue
@@ -21,9 +20,10 @@ from node.broker.reply_to import ReplyConsumers
 from node.broker.run import Envelope
 from node.broker.settings import BrokerSettings
 from node.broker.storage import Storage
-from node.broker.timers import Timers
-from node.broker.turn import Turn
 from node.broker.vhost import LiveVhost
+from node.scheduling.chores import Chore, Chores
+from node.scheduling.timers import Timers
+from node.scheduling.turn import Turn
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

@@ -47,8 +47,8 @@ from node.broker.publishing import Route, Routes, check_not_immediate
 from node.broker.records import User
 from node.broker.spreading import Spreading
 from node.broker.throttle import Throttle
-from node.broker.timers import Timer
-from node.broker.turn import Share
+from node.scheduling.timers import Timer
+from node.scheduling.turn import Share
 
 OUT_MAX_BYTES: Final = 512 * 1024
 """Deliveries that one connection is given in a turn: several socket buffers full, so that the others get their turn."""

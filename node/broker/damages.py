@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from node.broker.number_set import NumberSet
 from node.broker.queue import Queue
-from node.broker.timers import Timer
 from node.broker.unsettled import unsettled
+from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -21,7 +21,7 @@ from node.broker.live_queue import LiveQueue, RemoteQueue
 from node.broker.mirroring import Mirror
 from node.broker.queue import REJECTED, Queue
 from node.broker.run import Run
-from node.broker.turn import TURN_S
+from node.scheduling.turn import TURN_S
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -7,8 +7,8 @@ Source: amqp-behaviour §2.1, §4.11.
 
 from typing import TYPE_CHECKING, Final, cast
 
-from node.broker.chores import Chore
 from node.broker.unacked import NOBODY
+from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

@@ -6,7 +6,7 @@ Source: amqp-behaviour §1.6.
 from collections.abc import Callable
 from typing import Final
 
-from node.broker.timers import Timer, Timers
+from node.scheduling.timers import Timer, Timers
 
 SILENT_INTERVALS_MAX: Final = 2
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from node.broker.timers import Timers
 from node.broker.unacked import NOBODY
+from node.scheduling.timers import Timers
 
 if TYPE_CHECKING:
     from node.broker.catalogue import Catalogue

@@ -12,7 +12,6 @@ from typing import Any, Final
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.backlog import RUN_MAX
-from node.broker.chores import Chore
 from node.broker.commands import DeleteQueue, Refused
 from node.broker.consumer import Consumer, Consumers
 from node.broker.counters import QueueCounters
@@ -26,7 +25,8 @@ from node.broker.queue_host import Copied, QueueHost
 from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope, Run
 from node.broker.storage import NO_STORE_ID, Page, QueueStorage
-from node.broker.timers import Timer
+from node.scheduling.chores import Chore
+from node.scheduling.timers import Timer
 
 EXPIRED: Final = "expired"
 REJECTED: Final = "rejected"

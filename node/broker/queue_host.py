@@ -5,12 +5,12 @@ knows neither the broker nor mirrors, so that it can be tested by itself.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from node.broker.chores import Chore
 from node.broker.live_queue import Belongings
 from node.broker.paged_backlog import PagedBacklog
 from node.broker.priority_backlog import PriorityBacklog
 from node.broker.run import Run
-from node.broker.timers import Timers
+from node.scheduling.chores import Chore
+from node.scheduling.timers import Timers
 
 if TYPE_CHECKING:
     from node.broker.queue import Queue

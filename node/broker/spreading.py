@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from node.broker.acceptance import Acceptance
 from node.broker.away import send_away
-from node.broker.chores import Chore
 from node.broker.live_queue import current, local_and_remote
 from node.broker.run import Envelope
 from node.broker.safety import is_any_durable
+from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

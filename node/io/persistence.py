@@ -17,13 +17,13 @@ from node.broker.catalogue import Catalogue
 from node.broker.mirroring import RecoveredCopy
 from node.broker.records import QueueRecord
 from node.broker.replicated_log import DurableLog
-from node.broker.timers import Timers
 from node.broker.unsettled import note_deliveries
 from node.broker.views import stored_uid
 from node.config import Config
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import category_logger
+from node.scheduling.timers import Timers
 from node.store.copies import recoverable_copies, stored
 from node.store.directory import StoreError, claim
 from node.store.findings import Damage, Finding

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from node.broker.counters import ScrubCounters
 from node.broker.number_set import NumberSet
 from node.broker.run import Absent
-from node.broker.timers import Timers
+from node.scheduling.timers import Timers
 from node.store.damage import UNREADABLE, tell_unreadable
 from node.store.disk import Read
 from node.store.journal import Journal, file_path

@@ -25,7 +25,7 @@ from node.broker.counters import DiskCounters, ScrubCounters
 from node.broker.operations import Delivered, Remove
 from node.broker.records import QueueRecord
 from node.broker.storage import Waiter
-from node.broker.timers import Timer, Timers
+from node.scheduling.timers import Timer, Timers
 from node.store.checkpoint import Checkpoint
 from node.store.directory import JOURNAL, MESSAGES, QUEUES, TRANSIENT
 from node.store.disk import Disk, MakeDir, Step

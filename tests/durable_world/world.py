@@ -38,8 +38,8 @@ from node.broker.passwords import SHA256, hash_password
 from node.broker.queue import Queue
 from node.broker.replicated_log import DurableLog
 from node.broker.settings import BrokerSettings
-from node.broker.timers import Timers
 from node.broker.unsettled import note_deliveries
+from node.scheduling.timers import Timers
 from node.store.directory import claim
 from node.store.metadata_log import MetadataLog
 from node.store.options import StoreOptions

@@ -21,9 +21,9 @@ from node.broker.peer import Peer
 from node.broker.queue import Queue
 from node.broker.settings import BrokerSettings
 from node.broker.snapshot import everything
-from node.broker.timers import Timers
 from node.broker.unsettled import note_deliveries
 from node.broker.views import stored_uid
+from node.scheduling.timers import Timers
 from node.store.copies import recoverable_copies, stored
 from node.store.directory import claim
 from node.store.options import StoreOptions

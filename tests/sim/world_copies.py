@@ -14,8 +14,8 @@ from node.broker.catalogue import Catalogue
 from node.broker.durable_part import is_kept
 from node.broker.records import QueueRecord
 from node.broker.storage import QueueStorage
-from node.broker.timers import Timers
 from node.broker.views import stored_uid
+from node.scheduling.timers import Timers
 from node.store.copies import stored
 from node.store.recovery import recover
 from node.store.store import Store

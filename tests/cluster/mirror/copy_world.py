@@ -13,7 +13,7 @@ from node.broker.policy import QueueSettings
 from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
-from node.broker.timers import Timers
+from node.scheduling.timers import Timers
 from node.store.directory import claim
 from node.store.options import StoreOptions
 from node.store.recovery import recover

@@ -8,7 +8,6 @@ import pytest
 from node.amqp.frames import content_frames, split_content
 from node.amqp.properties import Properties, content_header
 from node.amqp.reader import MIXED_SIZES
-from node.broker.chores import Chore
 from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.live_queue import Asked
 from node.broker.policy import QueueSettings
@@ -17,7 +16,8 @@ from node.broker.queue import Queue
 from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope, Run
 from node.broker.storage import MemoryStorage
-from node.broker.timers import Timers
+from node.scheduling.chores import Chore
+from node.scheduling.timers import Timers
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ from node.broker.commands import (
 from node.broker.dead_letters import DEAD_LETTERS_MAX
 from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
-from node.broker.timers import Timers
+from node.scheduling.timers import Timers
 from tests.node.broker.harness import EPOCH_S, Client, World, check_invariants
 
 

@@ -14,12 +14,12 @@ from node.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from node.broker.chores import CHORES_S
 from node.broker.consumer import Consumers
 from node.broker.live_queue import LiveQueue
 from node.broker.queue import Queue
 from node.broker.run import Run
 from node.broker.unsettled import unsettled
+from node.scheduling.chores import CHORES_S
 from tests.node.broker.harness import Client, World
 
 COUNT = 500

@@ -3,7 +3,7 @@
 import pytest
 
 from node.broker.heartbeat import Heartbeat
-from node.broker.timers import Timers
+from node.scheduling.timers import Timers
 
 
 class Line:

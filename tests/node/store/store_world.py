@@ -17,7 +17,7 @@ from node.amqp.reader import MIXED_SIZES
 from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Absent, Envelope, Run
 from node.broker.storage import NO_STORE_ID
-from node.broker.timers import Timers
+from node.scheduling.timers import Timers
 from node.store.directory import claim
 from node.store.disk import Read, Remove
 from node.store.findings import Damage

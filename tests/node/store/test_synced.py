@@ -9,7 +9,7 @@ import pytest
 
 from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Run
-from node.broker.timers import Timers
+from node.scheduling.timers import Timers
 from node.store import synced
 from node.store.disk import Append, Step, Sync
 from node.store.disk import Remove as RemoveFile

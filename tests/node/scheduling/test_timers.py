@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.broker.timers import Timer, Timers
+from node.scheduling.timers import Timer, Timers
 
 
 class Rung:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.broker.chores import CHORES_S, Chores
+from node.scheduling.chores import CHORES_S, Chores
 
 
 class Place:

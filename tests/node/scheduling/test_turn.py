@@ -29,7 +29,7 @@ from node.broker.connection import Connection
 from node.broker.consumer import RUN_COST
 from node.broker.queue import PUMPED_MAX, Queue
 from node.broker.routing import Router
-from node.broker.turn import SHARE_S, TURN_S
+from node.scheduling.turn import SHARE_S, TURN_S
 from tests.node.broker.harness import World
 
 HEADERS = Properties(headers={"k": longstr("v")})
