@@ -11,7 +11,7 @@ from typing import Final, NoReturn, cast
 from google.protobuf.message import DecodeError
 
 from cluster.membership import membership_pb2
-from node.broker.records import JsonObject
+from node.catalogue.records import JsonObject
 
 STATUS_MAX_BYTES: Final = 64 * 1024
 REACHABLE_MAX: Final = 128

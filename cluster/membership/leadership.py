@@ -25,8 +25,8 @@ from typing import Final
 
 from cluster.membership.options import MembershipOptions
 from cluster.membership.peer import Peer
-from node.broker.commands import NodeDown, RenewLeases
-from node.broker.records import Member
+from node.catalogue.commands import NodeDown, RenewLeases
+from node.catalogue.records import Member
 
 _NEVER_S: Final = float("-inf")
 _FOREVER_S: Final = float("inf")

@@ -56,8 +56,8 @@ from cluster.membership.outputs import (
     Submit,
 )
 from cluster.membership.peer import Peer
-from node.broker.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
-from node.broker.records import JsonObject, Member
+from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
+from node.catalogue.records import JsonObject, Member
 
 _NEVER_S: Final = float("-inf")
 

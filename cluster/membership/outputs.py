@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from node.broker.commands import NodeDown, RenewLeases
-from node.broker.records import JsonObject
+from node.catalogue.commands import NodeDown, RenewLeases
+from node.catalogue.records import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cluster.membership.heartbeat import REACHABLE_MAX, Heartbeat
-from node.broker.records import JsonObject, Member
+from node.catalogue.records import JsonObject, Member
 
 _NEVER_S = float("-inf")
 

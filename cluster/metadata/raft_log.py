@@ -22,12 +22,12 @@ from cluster.metadata.replica import Replica
 from cluster.metadata.sessions import Sessions
 from cluster.metadata.state_machine import SnapshotUnreadable
 from node.amqp.constants import ReplyCode
-from node.broker.catalogue import Catalogue
-from node.broker.command_codec import CommandUnreadable, decode_command, encode_command
-from node.broker.commands import Command, Refused, RemoveMember
-from node.broker.events import Event, MemberDown, MemberPut, MemberRemoved, MemberUp
-from node.broker.replicated_log import NOT_WRITTEN
-from node.broker.snapshot import snapshot
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.command_codec import CommandUnreadable, decode_command, encode_command
+from node.catalogue.commands import Command, Refused, RemoveMember
+from node.catalogue.events import Event, MemberDown, MemberPut, MemberRemoved, MemberUp
+from node.catalogue.replicated_log import NOT_WRITTEN
+from node.catalogue.snapshot import snapshot
 
 ResultT = TypeVar("ResultT")
 

@@ -18,8 +18,6 @@ from zlib import crc32
 
 from cluster.mirror.proposals import Proposal, Proposals
 from node.broker.mirror_nodes import candidate_nodes, suggested_nodes, without
-from node.broker.policy import QueueSettings
-from node.broker.records import Member, QueueRecord
 from node.broker.views import (
     AddMirror,
     DropMirror,
@@ -31,6 +29,8 @@ from node.broker.views import (
     ViewChange,
     is_followed,
 )
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import Member, QueueRecord
 
 LOOKS_MAX: Final = 200
 """Queues that are looked at in one go: a few milliseconds."""

@@ -27,9 +27,9 @@ from node.broker.paged_backlog import MESSAGE_BYTES, PagedBacklog
 from node.broker.pieces import by_place
 from node.broker.priority_backlog import PriorityBacklog
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
 from node.broker.run import Absent, Run, bytes_of
 from node.broker.storage import NO_STORE_ID, Page, QueueStorage
+from node.catalogue.records import QueueRecord
 
 MESSAGES_MAX: Final = 1 << 32
 """In one queue: so many would take some hundred megabytes for their numbers alone."""

@@ -25,10 +25,10 @@ from cluster.remote.frames import Malformed
 from node.broker.mirroring import SyncProgress
 from node.broker.number_set import NumberSet
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
 from node.broker.storage import QueueStorage
 from node.broker.unsettled import unsettled
 from node.broker.views import GiveUp, MirrorSynced, View, ViewChange, is_spared, is_there
+from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
     from cluster.mirror.mirrors import Mirrors

@@ -13,9 +13,9 @@ from cluster.mirror.caretaker import is_mirrored
 from cluster.mirror.proposals import Proposal
 from node.broker.mirror_nodes import copies_wanted
 from node.broker.observer import Level, MirrorEvent
-from node.broker.policy import QueueSettings
-from node.broker.records import Member, QueueRecord
 from node.broker.views import RingMember, View, is_there
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import Member, QueueRecord
 
 Kind: TypeAlias = Literal[
     "mirror-added",

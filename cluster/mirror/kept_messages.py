@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from cluster.mirror.sync_source import CHUNK_BYTES, entry_of
 from node.broker.mirroring import RecoveredCopy
 from node.broker.operations import Enqueue
-from node.broker.policy import QueueSettings
 from node.broker.queue_reader import Found, QueueReader
 from node.broker.run import Run
 from node.broker.storage import Page
+from node.catalogue.policy import QueueSettings
 
 
 class KeptMessages:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from cluster.mirror.group import Group
-from node.broker.records import QueueRecord
 from node.broker.views import View
+from node.catalogue.records import QueueRecord
 
 
 class KnownQueue:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from cluster.gm_ring.wire import Parcel
 from cluster.mirror.group import Group
 from node.broker.metering import Meter
-from node.broker.records import QueueRecord
 from node.broker.storage import QueueStorage
+from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
     from cluster.mirror.mirrors import Mirrors

@@ -22,16 +22,16 @@ from cluster.mirror.overseer import Overseer
 from cluster.mirror.post import Post
 from cluster.mirror.recovered_copies import RecoveredCopies
 from cluster.remote.frames import Malformed
-from node.broker.commands import ChangeView
 from node.broker.live_queue import LiveQueue
 from node.broker.mirroring import MirrorStatus, RecoveredCopy, ReplicaFacts
 from node.broker.number_set import NumberSet
-from node.broker.policy import QueueSettings
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
 from node.broker.storage import QueueStorage
 from node.broker.unsettled import unsettled
 from node.broker.views import RingMember, View, ViewChange
+from node.catalogue.commands import ChangeView
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:

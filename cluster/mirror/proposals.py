@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from node.broker.records import QueueRecord
 from node.broker.views import (
     AddMirror,
     DropMirror,
@@ -25,6 +24,7 @@ from node.broker.views import (
     is_offered,
     is_there,
 )
+from node.catalogue.records import QueueRecord
 
 OUTSTANDING_MAX: Final = 100
 """Proposals of one node that no view has shown yet: a node that goes down has a change for each of its queues."""

@@ -26,9 +26,9 @@ from node.amqp.reader import MIXED_SIZES
 from node.broker.channel import Channel
 from node.broker.consumer import Consumer
 from node.broker.live_queue import Asked
-from node.broker.policy import QueueSettings
-from node.broker.records import Member, QueueRecord
 from node.broker.run import Envelope, Run
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import Member, QueueRecord
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

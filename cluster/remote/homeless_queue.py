@@ -17,13 +17,13 @@ from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.acceptance import Acceptance
-from node.broker.commands import DeleteQueue, Refused
 from node.broker.consumer import Consumer
 from node.broker.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, at_once
-from node.broker.names import not_found, resource
-from node.broker.policy import QueueSettings
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
+from node.catalogue.commands import DeleteQueue, Refused
+from node.catalogue.names import not_found, resource
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Final
 
 from cluster.remote.frames import FRAME_MAX_BYTES
 from cluster.remote.remote_pb2 import Accepted, Frame, Operation, Settle
-from node.broker.records import QueueRecord
+from node.catalogue.records import QueueRecord
 
 _OPERATION_BYTES: Final = 64
 """What an operation takes beside its run, about."""

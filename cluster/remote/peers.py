@@ -23,9 +23,9 @@ from cluster.remote.letter import Outbox
 from cluster.remote.remote_pb2 import Frame
 from cluster.remote.remote_queue import RemoteQueue
 from node.broker.live_queue import Asked, at_once
-from node.broker.policy import QueueSettings
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

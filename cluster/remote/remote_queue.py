@@ -20,10 +20,10 @@ from node.amqp.field_table import encode_table
 from node.broker.acceptance import Acceptance
 from node.broker.consumer import Consumer
 from node.broker.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, Party
-from node.broker.names import home_is_down, not_found
-from node.broker.policy import QueueSettings
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
+from node.catalogue.names import home_is_down, not_found
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
     from cluster.remote.home_link import HomeLink, Subscription

@@ -12,9 +12,9 @@ from typing import Final, Literal, TypeAlias, TypeVar
 from node.admin.submission import submit
 from node.amqp.constants import ReplyCode
 from node.broker.broker import Broker
-from node.broker.catalogue import Catalogue
-from node.broker.commands import Command, Refused
-from node.broker.records import Json
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import Command, Refused
+from node.catalogue.records import Json
 from node.config import Config
 
 ResultT = TypeVar("ResultT")

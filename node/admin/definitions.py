@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 from node import log_admin
 from node.admin import permissions, users, vhosts
 from node.admin.admin import Admin, AdminError
-from node.broker.commands import Bind, DeclareQueue, SetGlobalParameter
-from node.broker.records import Json
+from node.catalogue.commands import Bind, DeclareQueue, SetGlobalParameter
+from node.catalogue.records import Json
 from node.definitions.document import (
     LIMIT_EXCEEDED,
     Definitions,

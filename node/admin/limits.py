@@ -8,9 +8,9 @@ from node.admin.admin import Admin, AdminError
 from node.admin.parameters import parameter_command
 from node.admin.policies import NO_PARAMETER
 from node.admin.vhosts import existing
-from node.broker.commands import ClearParameter
-from node.broker.parameters import VHOST_LIMITS, VHOST_LIMITS_NAME
-from node.broker.records import Json
+from node.catalogue.commands import ClearParameter
+from node.catalogue.parameters import VHOST_LIMITS, VHOST_LIMITS_NAME
+from node.catalogue.records import Json
 
 
 async def set_vhost_limits(admin: Admin, vhost: str, limits: Json) -> None:

@@ -9,14 +9,14 @@ from node import log_admin
 from node.admin.admin import Admin, AdminError, check_name
 from node.admin.policies import NO_PARAMETER, invalid
 from node.admin.vhosts import existing
-from node.broker.commands import (
+from node.catalogue.commands import (
     ClearGlobalParameter,
     ClearParameter,
     SetGlobalParameter,
     SetParameter,
 )
-from node.broker.parameters import POLICY, validate_parameter
-from node.broker.records import Json
+from node.catalogue.parameters import POLICY, validate_parameter
+from node.catalogue.records import Json
 from node.definitions.reading import DefinitionsInvalid, check_depth
 
 NO_POLICIES: Final = "policies may not be set using this method"

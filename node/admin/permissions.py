@@ -5,7 +5,7 @@ Source: management §1.9; what RabbitMQ 3.10.8 answers.
 
 from node import log_admin
 from node.admin.admin import Admin, AdminError
-from node.broker.commands import (
+from node.catalogue.commands import (
     ClearPermission,
     ClearTopicPermission,
     SetPermission,

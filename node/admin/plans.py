@@ -9,7 +9,7 @@ from typing import TypeVar
 from node import log_mirroring
 from node.admin.admin import WAIT_S, Admin, AdminError
 from node.admin.submission import submit
-from node.broker.commands import (
+from node.catalogue.commands import (
     Command,
     Refused,
     ReleasePlanLock,
@@ -17,7 +17,7 @@ from node.broker.commands import (
     TakePlanLock,
     TakePlanStep,
 )
-from node.broker.records import PlanLock
+from node.catalogue.records import PlanLock
 
 ResultT = TypeVar("ResultT")
 

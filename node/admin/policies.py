@@ -8,9 +8,9 @@ from typing import cast, get_args
 from node import log_admin
 from node.admin.admin import Admin, AdminError, check_name
 from node.admin.vhosts import existing
-from node.broker.commands import ClearPolicy, SetPolicy
-from node.broker.policy_validation import validate_policy
-from node.broker.records import ApplyTo, Json
+from node.catalogue.commands import ClearPolicy, SetPolicy
+from node.catalogue.policy_validation import validate_policy
+from node.catalogue.records import ApplyTo, Json
 
 NO_PARAMETER = "Parameter does not exist"
 

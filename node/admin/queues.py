@@ -15,9 +15,9 @@ from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.methods import QueueDeclare
 from node.broker.broker import Broker
-from node.broker.commands import Command
 from node.broker.live_queue import Asked, LiveQueue
-from node.broker.names import home_is_down
+from node.catalogue.commands import Command
+from node.catalogue.names import home_is_down
 from node.definitions.tables import table_from_json
 
 T = TypeVar("T")

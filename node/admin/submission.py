@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, TypeVar
 
-from node.broker.commands import Command, Refused
-from node.broker.replicated_log import ReplicatedLog
+from node.catalogue.commands import Command, Refused
+from node.catalogue.replicated_log import ReplicatedLog
 
 ResultT = TypeVar("ResultT")
 

@@ -10,12 +10,12 @@ from typing import Final
 
 from node import log_admin
 from node.admin.admin import Admin, AdminError, check_name
-from node.broker.access import LoginRefused, check_login
-from node.broker.commands import ChangePassword, DeleteUser, PutUser, SetUserLimits, SetUserTags
-from node.broker.limits import user_limits_from
-from node.broker.parameters import validate_user_limits
-from node.broker.passwords import ALGORITHMS, SALT_BYTES, hash_password
-from node.broker.records import Json, User, UserLimits
+from node.catalogue.access import LoginRefused, check_login
+from node.catalogue.commands import ChangePassword, DeleteUser, PutUser, SetUserLimits, SetUserTags
+from node.catalogue.limits import user_limits_from
+from node.catalogue.parameters import validate_user_limits
+from node.catalogue.passwords import ALGORITHMS, SALT_BYTES, hash_password
+from node.catalogue.records import Json, User, UserLimits
 from node.definitions.reading import DefinitionsInvalid
 from node.definitions.users import UserItem, check_hash, limits_row
 

@@ -8,8 +8,8 @@ from typing import Final, get_args
 
 from node import log_admin
 from node.admin.admin import Admin, AdminError, check_name
-from node.broker.commands import DeleteVhost, PutVhost, SetPermission
-from node.broker.records import QueueType, Vhost
+from node.catalogue.commands import DeleteVhost, PutVhost, SetPermission
+from node.catalogue.records import QueueType, Vhost
 
 TRACING: Final = "tracing"
 """The key of a vhost's metadata that says whether its messages are traced (management §2.7)."""

@@ -41,11 +41,11 @@ from node.agent.voting import Voting
 from node.agent.waiting import boottime, tell
 from node.app import ClusterLog, Node
 from node.broker.broker import Broker
-from node.broker.catalogue import Catalogue
-from node.broker.commands import Refused, SetDraining
-from node.broker.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.broker.live_queue import Peers
-from node.broker.records import Member
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import Refused, SetDraining
+from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
+from node.catalogue.records import Member
 from node.config_file import ConfigError
 from node.config_values import Address
 from node.io.data_directory import DataDirectoryError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from node.admin import definitions
 from node.agent import errors
 from node.agent.admin_operations import AdminOperations, Arguments, Operation, as_control_error, text
-from node.broker.commands import SetGlobalParameter
+from node.catalogue.commands import SetGlobalParameter
 from node.io.control import EX_USAGE, ControlError
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from node.agent.identity import CLUSTER_ID, NodeIdentity
 from node.agent.requests import Applicant
 from node.agent.waiting import Waiting
 from node.app import first_commands, log_first_commands
-from node.broker.catalogue import Catalogue
-from node.broker.commands import Command, PutMember, SetGlobalParameter
-from node.broker.records import MemberType
-from node.broker.snapshot import snapshot
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import Command, PutMember, SetGlobalParameter
+from node.catalogue.records import MemberType
+from node.catalogue.snapshot import snapshot
 from node.config import DEFAULT_PEER_PORT
 from node.io.control import ControlError
 from node.io.data_directory import DataDirectoryError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from node.agent.requests import Applicant, applicants, member_type
-from node.broker.records import MemberType
+from node.catalogue.records import MemberType
 from node.io.control import ControlError
 from node.store.disk import TO_THE_END, Append, Disk, Read, Remove, Rename, Step, Sync, SyncDir
 

@@ -16,7 +16,7 @@ from node.admin.submission import submit
 from node.agent import errors
 from node.agent.supervisor import GivenUp
 from node.agent.waiting import FOR_A_MAJORITY, FOR_AN_OUTCOME, FOR_LINKS, Waiting, boottime, majority_reasons
-from node.broker.commands import NodeDown, NodeUp, Refused, SetDraining
+from node.catalogue.commands import NodeDown, NodeUp, Refused, SetDraining
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster

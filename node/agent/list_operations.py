@@ -14,7 +14,7 @@ from node.admin.admin import AdminError
 from node.agent import errors
 from node.agent.admin_operations import AdminOperations, Arguments, Operation, number, text, text_or_none
 from node.amqp.plain import plain
-from node.broker.records import Binding, Exchange
+from node.catalogue.records import Binding, Exchange
 from node.io.control import EX_USAGE, ControlError
 from node.io.turns import taken
 from node.statistics.query import Query

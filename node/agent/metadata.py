@@ -16,7 +16,7 @@ from cluster.metadata.raft_log import RaftLog, import_catalogue
 from cluster.metadata.replica import Replica
 from cluster.transport.interface import Topic
 from node.agent.waiting import boottime
-from node.broker.commands import Command
+from node.catalogue.commands import Command
 from node.io.data_directory import DataDirectoryError
 from node.store.records import NewerFormat
 

@@ -27,8 +27,8 @@ from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.state_machine import SnapshotUnreadable
 from node.agent import errors
 from node.agent.identity import CLUSTER_ID, IdentityUnreadable, NodeIdentity, read_identity, writing
-from node.broker.catalogue import Catalogue
-from node.broker.commands import NodeDown, RemoveMember, SetGlobalParameter
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import NodeDown, RemoveMember, SetGlobalParameter
 from node.io.control import EX_SOFTWARE
 from node.io.disk import FileDisk, ReadOnlyDisk
 from node.store.inspection import TrialDisk

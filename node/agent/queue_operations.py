@@ -25,7 +25,7 @@ from node.agent.admin_operations import (
 from node.agent.moves import Rebalancing, move
 from node.agent.queues import COUNTED, RING, Measured, queue_rows, ring_rows
 from node.broker.rebalance import QueueKind
-from node.broker.records import QueueRecord
+from node.catalogue.records import QueueRecord
 from node.io.control import EX_USAGE, ControlError
 from node.io.turns import taken
 from node.statistics.query import Query

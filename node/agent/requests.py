@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, get_args
 
-from node.broker.records import MemberType
+from node.catalogue.records import MemberType
 from node.io.control import EX_USAGE, ControlError
 
 NAME_CHARACTERS_MAX: Final = 255

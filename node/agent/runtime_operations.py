@@ -16,8 +16,8 @@ from node import log
 from node.agent import errors, status
 from node.agent.admin_operations import AdminOperations, Arguments, Operation, number, text
 from node.agent.queues import records
-from node.broker.catalogue import Catalogue
-from node.broker.records import QueueRecord
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import QueueRecord
 from node.config import Config, LogLevel
 from node.config_plugins import with_needed
 from node.io.control import EX_USAGE, ControlError

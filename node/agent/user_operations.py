@@ -18,7 +18,7 @@ from node.agent.admin_operations import (
     texts,
 )
 from node.agent.errors import EX_DATAERR
-from node.broker.patterns import PatternInvalid, compile_pattern
+from node.catalogue.patterns import PatternInvalid, compile_pattern
 from node.definitions.users import limits_row
 from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
 

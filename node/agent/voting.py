@@ -16,8 +16,8 @@ from node import log_phrases
 from node.admin.submission import submit
 from node.agent import errors, requests
 from node.agent.requests import Applicant, Body
-from node.broker.commands import Command, PutMember, Refused, RemoveMember
-from node.broker.records import Member
+from node.catalogue.commands import Command, PutMember, Refused, RemoveMember
+from node.catalogue.records import Member
 from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from node.broker.consumer import Consumer
 from node.broker.live_queue import Belongings, Party
 from node.broker.operations import Enqueue, decode
-from node.broker.policy import QueueSettings
+from node.catalogue.policy import QueueSettings
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -16,11 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.field_table import Table
 from node.amqp.reader import MIXED_SIZES
-from node.broker import events
 from node.broker.alarms import Alarms
 from node.broker.belongings import attach, publish_again
-from node.broker.catalogue import Catalogue
-from node.broker.commands import DeclareQueue, DeleteQueue
 from node.broker.counters import BrokerCounters
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
@@ -29,16 +26,12 @@ from node.broker.live_queue import Asked, Belongings, LiveQueue, Peers, at_once,
 from node.broker.mass_deletion import InPieces
 from node.broker.metering import Meter, MeteredQueue
 from node.broker.mirroring import Mirroring
-from node.broker.names import home_is_down, not_found
 from node.broker.observer import Observer
 from node.broker.paging import Pager
 from node.broker.pairs import Pairs
 from node.broker.pieces import by_place
 from node.broker.placement import Placement
-from node.broker.policy import NO_POLICY, QueueSettings, queue_settings
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
-from node.broker.replicated_log import LocalLog, ReplicatedLog
 from node.broker.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.broker.run import Envelope, Run
 from node.broker.safety import is_any_durable
@@ -46,6 +39,13 @@ from node.broker.settings import BrokerSettings
 from node.broker.storage import NO_STORE_ID, MemoryStorage, QueueStorage, Storage
 from node.broker.vhost import LiveVhost
 from node.broker.views import stored_uid
+from node.catalogue import events
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import DeclareQueue, DeleteQueue
+from node.catalogue.names import home_is_down, not_found
+from node.catalogue.policy import NO_POLICY, QueueSettings, queue_settings
+from node.catalogue.records import QueueRecord
+from node.catalogue.replicated_log import LocalLog, ReplicatedLog
 from node.scheduling.chores import Chore, Chores
 from node.scheduling.timers import Timers
 from node.scheduling.turn import TURN_S, Turn

@@ -18,7 +18,6 @@ from node.amqp.frames import method_frame
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
 from node.broker.acceptance import Acceptance
-from node.broker.access import Operation, check_resource
 from node.broker.away import publish_away
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
@@ -27,15 +26,16 @@ from node.broker.counters import ChannelCounters, ExchangeCounters
 from node.broker.deliver_frames import deliver_frame, fitting
 from node.broker.giving_back import give_back
 from node.broker.live_queue import local_and_remote
-from node.broker.names import resource
 from node.broker.publishing import Route, make_envelope, rewritten
-from node.broker.records import QueueRecord, ResourceKind
 from node.broker.reply_to import ReplyConsumer
 from node.broker.run import Envelope, Run
 from node.broker.safety import is_any_durable
 from node.broker.spreading import is_wide
 from node.broker.transaction import Transaction
 from node.broker.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
+from node.catalogue.access import Operation, check_resource
+from node.catalogue.names import resource
+from node.catalogue.records import QueueRecord, ResourceKind
 from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:

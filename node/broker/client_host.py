@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from node.amqp.field_table import Table
 from node.broker.alarms import Alarms
-from node.broker.catalogue import Catalogue
-from node.broker.commands import DeclareQueue
 from node.broker.counters import BrokerCounters
 from node.broker.live_queue import Asked, LiveQueue
 from node.broker.metering import Meter
 from node.broker.observer import Observer
 from node.broker.pairs import Pairs
-from node.broker.replicated_log import ReplicatedLog
 from node.broker.reply_to import ReplyConsumers
 from node.broker.run import Envelope
 from node.broker.settings import BrokerSettings
 from node.broker.storage import Storage
 from node.broker.vhost import LiveVhost
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import DeclareQueue
+from node.catalogue.replicated_log import ReplicatedLog
 from node.scheduling.chores import Chore, Chores
 from node.scheduling.timers import Timers
 from node.scheduling.turn import Turn

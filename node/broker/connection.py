@@ -36,17 +36,17 @@ from node.amqp.properties import Traits
 from node.amqp.reader import FrameReader
 from node.broker.channel import Channel
 from node.broker.client_host import ClientHost
-from node.broker.commands import Command
 from node.broker.handlers import HANDLERS, Steps
 from node.broker.handshake import Handshake
 from node.broker.heartbeat import Heartbeat
-from node.broker.limits import check_user_channels
 from node.broker.live_queue import all_heard
 from node.broker.peer import Peer
 from node.broker.publishing import Route, Routes, check_not_immediate
-from node.broker.records import User
 from node.broker.spreading import Spreading
 from node.broker.throttle import Throttle
+from node.catalogue.commands import Command
+from node.catalogue.limits import check_user_channels
+from node.catalogue.records import User
 from node.scheduling.timers import Timer
 from node.scheduling.turn import Share
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from node.amqp.field_table import Field, Table, array, boolean, long, longstr, table
 from node.amqp.properties import PERSISTENT_MODE, Properties
-from node.broker import events
-from node.broker.commands import DeclareExchange
 from node.broker.internal_exchange import InternalExchange, declaration
 from node.broker.observer import Observer
-from node.broker.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS
-from node.broker.records import Binding, Json, User, UserLimits
+from node.catalogue import events
+from node.catalogue.commands import DeclareExchange
+from node.catalogue.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS
+from node.catalogue.records import Binding, Json, User, UserLimits
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -8,11 +8,11 @@ from functools import singledispatchmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from node.broker import events
-from node.broker.policy import alternate_exchange
-from node.broker.records import Exchange, QueueRecord
 from node.broker.tracing import tracer_of
 from node.broker.vhost import LiveVhost
+from node.catalogue import events
+from node.catalogue.policy import alternate_exchange
+from node.catalogue.records import Exchange, QueueRecord
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

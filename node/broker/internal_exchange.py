@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from node.amqp.errors import ProtocolError
 from node.amqp.properties import Properties
-from node.broker.commands import DeclareExchange
 from node.broker.content import encode_content
 from node.broker.live_queue import local_and_remote
 from node.broker.run import Envelope
+from node.catalogue.commands import DeclareExchange
 
 if TYPE_CHECKING:
     from collections.abc import Collection

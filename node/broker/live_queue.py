@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from node.broker.acceptance import Acceptance
-from node.broker.commands import Command
-from node.broker.policy import QueueSettings
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
+from node.catalogue.commands import Command
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
     from node.broker.consumer import Consumer

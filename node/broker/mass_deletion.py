@@ -13,14 +13,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from node.broker.catalogue import Catalogue
-from node.broker.commands import Command, DeleteExchange, DeleteQueue, DeleteVhost, Refused, Trim
-from node.broker.replicated_log import ReplicatedLog
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import Command, DeleteExchange, DeleteQueue, DeleteVhost, Refused, Trim
+from node.catalogue.replicated_log import ReplicatedLog
 
 ResultT = TypeVar("ResultT")
 
 PIECE_MAX: Final = 200
-"""Bindings that go at once, at some 10 us each; a queue counts as `node.broker.topology.QUEUE_COST` of them."""
+"""Bindings that go at once, at some 10 us each; a queue counts as `node.catalogue.topology.QUEUE_COST` of them."""
 
 _SPARE_PIECES: Final = 10
 """For what clients add meanwhile; the rest of that goes with the object."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.live_queue import Asked
-from node.broker.policy import QueueSettings
 from node.broker.queue import EXPIRED, MAXLEN, Queue
 from node.broker.queue_host import QueueHost
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run, bytes_of
 from node.broker.storage import NO_STORE_ID, QueueStorage, Waiter
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
     from node.broker.counters import QueueCounters

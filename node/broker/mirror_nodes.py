@@ -13,9 +13,9 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
-from node.broker.commands import DeclareQueue
-from node.broker.policy import QueueSettings
-from node.broker.records import Member, QueueRecord
+from node.catalogue.commands import DeclareQueue
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import Member, QueueRecord
 
 _QUORUM_GROUP_SIZE: Final = 3
 """Unless the queue has the argument x-quorum-initial-group-size."""

@@ -14,21 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from node.amqp.constants import ReplyCode
-from node.broker.commands import (
-    ChangeView,
-    DeclareQueue,
-    DeleteQueue,
-    Refused,
-    StartMirroring,
-    StepOutcome,
-    TakePlanStep,
-)
-from node.broker.events import Event, ViewChanged
-from node.broker.members import Members
 from node.broker.plan_steps import judged, placement_to_keep
-from node.broker.policy import EffectivePolicy, QueueSettings, queue_settings
-from node.broker.records import Member, QueueRecord
-from node.broker.topology import Topology
 from node.broker.views import (
     AddMirror,
     OfferCopy,
@@ -41,6 +27,20 @@ from node.broker.views import (
     forgotten,
     withdrawn,
 )
+from node.catalogue.commands import (
+    ChangeView,
+    DeclareQueue,
+    DeleteQueue,
+    Refused,
+    StartMirroring,
+    StepOutcome,
+    TakePlanStep,
+)
+from node.catalogue.events import Event, ViewChanged
+from node.catalogue.members import Members
+from node.catalogue.policy import EffectivePolicy, QueueSettings, queue_settings
+from node.catalogue.records import Member, QueueRecord
+from node.catalogue.topology import Topology
 
 _VIEW_CHANGED: Final = Refused(ReplyCode.PRECONDITION_FAILED, "view changed")
 

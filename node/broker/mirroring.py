@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope
 from node.broker.storage import Page, QueueStorage, Waiter
+from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
     from node.broker.live_queue import HeldPublisher, LiveQueue

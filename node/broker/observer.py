@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from node.amqp.errors import ProtocolError
-from node.broker.events import Event
-from node.broker.records import QueueRecord
+from node.catalogue.events import Event
+from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

@@ -19,12 +19,12 @@ from node.broker.unacked import NOBODY
 from node.scheduling.timers import Timers
 
 if TYPE_CHECKING:
-    from node.broker.catalogue import Catalogue
     from node.broker.channel import Channel
     from node.broker.consumer import Consumer
     from node.broker.live_queue import LiveQueue
     from node.broker.run import Run
     from node.broker.unacked import Delivery
+    from node.catalogue.catalogue import Catalogue
 
 KEPT_S: Final = 900.0
 """For how long channels go on counting after somebody asked; Prometheus asks each minute or more often."""

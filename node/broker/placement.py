@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from node.broker.catalogue import Catalogue
-from node.broker.commands import DeclareQueue
 from node.broker.mirror_nodes import candidate_nodes, first_nodes, without
-from node.broker.policy import QueueSettings, queue_settings
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import DeclareQueue
+from node.catalogue.policy import QueueSettings, queue_settings
 
 MIN_MASTERS: Final = "min-masters"
 RANDOM: Final = "random"

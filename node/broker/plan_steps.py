@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from node.broker.commands import StepOutcome, TakePlanStep
 from node.broker.mirror_nodes import candidate_nodes, copies_wanted, suggested_nodes
-from node.broker.policy import QueueSettings
-from node.broker.records import Member, QueueRecord
 from node.broker.views import AddMirror, DropMirror, TransferMaster, View, ViewChange
+from node.catalogue.commands import StepOutcome, TakePlanStep
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import Member, QueueRecord
 
 _DONE: Final = StepOutcome("done")
 

@@ -16,12 +16,12 @@ from node.amqp.erlang import string_literal, tagged_tuple
 from node.amqp.errors import ProtocolError
 from node.amqp.methods import BasicPublish
 from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
-from node.broker.access import check_resource, check_topic, check_user_id
 from node.broker.content import decode_content, encode_content
 from node.broker.live_queue import local_and_remote
-from node.broker.names import not_found, resource
 from node.broker.reply_to import is_reply_name
 from node.broker.run import Envelope
+from node.catalogue.access import check_resource, check_topic, check_user_id
+from node.catalogue.names import not_found, resource
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

@@ -12,19 +12,19 @@ from typing import Any, Final
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.backlog import RUN_MAX
-from node.broker.commands import DeleteQueue, Refused
 from node.broker.consumer import Consumer, Consumers
 from node.broker.counters import QueueCounters
 from node.broker.live_queue import Asked, Belongings, Counts, LiveQueue, at_once
 from node.broker.mirroring import Mirror
-from node.broker.names import resource
 from node.broker.paged_backlog import PagedBacklog
-from node.broker.policy import QueueSettings
 from node.broker.priority_backlog import PriorityBacklog
 from node.broker.queue_host import Copied, QueueHost
-from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope, Run
 from node.broker.storage import NO_STORE_ID, Page, QueueStorage
+from node.catalogue.commands import DeleteQueue, Refused
+from node.catalogue.names import resource
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from node.scheduling.chores import Chore
 from node.scheduling.timers import Timer
 

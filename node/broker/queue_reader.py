@@ -16,9 +16,9 @@ from typing import Final, Protocol, TypeVar
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.operations import SEQ_MAX
-from node.broker.policy import QueueSettings
 from node.broker.run import Absent, Run, bytes_of
 from node.broker.storage import Page, QueueStorage
+from node.catalogue.policy import QueueSettings
 
 UNSETTLED_EVERY_S: Final = 0.1
 """How old a list of what clients have may become: all channels are asked for it."""

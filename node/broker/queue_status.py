@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from node.broker.priority_backlog import PriorityBacklog
 from node.broker.queue import Queue
-from node.broker.records import Json
+from node.catalogue.records import Json
 
 
 class _Totals(NamedTuple):

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from node.broker.patterns import matches
-from node.broker.records import QueueRecord
 from node.broker.views import TransferMaster, View
+from node.catalogue.patterns import matches
+from node.catalogue.records import QueueRecord
 
 MOVING_MAX: Final = 10
 """Queues that move at the same time."""

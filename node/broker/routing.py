@@ -16,7 +16,7 @@ from node.broker.exchanges.direct import DirectIndex
 from node.broker.exchanges.fanout import FanoutIndex
 from node.broker.exchanges.headers import HeadersIndex
 from node.broker.exchanges.topic import TopicIndex
-from node.broker.records import DEFAULT_EXCHANGE, EXCHANGE_TYPES, Binding, Exchange
+from node.catalogue.records import DEFAULT_EXCHANGE, EXCHANGE_TYPES, Binding, Exchange
 
 _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
     "direct": DirectIndex,

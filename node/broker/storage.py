@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 from node.broker.counters import DiskCounters, ScrubCounters
 from node.broker.number_set import NumberSet
-from node.broker.records import QueueRecord
 from node.broker.run import Absent, Envelope, Run
+from node.catalogue.records import QueueRecord
 
 NO_STORE_ID: Final = 0
 """The `store_id` of contents that are not in the message store: they are embedded in the queue's index."""

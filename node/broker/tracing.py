@@ -15,9 +15,9 @@ from node.amqp.field_table import Field, Table, array, long, longstr, table
 from node.amqp.properties import Properties
 from node.broker.content import decode_content
 from node.broker.internal_exchange import InternalExchange
-from node.broker.records import DEFAULT_EXCHANGE, Vhost
 from node.broker.reply_to import is_reply_name
 from node.broker.run import Envelope, Run
+from node.catalogue.records import DEFAULT_EXCHANGE, Vhost
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from node.broker.records import QueueRecord
+    from node.catalogue.records import QueueRecord
     from node.io.disk import ReadOnlyDisk
     from node.store.directory import Identity
     from node.store.inspection import Inspection, Listed, Metadata

@@ -11,9 +11,9 @@ from typing import Final, cast, get_args
 
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
-from node.broker.arguments import validate_queue_arguments
-from node.broker.catalogue import Catalogue
-from node.broker.commands import (
+from node.catalogue.arguments import validate_queue_arguments
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import (
     Bind,
     DeclareExchange,
     DeclareQueue,
@@ -23,10 +23,10 @@ from node.broker.commands import (
     SetPolicy,
     SetTopicPermission,
 )
-from node.broker.names import RESERVED_PREFIX
-from node.broker.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS, validate_parameter
-from node.broker.policy_validation import POLICY_KEYS, validate_policy
-from node.broker.records import DEFAULT_EXCHANGE, EXCHANGE_TYPES, ApplyTo, Json, QueueType, ResourceKind
+from node.catalogue.names import RESERVED_PREFIX
+from node.catalogue.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS, validate_parameter
+from node.catalogue.policy_validation import POLICY_KEYS, validate_policy
+from node.catalogue.records import DEFAULT_EXCHANGE, EXCHANGE_TYPES, ApplyTo, Json, QueueType, ResourceKind
 from node.definitions.reading import (
     DefinitionsInvalid,
     Item,

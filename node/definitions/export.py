@@ -8,10 +8,10 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from node.broker.catalogue import Catalogue
-from node.broker.names import RESERVED_PREFIX
-from node.broker.parameters import VHOST_LIMITS, VHOST_LIMITS_NAME
-from node.broker.records import DEFAULT_EXCHANGE, Exchange, QueueRecord, Vhost
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.names import RESERVED_PREFIX
+from node.catalogue.parameters import VHOST_LIMITS, VHOST_LIMITS_NAME
+from node.catalogue.records import DEFAULT_EXCHANGE, Exchange, QueueRecord, Vhost
 from node.definitions import rows
 from node.definitions.reading import finish
 from node.definitions.rows import Row

@@ -7,8 +7,8 @@ both are taken for one. Source: management §2.2.
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from node.broker.patterns import PatternInvalid, compile_pattern
-from node.broker.records import Json
+from node.catalogue.patterns import PatternInvalid, compile_pattern
+from node.catalogue.records import Json
 
 Item: TypeAlias = Mapping[str, Any]
 """An object of a document: one user, one queue …"""

@@ -6,9 +6,9 @@
 from collections.abc import Iterator
 
 from node.amqp.plain import plain_table
-from node.broker.catalogue import Catalogue
-from node.broker.parameters import OPERATOR_POLICY, POLICY
-from node.broker.records import (
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.parameters import OPERATOR_POLICY, POLICY
+from node.catalogue.records import (
     Binding,
     Exchange,
     Json,

@@ -17,7 +17,7 @@ from node.amqp.field_table import (
     longstr,
     table,
 )
-from node.broker.records import Json
+from node.catalogue.records import Json
 
 ENTRIES_MAX: Final = 1000
 """Values in one table, with all that are within them: nothing has so many arguments, and every node keeps them."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from node.broker.parameters import validate_user_limits
-from node.broker.passwords import ALGORITHMS, MD5
-from node.broker.records import Json, User, UserLimits
+from node.catalogue.parameters import validate_user_limits
+from node.catalogue.passwords import ALGORITHMS, MD5
+from node.catalogue.records import Json, User, UserLimits
 from node.definitions.reading import DefinitionsInvalid, Item, check_patterns, plain_object
 
 _OF_MD5: Final = re.compile(r"3\.[0-5]\.", re.ASCII)

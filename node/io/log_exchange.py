@@ -14,8 +14,8 @@ from typing import Final
 from node.amqp.field_table import longstr
 from node.amqp.properties import Properties
 from node.broker.broker import Broker
-from node.broker.commands import DeclareExchange
 from node.broker.internal_exchange import InternalExchange, declaration
+from node.catalogue.commands import DeclareExchange
 from node.config import LogOptions
 from node.log import level_of, prepared
 

@@ -13,12 +13,12 @@ from typing import Final
 
 from node import log_mirroring, log_phrases
 from node.broker.broker import Broker
-from node.broker.catalogue import Catalogue
 from node.broker.mirroring import RecoveredCopy
-from node.broker.records import QueueRecord
-from node.broker.replicated_log import DurableLog
 from node.broker.unsettled import note_deliveries
 from node.broker.views import stored_uid
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import QueueRecord
+from node.catalogue.replicated_log import DurableLog
 from node.config import Config
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk

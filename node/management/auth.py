@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from node.broker.access import LoginRefused, check_login
-from node.broker.catalogue import Catalogue
-from node.broker.records import User
+from node.catalogue.access import LoginRefused, check_login
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import User
 from node.management.reply import ApiError
 from node.management.routes import Access
 

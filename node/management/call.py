@@ -7,8 +7,8 @@ import orjson
 
 from node.amqp.methods import Method
 from node.broker.broker import Broker
-from node.broker.catalogue import Catalogue
-from node.broker.records import User
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import User
 from node.definitions.reading import is_deeper
 from node.management.auth import Credentials
 from node.management.listing import Listing

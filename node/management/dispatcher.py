@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from node.admin.admin import AdminError
 from node.amqp.errors import ProtocolError
-from node.broker.access import LoginRefused
-from node.broker.records import User
+from node.catalogue.access import LoginRefused
+from node.catalogue.records import User
 from node.config import ManagementConfig
 from node.io.control import EX_UNAVAILABLE, ControlError
 from node.management import auth

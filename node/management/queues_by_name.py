@@ -8,8 +8,8 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from node.broker.catalogue import Catalogue
-from node.broker.records import QueueRecord
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import QueueRecord
 from node.management.slicing import ordered
 
 VHOSTS_MAX: Final = 1000

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from node.amqp.plain import plain_table
-from node.broker.catalogue import Catalogue
-from node.broker.records import Exchange
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import Exchange
 from node.statistics.message_stats import exchange_values, message_stats
 from node.statistics.query import Query
 from node.statistics.rows import Row

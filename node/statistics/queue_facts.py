@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from node.amqp.plain import plain_table
-from node.broker.catalogue import Catalogue
-from node.broker.records import QueueRecord
 from node.broker.views import RingMember, View, is_there
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import QueueRecord
 from node.statistics.rows import Row
 
 

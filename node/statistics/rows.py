@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
-from node.broker.records import Json
+from node.catalogue.records import Json
 from node.statistics.query import Query
 
 if TYPE_CHECKING:

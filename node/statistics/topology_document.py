@@ -8,11 +8,11 @@ Source: reference spark.md §2.6; `spark_ops.planning` reads it.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from node.broker.catalogue import Catalogue
 from node.broker.mirror_nodes import copies_wanted
-from node.broker.policy import NO_POLICY, EffectivePolicy, queue_settings
-from node.broker.records import Member, QueueRecord
 from node.broker.views import RingMember, View
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.policy import NO_POLICY, EffectivePolicy, queue_settings
+from node.catalogue.records import Member, QueueRecord
 
 FORMAT: Final = "fluffle-topology/1"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from node.broker.records import Vhost
+from node.catalogue.records import Vhost
 from node.statistics.message_stats import message_stats
 from node.statistics.query import Query, Range
 from node.statistics.rows import Row

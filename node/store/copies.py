@@ -9,10 +9,10 @@ Source: reliability §1.1 (L9), §4.10.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from node.broker.catalogue import Catalogue
-from node.broker.durable_part import is_kept
-from node.broker.records import QueueRecord
 from node.broker.views import stored_uid
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.durable_part import is_kept
+from node.catalogue.records import QueueRecord
 
 
 def copy_to_recover(record: QueueRecord, node: str) -> int | None:

@@ -1,7 +1,7 @@
 """The catalogue on disk: one file with the commands that changed its durable part.
 
     metadata.log = header record*        see `node.store.records`
-    payload      = command ("\\n" command)*   one change, as JSON: see `node.broker.command_codec`
+    payload      = command ("\\n" command)*   one change, as JSON: see `node.catalogue.command_codec`
 
 Changes that come while a job is on its way to the disk gather and share the next one. When the file has grown
 enough it is *compacted*: a snapshot goes to metadata.log.tmp piece by piece, a piece a job, while changes are
@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from node.broker.catalogue import Catalogue
-from node.broker.command_codec import CommandUnreadable, decode_command, encode_command
-from node.broker.commands import Command, PutVhost, Refused
-from node.broker.snapshot import snapshot
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.command_codec import CommandUnreadable, decode_command, encode_command
+from node.catalogue.commands import Command, PutVhost, Refused
+from node.catalogue.snapshot import snapshot
 from node.store.disk import (
     READING,
     TO_THE_END,
@@ -76,7 +76,7 @@ class MetadataUnreadable(Exception):
 
 
 class MetadataLog:
-    """The file, written. It is a `node.broker.replicated_log.CommandLog`. `load` comes first, once.
+    """The file, written. It is a `node.catalogue.replicated_log.CommandLog`. `load` comes first, once.
 
     catalogue: what snapshots are taken of. When `append` is called it has the changes that this appends.
     """

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from node.broker.operations import Delivered, Enqueue, Operation, Remove, decode, encode
-from node.broker.records import QueueRecord
 from node.broker.storage import Page
+from node.catalogue.records import QueueRecord
 from node.store import journal
 from node.store.completeness import Completeness
 from node.store.directory import JOURNAL, QUEUES, TRANSIENT

@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from node.broker.counters import DiskCounters, ScrubCounters
 from node.broker.operations import Delivered, Remove
-from node.broker.records import QueueRecord
 from node.broker.storage import Waiter
+from node.catalogue.records import QueueRecord
 from node.scheduling.timers import Timer, Timers
 from node.store.checkpoint import Checkpoint
 from node.store.directory import JOURNAL, MESSAGES, QUEUES, TRANSIENT

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from node.broker.broker import Broker
-from node.broker.events import (
+from node.broker.observer import MirrorEvent, Observer
+from node.catalogue.events import (
     Event,
     MemberDown,
     MemberPut,
@@ -23,7 +24,6 @@ from node.broker.events import (
     QueueDeleted,
     ViewChanged,
 )
-from node.broker.observer import MirrorEvent, Observer
 
 _MOVES_COPIES: Final = (
     MemberDown,

@@ -20,9 +20,9 @@ from node.broker.metering import COUNTED, Account, Meter, MeteredQueue
 from node.broker.mirror_nodes import copies_wanted
 from node.broker.mirroring import ReplicaFacts
 from node.broker.paged_backlog import MESSAGE_BYTES
-from node.broker.policy import EffectivePolicy
-from node.broker.records import QueueRecord
 from node.broker.views import View
+from node.catalogue.policy import EffectivePolicy
+from node.catalogue.records import QueueRecord
 from node.statistics.queues import QUEUE_BYTES
 from node.statistics.topology_document import ring_from_master
 from node.telemetry.rows import Moment, Rows, fragment

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import uvloop
 
-from node.broker import commands
 from node.broker.alarms import Resource
-from node.broker.commands import Command, Refused
-from node.broker.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
-from node.broker.records import ApplyTo, UserLimits
+from node.catalogue import commands
+from node.catalogue.commands import Command, Refused
+from node.catalogue.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
+from node.catalogue.records import ApplyTo, UserLimits
 from node.cli.start import DiskFiles
 from node.config_load import StartOptions, load_config
 

@@ -40,7 +40,7 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from node.broker.commands import ClearPolicy, SetPolicy
+from node.catalogue.commands import ClearPolicy, SetPolicy
 from node.store.findings import Damage
 from node.store.recovery import RecoveredStore
 from tests.durable_world.model import (

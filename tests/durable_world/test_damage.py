@@ -6,7 +6,7 @@ import pytest
 
 from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import BasicConsume, BasicGet, QueueDelete, QueuePurge
-from node.broker.records import QueueRecord
+from node.catalogue.records import QueueRecord
 from node.store.disk import Read
 from node.store.options import StoreOptions
 from node.store.scrubber import REST_S

@@ -26,7 +26,7 @@ from node.amqp.methods import (
     QueuePurgeOk,
 )
 from node.amqp.properties import Properties
-from node.broker.commands import ClearPolicy, SetPolicy
+from node.catalogue.commands import ClearPolicy, SetPolicy
 from tests.durable_world.world import (
     LARGE_BYTES,
     PERSISTENT,

@@ -26,8 +26,8 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from node.broker.commands import PutVhost, SetGlobalParameter, SetPermission, SetPolicy
 from node.broker.unsettled import note_deliveries
+from node.catalogue.commands import PutVhost, SetGlobalParameter, SetPermission, SetPolicy
 from tests.durable_world.world import (
     LARGE_BYTES,
     PERSISTENT,

@@ -50,9 +50,9 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from node.broker.commands import ClearPolicy, Command, DeleteQueue, DeleteUser, DeleteVhost, SetPolicy
 from node.broker.settings import BrokerSettings
 from node.broker.storage import MemoryStorage
+from node.catalogue.commands import ClearPolicy, Command, DeleteQueue, DeleteUser, DeleteVhost, SetPolicy
 from tests.node.broker.harness import Client, World, check_invariants
 
 REPLY_TO = "amq.rabbitmq.reply-to"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cluster.mirror.group import Group
 from cluster.mirror.leader import Leader
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
+from node.catalogue.records import QueueRecord
 from tests.sim.mirror_world import Node, Violation
 
 if TYPE_CHECKING:

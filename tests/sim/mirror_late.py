@@ -7,9 +7,9 @@ Source: reliability §4.1: any change may be proposed again or too late without 
 
 from typing import Any, Final
 
-from node.broker.commands import ChangeView
-from node.broker.records import QueueRecord
 from node.broker.views import AddMirror, DropMirror, EraseMirror, TookOver, TransferMaster, View, ViewChange
+from node.catalogue.commands import ChangeView
+from node.catalogue.records import QueueRecord
 from tests.sim.mirror_faults import Run
 
 LATE: Final = 0.4

@@ -11,8 +11,6 @@ from cluster.mirror.copy import Copy
 from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers
 from node.broker.broker import Broker
-from node.broker.catalogue import Catalogue
-from node.broker.commands import Command, NodeUp
 from node.broker.connection import Connection
 from node.broker.mirroring import RecoveredCopy
 from node.broker.observer import MirrorEvent
@@ -20,9 +18,11 @@ from node.broker.paging import Pager
 from node.broker.peer import Peer
 from node.broker.queue import Queue
 from node.broker.settings import BrokerSettings
-from node.broker.snapshot import everything
 from node.broker.unsettled import note_deliveries
 from node.broker.views import stored_uid
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import Command, NodeUp
+from node.catalogue.snapshot import everything
 from node.scheduling.timers import Timers
 from node.store.copies import recoverable_copies, stored
 from node.store.directory import claim

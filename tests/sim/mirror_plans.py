@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Final
 
-from node.broker.commands import (
+from node.broker.mirror_nodes import copies_wanted
+from node.broker.plan_steps import synced_nodes
+from node.catalogue.commands import (
     PlanAction,
     ReleasePlanLock,
     SetPolicy,
@@ -19,11 +21,9 @@ from node.broker.commands import (
     TakePlanLock,
     TakePlanStep,
 )
-from node.broker.events import ViewChanged
-from node.broker.mirror_nodes import copies_wanted
-from node.broker.plan_steps import synced_nodes
-from node.broker.policy import queue_settings
-from node.broker.records import Json, PlanLock, QueueRecord
+from node.catalogue.events import ViewChanged
+from node.catalogue.policy import queue_settings
+from node.catalogue.records import Json, PlanLock, QueueRecord
 from tests.sim.mirror_faults import FAULTS, Run
 from tests.sim.mirror_world import Node, Violation
 

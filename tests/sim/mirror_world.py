@@ -15,9 +15,9 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from node.broker.catalogue import Catalogue
-from node.broker.commands import Command, NodeDown, PutMember, seed_commands
-from node.broker.passwords import SHA256, hash_password
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import Command, NodeDown, PutMember, seed_commands
+from node.catalogue.passwords import SHA256, hash_password
 from tests.sim.mirror_node import REMOTE, RING, Node, SimClient, Violation
 
 __all__ = ["Link", "MirrorWorld", "Node", "SimClient", "Violation"]

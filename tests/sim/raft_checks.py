@@ -13,8 +13,8 @@ from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.raft_pb2 import Batch
 from cluster.metadata.wire import decode
-from node.broker.command_codec import decode_command
-from node.broker.commands import Command, Refused, SetGlobalParameter
+from node.catalogue.command_codec import decode_command
+from node.catalogue.commands import Command, Refused, SetGlobalParameter
 
 if TYPE_CHECKING:
     from tests.sim.raft_world import Process, World

@@ -16,10 +16,10 @@ from cluster.metadata.journal_file import has_journal
 from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.replica import Replica
-from node.broker.command_codec import encode_command
-from node.broker.commands import Command, NodeDown, NodeUp, PutMember, Refused, SetGlobalParameter
-from node.broker.events import Event
-from node.broker.snapshot import snapshot
+from node.catalogue.command_codec import encode_command
+from node.catalogue.commands import Command, NodeDown, NodeUp, PutMember, Refused, SetGlobalParameter
+from node.catalogue.events import Event
+from node.catalogue.snapshot import snapshot
 from tests.node.store.simulated_disk import SimulatedDisk
 from tests.sim.raft_checks import Checks
 

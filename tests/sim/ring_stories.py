@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from node.amqp.methods import BasicAck, BasicGet
-from node.broker.commands import ChangeView, SetPolicy
 from node.broker.queue import Queue
 from node.broker.views import ActivateMirror, AddMirror, DropMirror, TookOver, ViewChange
+from node.catalogue.commands import ChangeView, SetPolicy
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,

@@ -14,9 +14,9 @@ from typing import Any
 from cluster.metadata.journal_file import Image, new_head, piece_payloads, write_image
 from cluster.metadata.raft_log import import_catalogue
 from cluster.metadata.snapshots import first_entries
-from node.broker.commands import Command, PutMember, seed_commands
-from node.broker.events import Event, LeasesRenewed, ViewChanged
-from node.broker.passwords import SHA256, hash_password
+from node.catalogue.commands import Command, PutMember, seed_commands
+from node.catalogue.events import Event, LeasesRenewed, ViewChanged
+from node.catalogue.passwords import SHA256, hash_password
 from tests.sim.mirror_world import Timeline, Violation
 from tests.sim.world_links import Links
 from tests.sim.world_node import WorldNode

@@ -36,10 +36,10 @@ from node.agent.message_disk import ALARM as MESSAGE_DISK
 from node.agent.message_disk import MessageDisk
 from node.agent.metadata import options as raft_options
 from node.agent.peer_state import PeerState
-from node.broker.commands import Command, NodeDown, NodeUp, Refused, SetDraining
-from node.broker.events import LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
-from node.broker.snapshot import everything
 from node.broker.unsettled import note_deliveries
+from node.catalogue.commands import Command, NodeDown, NodeUp, Refused, SetDraining
+from node.catalogue.events import LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
+from node.catalogue.snapshot import everything
 from node.io.disk import HUNG_S
 from node.store.directory import StoreError
 from node.store.disk import READING, Step, Sync

@@ -29,7 +29,7 @@ from node.amqp.field_table import Field, FieldValue, Table, array, boolean, long
 from node.amqp.frames import HEARTBEAT, content_frames, method_frame
 from node.amqp.methods import METHODS, BasicPublish, ChannelOpen, ChannelOpenOk, FieldType
 from node.amqp.properties import Properties, content_header
-from node.broker.commands import SetPolicy
+from node.catalogue.commands import SetPolicy
 from tests.node.broker.harness import Client, Received, World
 from tests.transcripts.script import INDENT, main, retold
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
-from node.broker.records import Binding
+from node.catalogue.records import Binding
 
 STATES_MAX: Final = 20_000
 """Nodes of topic exchanges' patterns that one message may reach with all its keys: some 2 ms. A thousand patterns that

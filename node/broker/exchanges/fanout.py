@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from node.amqp.field_table import Table
 from node.broker.exchanges import Destination, Destinations, destination_of
-from node.broker.records import Binding
+from node.catalogue.records import Binding
 
 
 class FanoutIndex:

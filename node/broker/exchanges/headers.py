@@ -4,7 +4,7 @@ Routing keys are ignored. A binding is compiled once into a `Pattern`; bindings 
 so a match evaluates each different pattern once. It is linear in them: there is no order among headers that
 an index could use.
 
-Source: amqp-behaviour §3.17; values compare as `node.broker.arguments.comparable` says.
+Source: amqp-behaviour §3.17; values compare as `node.catalogue.arguments.comparable` says.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from typing import ClassVar, Final, NamedTuple
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Field, Table, longstr, type_name
-from node.broker.arguments import Comparable, comparable, print_value
 from node.broker.exchanges import Destination, Destinations, destination_of
-from node.broker.records import Binding
+from node.catalogue.arguments import Comparable, comparable, print_value
+from node.catalogue.records import Binding
 
 _X_MATCH: Final = "x-match"
 _ALL: Final = longstr("all")

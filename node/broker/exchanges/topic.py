@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from node.amqp.field_table import Table
 from node.broker.exchanges import STATES_MAX, Destination, Destinations, destination_of, too_many_ways
-from node.broker.records import Binding
+from node.catalogue.records import Binding
 
 
 class _Node:

@@ -21,20 +21,20 @@ from node.amqp.methods import (
     BasicRecoverOk,
     BasicReject,
 )
-from node.broker.arguments import parse_consume_arguments
 from node.broker.channel import Channel
 from node.broker.consumer import Consumer
 from node.broker.handlers.steps import Handlers, Steps
 from node.broker.live_queue import current
-from node.broker.names import (
+from node.broker.reply_to import ENTROPY_BYTES, REPLY_TO, is_reply_name
+from node.broker.unacked import Delivery
+from node.catalogue.arguments import parse_consume_arguments
+from node.catalogue.names import (
     GENERATED_CONSUMER_TAG_PREFIX,
     GENERATED_RANDOM_BYTES,
     generated_name,
     not_found,
     resource,
 )
-from node.broker.reply_to import ENTROPY_BYTES, REPLY_TO, is_reply_name
-from node.broker.unacked import Delivery
 
 
 def qos(channel: Channel, method: BasicQos) -> None:

@@ -1,12 +1,12 @@
 """What binding and unbinding have in common, whatever the destination. Source: amqp-behaviour §3.14."""
 
 from node.amqp.field_table import Table
-from node.broker.access import check_topic
 from node.broker.channel import Channel
 from node.broker.exchanges.headers import check_binding_arguments
-from node.broker.limits import check_bindings, check_pattern
-from node.broker.names import check_not_default_exchange, not_found, resource
-from node.broker.records import ResourceKind
+from node.catalogue.access import check_topic
+from node.catalogue.limits import check_bindings, check_pattern
+from node.catalogue.names import check_not_default_exchange, not_found, resource
+from node.catalogue.records import ResourceKind
 
 
 def check_binding(

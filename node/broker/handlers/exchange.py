@@ -14,19 +14,19 @@ from node.amqp.methods import (
     ExchangeUnbind,
     ExchangeUnbindOk,
 )
-from node.broker.arguments import alternate_exchange, check_exchange_equivalence
 from node.broker.channel import Channel
-from node.broker.commands import Bind, DeclareExchange, DeleteExchange, Unbind
 from node.broker.handlers.binding import check_binding
 from node.broker.handlers.steps import Handlers, Steps, assert_durable, submit
-from node.broker.names import (
+from node.catalogue.arguments import alternate_exchange, check_exchange_equivalence
+from node.catalogue.commands import Bind, DeclareExchange, DeleteExchange, Unbind
+from node.catalogue.names import (
     check_not_default_exchange,
     check_not_reserved,
     check_not_system_exchange,
     not_found,
     strip_line_breaks,
 )
-from node.broker.records import EXCHANGE_TYPES
+from node.catalogue.records import EXCHANGE_TYPES
 
 
 def declare(channel: Channel, method: ExchangeDeclare) -> Steps:

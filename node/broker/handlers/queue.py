@@ -16,19 +16,20 @@ from node.amqp.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from node.broker.arguments import (
+from node.broker.channel import Channel
+from node.broker.handlers.binding import check_binding
+from node.broker.handlers.steps import Handlers, Steps, assert_durable, submit
+from node.broker.reply_to import REPLY_TO, is_reply_name
+from node.catalogue.arguments import (
     check_queue_equivalence,
     check_server_named,
     dead_letter_exchange,
     validate_queue_arguments,
     with_default_queue_type,
 )
-from node.broker.channel import Channel
-from node.broker.commands import Bind, DeclareQueue, Unbind
-from node.broker.handlers.binding import check_binding
-from node.broker.handlers.steps import Handlers, Steps, assert_durable, submit
-from node.broker.limits import check_vhost_queues
-from node.broker.names import (
+from node.catalogue.commands import Bind, DeclareQueue, Unbind
+from node.catalogue.limits import check_vhost_queues
+from node.catalogue.names import (
     GENERATED_QUEUE_PREFIX,
     GENERATED_RANDOM_BYTES,
     check_not_reserved,
@@ -37,8 +38,7 @@ from node.broker.names import (
     resource,
     strip_line_breaks,
 )
-from node.broker.records import Binding, QueueRecord
-from node.broker.reply_to import REPLY_TO, is_reply_name
+from node.catalogue.records import Binding, QueueRecord
 
 _UID_BYTES: Final = 16
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from node.amqp.methods import Method
-from node.broker.commands import Command, Refused
 from node.broker.live_queue import Asked, Wait
-from node.broker.replicated_log import NOT_WRITTEN
+from node.catalogue.commands import Command, Refused
+from node.catalogue.replicated_log import NOT_WRITTEN
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

@@ -13,8 +13,8 @@ from urllib.parse import quote, quote_plus, unquote_plus
 
 from node.amqp.field_table import Table, encode_table
 from node.amqp.methods import ExchangeBind, ExchangeUnbind, QueueBind, QueueUnbind
-from node.broker.catalogue import Catalogue
-from node.broker.records import DEFAULT_EXCHANGE, Binding, ResourceKind, implicit_binding
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import DEFAULT_EXCHANGE, Binding, ResourceKind, implicit_binding
 from node.definitions import rows
 from node.management import values
 from node.management.call import Call, send

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from node.amqp.methods import ExchangeDeclare, ExchangeDelete
 from node.amqp.plain import plain_table
-from node.broker.catalogue import Catalogue
-from node.broker.records import Exchange
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import Exchange
 from node.management import values
 from node.management.call import Call, send
 from node.management.listing import Listing, Row, narrowed

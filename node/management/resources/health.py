@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from node.amqp.methods import QueueDeclare
 from node.amqp.properties import Properties
-from node.broker.catalogue import Catalogue
-from node.broker.names import resource
-from node.broker.records import QueueRecord
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.names import resource
+from node.catalogue.records import QueueRecord
 from node.config import TlsOptions
 from node.config_values import Address
 from node.io.protocol_names import protocol_named

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from node.admin import limits, users
-from node.broker.parameters import VHOST_LIMITS, VHOST_LIMITS_NAME
-from node.broker.records import User
+from node.catalogue.parameters import VHOST_LIMITS, VHOST_LIMITS_NAME
+from node.catalogue.records import User
 from node.definitions.rows import Row
 from node.definitions.users import limits_row
 from node.management.call import Call

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from node.broker.mirror_nodes import copies_wanted, nodes_wanted
-from node.broker.patterns import PatternInvalid, compile_pattern
-from node.broker.policy import queue_settings
 from node.broker.rebalance import Move, QueueKind, plan, selected
-from node.broker.records import Member, QueueRecord
 from node.broker.views import View
+from node.catalogue.patterns import PatternInvalid, compile_pattern
+from node.catalogue.policy import queue_settings
+from node.catalogue.records import Member, QueueRecord
 from node.management.call import Call
 from node.management.reply import Reply, bad_request, no_such_thing, ok
 from node.management.routes import Access, Route

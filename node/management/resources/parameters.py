@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from node.admin import parameters
-from node.broker.parameters import POLICY
+from node.catalogue.parameters import POLICY
 from node.definitions.rows import Row, parameter_rows, policy_parameters
 from node.management.call import Call
 from node.management.reply import Reply, no_content, no_such_thing, put

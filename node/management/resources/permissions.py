@@ -4,7 +4,7 @@ from typing import Final
 
 from node.admin import permissions
 from node.admin.admin import AdminError
-from node.broker.records import TopicPermission
+from node.catalogue.records import TopicPermission
 from node.definitions.rows import permission_row, topic_permission_row
 from node.management.call import Call
 from node.management.reply import Reply, bad_request, no_content, no_such_thing, put

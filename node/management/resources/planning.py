@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from node.admin import plans
-from node.broker.commands import PlanAction, StepOutcome, TakePlanStep
-from node.broker.plan_lock import busy, moment, refusal
 from node.broker.plan_steps import judged, synced_nodes
-from node.broker.records import PlanLock, QueueRecord
+from node.catalogue.commands import PlanAction, StepOutcome, TakePlanStep
+from node.catalogue.plan_lock import busy, moment, refusal
+from node.catalogue.records import PlanLock, QueueRecord
 from node.io.control import ControlError
 from node.io.turns import taken
 from node.management.call import Call

@@ -3,7 +3,7 @@
 from typing import Final
 
 from node.admin import policies
-from node.broker.records import Policy
+from node.catalogue.records import Policy
 from node.definitions.rows import policy_row
 from node.management.call import Call
 from node.management.reply import ApiError, Reply, no_content, no_such_thing, put

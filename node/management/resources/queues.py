@@ -13,8 +13,8 @@ from typing import Any, Final
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.methods import QueueDeclare, QueueDelete, QueuePurge
-from node.broker.catalogue import Catalogue
-from node.broker.records import QueueRecord
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.records import QueueRecord
 from node.io.control import ControlError
 from node.management import values
 from node.management.call import Call, send

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from node.admin import vhosts
-from node.broker.records import Vhost
+from node.catalogue.records import Vhost
 from node.definitions.reading import DefinitionsInvalid
 from node.definitions.rows import vhost_metadata
 from node.definitions.users import tags_of

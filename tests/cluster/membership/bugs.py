@@ -11,7 +11,7 @@ from cluster.membership.membership import Membership, State
 from cluster.membership.options import MembershipOptions
 from cluster.membership.outputs import PartitionHealed, Resume
 from cluster.membership.peer import Peer
-from node.broker.commands import RenewLeases
+from node.catalogue.commands import RenewLeases
 
 
 class RenewsByItself(Membership):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from node.broker.catalogue import Catalogue
-from node.broker.commands import Command
-from node.broker.events import Event
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import Command
+from node.catalogue.events import Event
 
 ELECTION_S: Final = (0.4, 1.3)
 

@@ -6,9 +6,9 @@ from cluster.membership.heartbeat import Heartbeat, decode_heartbeat, encode_hea
 from cluster.membership.membership import Membership
 from cluster.membership.options import MembershipOptions
 from cluster.membership.outputs import Output, SendHeartbeat, Submit
-from node.broker.commands import NodeDown, RenewLeases
-from node.broker.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberUp
-from node.broker.records import Member
+from node.catalogue.commands import NodeDown, RenewLeases
+from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberUp
+from node.catalogue.records import Member
 
 OutputT = TypeVar("OutputT")
 

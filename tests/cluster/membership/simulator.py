@@ -21,8 +21,8 @@ from typing import Any, Final
 from cluster.membership.membership import Membership, State
 from cluster.membership.options import MembershipOptions
 from cluster.membership.outputs import Rejoin, SendHeartbeat, Submit
-from node.broker.commands import Command, NodeDown, NodeUp, PutMember, RenewLeases
-from node.broker.events import MemberDown
+from node.catalogue.commands import Command, NodeDown, NodeUp, PutMember, RenewLeases
+from node.catalogue.events import MemberDown
 from tests.cluster.membership.raft_stub import Entry, Raft
 
 STEP_S: Final = 0.02

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from cluster.membership.outputs import Output, Parted, Pause, Submit
-from node.broker.commands import NodeDown, RenewLeases
-from node.broker.events import LeasesRenewed, MemberDown, MemberUp
+from node.catalogue.commands import NodeDown, RenewLeases
+from node.catalogue.events import LeasesRenewed, MemberDown, MemberUp
 from tests.cluster.membership.scene import BOOTED_S, OPTIONS, SELF, Scene, downs, member, of, renewals
 
 

@@ -17,7 +17,7 @@ from cluster.membership.outputs import (
     Resume,
     StatusChanged,
 )
-from node.broker.events import LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp, VhostDeleted
+from node.catalogue.events import LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp, VhostDeleted
 from tests.cluster.membership.scene import BOOTED_S, OPTIONS, SELF, Scene, member, of
 
 NO_MAJORITY = Pause("no majority of the cluster's disk nodes can be reached")

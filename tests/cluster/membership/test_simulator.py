@@ -10,7 +10,7 @@ import os
 import pytest
 
 from cluster.membership.membership import Membership
-from node.broker.commands import RenewLeases
+from node.catalogue.commands import RenewLeases
 from tests.cluster.membership.bugs import BUGS, CountsFromTheApplying
 from tests.cluster.membership.simulator import Simulator, Violation
 

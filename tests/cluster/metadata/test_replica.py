@@ -17,8 +17,8 @@ from cluster.metadata.raft_pb2 import (
     Resign,
 )
 from cluster.metadata.wire import decode
-from node.broker.commands import Refused
-from node.broker.replicated_log import NOT_WRITTEN
+from node.catalogue.commands import Refused
+from node.catalogue.replicated_log import NOT_WRITTEN
 from tests.node.store.simulated_disk import SimulatedDisk
 from tests.sim.raft_world import FULL_RETRY_S, Process, Profile, World, parameter
 

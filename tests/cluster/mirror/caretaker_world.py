@@ -10,8 +10,6 @@ from random import Random
 from cluster.mirror.caretaker import Caretaker
 from cluster.mirror.proposals import Proposal
 from node.broker.mirror_nodes import candidate_nodes, suggested_nodes
-from node.broker.policy import QueueSettings
-from node.broker.records import Member, QueueRecord
 from node.broker.views import (
     ActivateMirror,
     AddMirror,
@@ -26,6 +24,8 @@ from node.broker.views import (
     created,
     died,
 )
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import Member, QueueRecord
 
 PLAIN = QueueSettings()
 ALL = QueueSettings(ha_mode="all", ha_sync_mode="automatic")

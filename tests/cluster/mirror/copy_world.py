@@ -9,10 +9,10 @@ from node.amqp.frames import body_size
 from node.amqp.reader import MIXED_SIZES
 from node.broker.number_set import NumberSet
 from node.broker.operations import Enqueue
-from node.broker.policy import QueueSettings
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from node.scheduling.timers import Timers
 from node.store.directory import claim
 from node.store.options import StoreOptions

@@ -6,8 +6,8 @@ Frames of the ring and those of `cluster.remote` share one way between two nodes
 from collections import deque
 
 from cluster.mirror.mirrors import Mirrors
-from node.broker.commands import NodeUp, PutMember
-from node.broker.snapshot import everything
+from node.catalogue.commands import NodeUp, PutMember
+from node.catalogue.snapshot import everything
 from tests.cluster.remote import nodes as remote
 
 RING = b"\x00ring"

@@ -8,7 +8,6 @@ import pytest
 
 from cluster.mirror.caretaker import KEPT_S, LOOKS_MAX, Caretaker, is_mirrored
 from cluster.mirror.proposals import OUTSTANDING_MAX
-from node.broker.policy import QueueSettings
 from node.broker.views import (
     AddMirror,
     DropMirror,
@@ -21,6 +20,7 @@ from node.broker.views import (
     created,
     died,
 )
+from node.catalogue.policy import QueueSettings
 from tests.cluster.mirror.caretaker_world import ALL, PLAIN, World, exactly, member, nodes, queue
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.broker.commands import SetPolicy
+from node.catalogue.commands import SetPolicy
 from tests.cluster.mirror.disk_nodes import Cluster, mirrored, publish, with_a_mirror_that_lacks
 
 BODIES = [b"%d" % number for number in range(1, 11)]

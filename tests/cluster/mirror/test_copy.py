@@ -14,9 +14,9 @@ from node.broker.backlog import RUN_MAX
 from node.broker.number_set import NumberSet
 from node.broker.operations import Enqueue
 from node.broker.paged_backlog import MESSAGE_BYTES, PagedBacklog
-from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Run
 from node.broker.storage import MemoryStorage
+from node.catalogue.records import QueueRecord
 from tests.cluster.mirror.copy_world import ENVELOPES, CopyWorld, Message
 from tests.node.broker.messages import content
 from tests.node.store.store_world import small_parts

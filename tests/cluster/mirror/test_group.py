@@ -11,9 +11,9 @@ import pytest
 from cluster.mirror import leader
 from cluster.mirror.leader import Leader
 from node.amqp.methods import BasicAck, BasicConsume, BasicGet, BasicNack, BasicQos
-from node.broker.commands import RemoveMember, SetPolicy
 from node.broker.queue import Queue
 from node.broker.views import DropMirror, EraseMirror, GiveUp, MirrorSynced, TookOver
+from node.catalogue.commands import RemoveMember, SetPolicy
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,

@@ -14,8 +14,6 @@ from cluster.mirror.happenings import (
     wanted_copies,
 )
 from node.broker.observer import MirrorEvent
-from node.broker.policy import QueueSettings
-from node.broker.records import QueueRecord
 from node.broker.views import (
     ActivateMirror,
     AddMirror,
@@ -29,6 +27,8 @@ from node.broker.views import (
     created,
     died,
 )
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from tests.cluster.mirror.caretaker_world import ALL, PLAIN, exactly, member, nodes, queue
 
 TWO = created(0, [("a", 1), ("b", 2)])

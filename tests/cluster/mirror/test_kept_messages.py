@@ -7,7 +7,7 @@ import pytest
 
 from cluster.mirror.caretaker import KEPT_S
 from node.amqp.methods import BasicConsume
-from node.broker.commands import RemoveMember, SetPolicy
+from node.catalogue.commands import RemoveMember, SetPolicy
 from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, Node, mirrored, publish
 from tests.cluster.mirror.test_damage import flip, is_whole, losses, pass_time, paths
 from tests.cluster.mirror.test_total_restart import kill_all, start

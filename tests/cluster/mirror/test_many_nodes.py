@@ -1,7 +1,7 @@
 """Mirrored queues on more nodes than three: whole brokers, real rings. Rows of reliability §2.2."""
 
 from node.amqp.methods import BasicConsume
-from node.broker.commands import SetPolicy
+from node.catalogue.commands import SetPolicy
 from tests.cluster.mirror.nodes import Cluster
 from tests.cluster.remote.nodes import client_of
 

@@ -7,7 +7,7 @@ from cluster.gm_ring.wire import encode_parcel
 from cluster.mirror import group, leader, post
 from cluster.remote.frames import Malformed
 from node.amqp.methods import BasicAck
-from node.broker.commands import DeleteQueue
+from node.catalogue.commands import DeleteQueue
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     frames_to,

@@ -6,8 +6,15 @@ Whole brokers: `tests.cluster.mirror.disk_nodes`. Which proposals are right: tes
 from collections import Counter
 
 from node.amqp.methods import BasicAck
-from node.broker.commands import ChangeView, ClearPolicy, DeleteQueue, SetDraining, SetPolicy, StartMirroring
 from node.broker.views import AddMirror, DropMirror, OfferCopy, Revive, TookOver, TransferMaster
+from node.catalogue.commands import (
+    ChangeView,
+    ClearPolicy,
+    DeleteQueue,
+    SetDraining,
+    SetPolicy,
+    StartMirroring,
+)
 from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, mirrored, publisher_of
 
 ALL = SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"})

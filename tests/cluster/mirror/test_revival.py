@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from cluster.mirror.proposals import OUTSTANDING_MAX, Proposal
 from cluster.mirror.revival import Revival
-from node.broker.records import QueueRecord
 from node.broker.views import (
     ActivateMirror,
     AddMirror,
@@ -17,6 +16,7 @@ from node.broker.views import (
     died,
     forgotten,
 )
+from node.catalogue.records import QueueRecord
 from tests.cluster.mirror.caretaker_world import queue
 
 DOWN = died(created(0, [("a", 1), ("b", 2), ("c", 3)]), [1, 2, 3], may_lose=False)

@@ -17,11 +17,11 @@ from cluster.mirror.sync_source import (
 )
 from cluster.remote.frames import Malformed
 from node.broker.mirroring import SyncProgress
-from node.broker.policy import QueueSettings
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
 from node.broker.run import Run
 from node.broker.storage import MemoryStorage, QueueStorage
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from tests.node.broker.messages import FakeHost, body_of, content, envelope
 from tests.node.broker.test_queue_reader import MUCH, SegmentStorage
 

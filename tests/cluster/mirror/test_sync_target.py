@@ -20,9 +20,9 @@ from node.amqp.reader import MIXED_SIZES
 from node.broker.mirroring import SyncProgress
 from node.broker.number_set import NumberSet
 from node.broker.operations import Enqueue
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope
 from node.broker.storage import MemoryStorage
+from node.catalogue.records import QueueRecord
 from tests.cluster.mirror.test_sync_source import Master
 from tests.node.broker.messages import bodies_of, content, envelope
 from tests.node.broker.test_queue_reader import MUCH, SegmentStorage

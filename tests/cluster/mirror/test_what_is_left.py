@@ -16,7 +16,7 @@ from node.amqp.methods import (
     ConfirmSelect,
     QueueDeclare,
 )
-from node.broker.commands import SetPolicy
+from node.catalogue.commands import SetPolicy
 from tests.cluster.mirror.nodes import Cluster, Node
 from tests.memory import no_circles
 from tests.node.broker.harness import Client

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cluster.remote.homeless_queue import HomelessQueue
-from node.broker.commands import ChangeView
 from node.broker.live_queue import HeldPublisher, LiveQueue
 from node.broker.mirroring import MirrorStatus, RecoveredCopy
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
 from node.broker.storage import Waiter
 from node.broker.unsettled import unsettled
@@ -25,6 +23,8 @@ from node.broker.views import (
     TookOver,
     ViewChange,
 )
+from node.catalogue.commands import ChangeView
+from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:
     from tests.cluster.remote.nodes import Node

@@ -15,9 +15,9 @@ from node.amqp.methods import (
     QueueDeclareOk,
 )
 from node.amqp.properties import Properties
-from node.broker.policy import QueueSettings
 from node.broker.reply_to import REPLY_TO
 from node.broker.run import Envelope
+from node.catalogue.policy import QueueSettings
 from tests.cluster.remote.nodes import Cluster, Node, client_of
 from tests.node.broker.messages import content
 

@@ -316,7 +316,7 @@ def test_deleted_by_somebody_else(cluster: Cluster, is_down: bool) -> None:
     deleting.send(1, QueueDelete(queue="q"))
     cluster.settle()
     if not is_down:
-        from node.broker.commands import DeleteQueue
+        from node.catalogue.commands import DeleteQueue
 
         cluster.submit(DeleteQueue("/", "q"))
     assert deleting.methods() == [QueueDeleteOk(0)]

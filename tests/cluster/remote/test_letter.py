@@ -3,7 +3,7 @@
 from cluster.remote.frames import FRAME_MAX_BYTES
 from cluster.remote.letter import Letter, Outbox
 from cluster.remote.remote_pb2 import Frame, Settle
-from node.broker.records import QueueRecord
+from node.catalogue.records import QueueRecord
 
 RECORD = QueueRecord("/", "q\udcff", "uid", home="n2")
 

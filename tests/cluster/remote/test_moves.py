@@ -161,7 +161,7 @@ class Moves(RuleBasedStateMachine):
         assert view is not None
         member = view.member_on(to)
         if member is not None and to in self.cluster.nodes:
-            from node.broker.commands import ChangeView
+            from node.catalogue.commands import ChangeView
 
             change = TransferMaster(view.master, member.id)
             self.cluster.log.append((ChangeView("/", "q", record.uid, change), "", 0, None))

@@ -25,7 +25,7 @@ from node.amqp.methods import (
     QueueUnbind,
 )
 from node.amqp.properties import Properties
-from node.broker.commands import DeleteQueue
+from node.catalogue.commands import DeleteQueue
 from tests.cluster.remote.nodes import Cluster, client_of
 
 PERSISTENT = Properties(delivery_mode=2)

@@ -28,8 +28,8 @@ from node.amqp.methods import (
     TxSelectOk,
 )
 from node.amqp.properties import Properties
-from node.broker.commands import DeleteQueue
 from node.broker.storage import MemoryStorage, Waiter
+from node.catalogue.commands import DeleteQueue
 from tests.cluster.remote.nodes import Cluster, Node, client_of
 
 PERSISTENT = Properties(delivery_mode=2)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from node.admin.admin import Admin, AdminError
-from node.broker.catalogue import Catalogue
+from node.catalogue.catalogue import Catalogue
 from node.config import AuthOptions, Config
 from tests.node.broker.harness import World
 

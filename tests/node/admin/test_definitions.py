@@ -16,7 +16,7 @@ from node.admin.definitions import (
     load_at_boot,
     parse,
 )
-from node.broker.records import Permission
+from node.catalogue.records import Permission
 from node.config import DefinitionsConfig
 from tests.node.admin.admin_harness import Office
 

@@ -23,8 +23,8 @@ from node.amqp.methods import (
     QueuePurgeOk,
 )
 from node.amqp.properties import Properties
-from node.broker.commands import Command, DeleteVhost, PutUser, PutVhost, SetParameter, SetPermission
-from node.broker.passwords import SHA256
+from node.catalogue.commands import Command, DeleteVhost, PutUser, PutVhost, SetParameter, SetPermission
+from node.catalogue.passwords import SHA256
 from tests.memory import assert_gone, no_search_for_cycles
 from tests.node.broker.harness import World, check_invariants
 

@@ -6,7 +6,7 @@ import pytest
 
 from node.admin import policies
 from node.admin.policies import clear_policy, set_policy
-from node.broker.records import Policy
+from node.catalogue.records import Policy
 from tests.node.admin.admin_harness import Office
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from node.admin import users
-from node.broker.access import check_login
-from node.broker.passwords import ALGORITHMS, SHA256, hash_password
-from node.broker.records import User, UserLimits
+from node.catalogue.access import check_login
+from node.catalogue.passwords import ALGORITHMS, SHA256, hash_password
+from node.catalogue.records import User, UserLimits
 from node.config import AuthOptions
 from tests.node.admin.admin_harness import Office
 

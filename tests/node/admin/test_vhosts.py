@@ -1,7 +1,7 @@
 """Vhosts as operators change them: what RabbitMQ 3.10.8 does (management §1.9)."""
 
 from node.admin import vhosts
-from node.broker.records import Permission
+from node.catalogue.records import Permission
 from tests.node.admin.admin_harness import Office
 
 

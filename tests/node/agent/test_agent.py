@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from node.agent.agent import Agent
-from node.broker.replicated_log import LocalLog
+from node.catalogue.replicated_log import LocalLog
 from node.config import Address, Config, ConsoleLog, LogOptions
 from node.io.control import ControlError, find_node, request
 from node.io.data_directory import DataDirectoryError

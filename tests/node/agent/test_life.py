@@ -15,10 +15,10 @@ from node.agent import life as life_module
 from node.agent.cluster import Cluster
 from node.agent.life import OUTCOMES_MAX, Life
 from node.agent.supervisor import GivenUp
-from node.broker.commands import Command, NodeUp, Refused, SetDraining
-from node.broker.events import MemberDown
-from node.broker.records import Member
-from node.broker.replicated_log import NOT_WRITTEN
+from node.catalogue.commands import Command, NodeUp, Refused, SetDraining
+from node.catalogue.events import MemberDown
+from node.catalogue.records import Member
+from node.catalogue.replicated_log import NOT_WRITTEN
 
 
 class FakeCluster:

@@ -41,15 +41,15 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties, content_header, decode_properties
 from node.broker.broker import Broker
 from node.broker.channel import Channel
-from node.broker.commands import Command, seed_commands
 from node.broker.connection import Connection
 from node.broker.observer import Observer
-from node.broker.passwords import SHA256, hash_password
 from node.broker.peer import Peer
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
 from node.broker.settings import BrokerSettings
 from node.broker.unacked import Delivery
+from node.catalogue.commands import Command, seed_commands
+from node.catalogue.passwords import SHA256, hash_password
+from node.catalogue.records import QueueRecord
 
 START = 1000.0
 """The broker's clock at the start of every test."""

@@ -10,12 +10,12 @@ from node.amqp.properties import Properties, content_header
 from node.amqp.reader import MIXED_SIZES
 from node.broker.consumer import UNLIMITED, Consumer
 from node.broker.live_queue import Asked
-from node.broker.policy import QueueSettings
 from node.broker.priority_backlog import PriorityBacklog
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope, Run
 from node.broker.storage import MemoryStorage
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from node.scheduling.chores import Chore
 from node.scheduling.timers import Timers
 

@@ -22,8 +22,10 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties, content_header
 from node.broker.broker import Broker
-from node.broker.catalogue import Catalogue
-from node.broker.commands import (
+from node.broker.dead_letters import DEAD_LETTERS_MAX
+from node.broker.settings import BrokerSettings
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import (
     ClearPolicy,
     Command,
     DeleteExchange,
@@ -34,9 +36,7 @@ from node.broker.commands import (
     SetPolicy,
     SetUserLimits,
 )
-from node.broker.dead_letters import DEAD_LETTERS_MAX
-from node.broker.records import UserLimits
-from node.broker.settings import BrokerSettings
+from node.catalogue.records import UserLimits
 from node.scheduling.timers import Timers
 from tests.node.broker.harness import EPOCH_S, Client, World, check_invariants
 

@@ -37,11 +37,11 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from node.broker.commands import Command, DeleteUser, DeleteVhost, SetParameter, SetUserLimits
 from node.broker.connection import REPLIES_MAX_BYTES
 from node.broker.publishing import ROUTES_MAX
-from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
+from node.catalogue.commands import Command, DeleteUser, DeleteVhost, SetParameter, SetUserLimits
+from node.catalogue.records import UserLimits
 from tests.memory import assert_gone, no_search_for_cycles
 from tests.node.broker.harness import LOGIN, Client, World, check_invariants
 

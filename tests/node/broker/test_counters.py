@@ -28,7 +28,6 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties, content_header
-from node.broker.commands import DeleteVhost
 from node.broker.counters import (
     AMQP,
     AT_MOST_ONCE,
@@ -38,6 +37,7 @@ from node.broker.counters import (
 )
 from node.broker.reply_to import REPLY_TO
 from node.broker.totals import routed
+from node.catalogue.commands import DeleteVhost
 from tests.node.broker.harness import EPOCH_S, Client, World
 
 

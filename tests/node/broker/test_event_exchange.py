@@ -18,12 +18,12 @@ from node.amqp.methods import (
     QueueDelete,
     QueueUnbind,
 )
-from node.broker import commands
-from node.broker.commands import Command
 from node.broker.event_exchange import EVENT_EXCHANGE, WAITING_MAX, EventExchange, _place
 from node.broker.observer import Observer, Observers
 from node.broker.peer import Peer
-from node.broker.records import UserLimits
+from node.catalogue import commands
+from node.catalogue.commands import Command
+from node.catalogue.records import UserLimits
 from tests.node.broker.harness import EPOCH_S, Client, World
 
 

@@ -21,10 +21,10 @@ from node.amqp.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
-from node.broker.commands import PutVhost, SetParameter, SetUserLimits
 from node.broker.peer import Peer
-from node.broker.records import UserLimits
 from node.broker.settings import BrokerSettings
+from node.catalogue.commands import PutVhost, SetParameter, SetUserLimits
+from node.catalogue.records import UserLimits
 from tests.node.broker.harness import LOGIN, Client, World
 
 DEMO = BrokerSettings(mechanisms=("PLAIN", "AMQPLAIN", "EXTERNAL", "RABBIT-CR-DEMO", "NONSENSE"))

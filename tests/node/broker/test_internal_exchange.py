@@ -2,8 +2,8 @@
 
 from node.amqp.methods import QueueBind, QueueDeclare
 from node.amqp.properties import Properties
-from node.broker.commands import DeleteVhost
 from node.broker.internal_exchange import InternalExchange, declaration
+from node.catalogue.commands import DeleteVhost
 from tests.node.broker.harness import World
 
 NAME = "amq.rabbitmq.own"

@@ -37,7 +37,13 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.broker.acceptance import Acceptance
 from node.broker.channel import Channel
-from node.broker.commands import (
+from node.broker.consumer import Consumer
+from node.broker.live_queue import Asked, Belongings, Counts, HeldPublisher, at_once
+from node.broker.queue import Queue
+from node.broker.reply_to import ENTROPY_BYTES, ReplyConsumers
+from node.broker.run import Envelope, Run
+from node.broker.settings import BrokerSettings
+from node.catalogue.commands import (
     Bind,
     DeclareExchange,
     DeclareQueue,
@@ -47,14 +53,8 @@ from node.broker.commands import (
     SetDraining,
     SetPolicy,
 )
-from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked, Belongings, Counts, HeldPublisher, at_once
-from node.broker.policy import QueueSettings
-from node.broker.queue import Queue
-from node.broker.records import QueueRecord
-from node.broker.reply_to import ENTROPY_BYTES, ReplyConsumers
-from node.broker.run import Envelope, Run
-from node.broker.settings import BrokerSettings
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from tests.node.broker.harness import World
 from tests.node.broker.messages import bodies_of, run_of
 

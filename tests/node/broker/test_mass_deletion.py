@@ -12,8 +12,11 @@ from node.amqp.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from node.broker.catalogue import Catalogue
-from node.broker.commands import (
+from node.broker.mass_deletion import PIECE_MAX, InPieces
+from node.broker.queue import Queue
+from node.broker.routing import Router
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import (
     Bind,
     Command,
     DeclareExchange,
@@ -25,13 +28,10 @@ from node.broker.commands import (
     Refused,
     Trim,
 )
-from node.broker.durable_part import durable_changes
-from node.broker.events import Event
-from node.broker.mass_deletion import PIECE_MAX, InPieces
-from node.broker.queue import Queue
-from node.broker.replicated_log import Answer
-from node.broker.routing import Router
-from node.broker.topology import QUEUE_COST
+from node.catalogue.durable_part import durable_changes
+from node.catalogue.events import Event
+from node.catalogue.replicated_log import Answer
+from node.catalogue.topology import QUEUE_COST
 from tests.node.broker.harness import Client, World
 
 COUNT = 3000

@@ -13,8 +13,8 @@ from node.broker.mirror_nodes import (
     nodes_wanted,
     suggested_nodes,
 )
-from node.broker.policy import QueueSettings
-from node.broker.records import Member, MemberType, QueueRecord
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import Member, MemberType, QueueRecord
 
 QUEUE = QueueRecord("/", "q", "00ff", durable=True)
 ALL = QueueSettings(ha_mode="all")

@@ -8,38 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.amqp.constants import ReplyCode
-from node.broker.catalogue import Catalogue
-from node.broker.commands import (
-    Bind,
-    ChangeView,
-    Command,
-    DeclareQueue,
-    DeleteQueue,
-    NodeDown,
-    NodeUp,
-    PutMember,
-    PutVhost,
-    Refused,
-    RemoveMember,
-    RestoreQueue,
-    SetPolicy,
-    StartMirroring,
-)
-from node.broker.durable_part import declaration, durable_changes
-from node.broker.events import (
-    BindingRemoved,
-    Event,
-    MemberDown,
-    MemberRemoved,
-    MemberUp,
-    ParameterChanged,
-    PolicyChanged,
-    QueueCreated,
-    QueueDeleted,
-    ViewChanged,
-)
-from node.broker.records import Json, QueueRecord
-from node.broker.snapshot import everything, snapshot
 from node.broker.views import (
     ActivateMirror,
     AddMirror,
@@ -56,6 +24,38 @@ from node.broker.views import (
     View,
     ViewChange,
 )
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import (
+    Bind,
+    ChangeView,
+    Command,
+    DeclareQueue,
+    DeleteQueue,
+    NodeDown,
+    NodeUp,
+    PutMember,
+    PutVhost,
+    Refused,
+    RemoveMember,
+    RestoreQueue,
+    SetPolicy,
+    StartMirroring,
+)
+from node.catalogue.durable_part import declaration, durable_changes
+from node.catalogue.events import (
+    BindingRemoved,
+    Event,
+    MemberDown,
+    MemberRemoved,
+    MemberUp,
+    ParameterChanged,
+    PolicyChanged,
+    QueueCreated,
+    QueueDeleted,
+    ViewChanged,
+)
+from node.catalogue.records import Json, QueueRecord
+from node.catalogue.snapshot import everything, snapshot
 
 ResultT = TypeVar("ResultT")
 

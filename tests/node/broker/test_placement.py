@@ -6,7 +6,8 @@ import pytest
 
 from node.amqp.field_table import Table, longstr
 from node.broker.broker import Broker
-from node.broker.commands import (
+from node.broker.settings import BrokerSettings
+from node.catalogue.commands import (
     Bind,
     Command,
     DeclareQueue,
@@ -18,8 +19,7 @@ from node.broker.commands import (
     SetDraining,
     SetPolicy,
 )
-from node.broker.records import Json, MemberType
-from node.broker.settings import BrokerSettings
+from node.catalogue.records import Json, MemberType
 
 A, B, C = "a@host", "b@host", "c@host"
 

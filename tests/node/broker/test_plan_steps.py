@@ -8,9 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.broker import plan_steps
-from node.broker.catalogue import Catalogue
-from node.broker.command_codec import decode_command, encode_command
-from node.broker.commands import (
+from node.broker.mirror_nodes import copies_wanted
+from node.broker.views import (
+    ActivateMirror,
+    AddMirror,
+    DropMirror,
+    EraseMirror,
+    MirrorSynced,
+    TookOver,
+    TransferMaster,
+    View,
+    ViewChange,
+)
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.command_codec import decode_command, encode_command
+from node.catalogue.commands import (
     ChangeView,
     Command,
     DeclareQueue,
@@ -26,22 +38,10 @@ from node.broker.commands import (
     TakePlanLock,
     TakePlanStep,
 )
-from node.broker.events import ViewChanged
-from node.broker.mirror_nodes import copies_wanted
-from node.broker.policy import queue_settings
-from node.broker.records import Json, QueueRecord
-from node.broker.snapshot import snapshot
-from node.broker.views import (
-    ActivateMirror,
-    AddMirror,
-    DropMirror,
-    EraseMirror,
-    MirrorSynced,
-    TookOver,
-    TransferMaster,
-    View,
-    ViewChange,
-)
+from node.catalogue.events import ViewChanged
+from node.catalogue.policy import queue_settings
+from node.catalogue.records import Json, QueueRecord
+from node.catalogue.snapshot import snapshot
 
 A, B, C, D = NODES = ("a@h", "b@h", "c@h", "d@h")
 

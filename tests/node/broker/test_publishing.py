@@ -18,7 +18,7 @@ from node.amqp.methods import (
     QueueDeclare,
 )
 from node.amqp.properties import Properties
-from node.broker.commands import SetPermission, SetTopicPermission
+from node.catalogue.commands import SetPermission, SetTopicPermission
 from tests.node.amqp.recorder import publish
 from tests.node.broker.harness import Client, World
 

@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.consumer import Consumer
-from node.broker.policy import QueueSettings
 from node.broker.queue import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Queue
 from node.broker.run import NEVER, Run
+from node.catalogue.policy import QueueSettings
 from tests.node.broker.messages import FakeHost, FakeOutlet, answer, bodies_of, content, envelope, make_queue
 
 

@@ -8,11 +8,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from node.broker.consumer import Consumer
 from node.broker.operations import Delivered, Image, Remove, decode, encode, enqueues
-from node.broker.policy import QueueSettings
 from node.broker.queue import Queue
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope, Run
 from node.broker.storage import MemoryStorage
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from tests.node.broker.messages import FakeHost, FakeOutlet, bodies_of, body_of, content, envelope
 
 EPOCH_S = 1_700_000_000.0

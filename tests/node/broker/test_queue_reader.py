@@ -9,11 +9,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.paged_backlog import PagedBacklog
-from node.broker.policy import QueueSettings
 from node.broker.priority_backlog import PriorityBacklog
 from node.broker.queue_reader import RUNS_MAX, Found, QueueReader
 from node.broker.run import NEVER, Absent, Place, Run, bytes_of
 from node.broker.storage import QueueStorage
+from node.catalogue.policy import QueueSettings
 from tests.node.broker.messages import bodies_of, content, envelope, run_of
 from tests.node.broker.test_paged_backlog import FakeQueueStorage
 

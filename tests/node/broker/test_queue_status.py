@@ -1,9 +1,9 @@
 """`backing_queue_status` and its neighbours (management.md §1)."""
 
-from node.broker.policy import QueueSettings
 from node.broker.queue import Queue
 from node.broker.queue_status import QueueStatus
-from node.broker.records import QueueRecord
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
 from tests.node.broker.messages import FakeHost, content, envelope, make_queue
 from tests.node.broker.test_paged_backlog import FakeQueueStorage
 

@@ -16,8 +16,8 @@ from node.broker.rebalance import (
     selected,
     shares,
 )
-from node.broker.records import QueueRecord, QueueType
 from node.broker.views import TookOver, TransferMaster, View, changed, created, died
+from node.catalogue.records import QueueRecord, QueueType
 
 
 def _queue(

@@ -2,9 +2,9 @@
 
 from node.amqp.field_table import longstr
 from node.broker.broker import Broker
-from node.broker.commands import SetGlobalParameter
 from node.broker.server_properties import server_properties, text_properties
 from node.broker.settings import BrokerSettings
+from node.catalogue.commands import SetGlobalParameter
 
 
 def test_server_properties() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from node.broker.catalogue import Catalogue
-from node.broker.commands import DeclareQueue, PutVhost
 from node.broker.operations import Operation
-from node.broker.replicated_log import DurableLog
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import DeclareQueue, PutVhost
+from node.catalogue.replicated_log import DurableLog
 from node.cli.main import main
 from node.store.metadata_log import MetadataLog
 from tests.node.broker.messages import content

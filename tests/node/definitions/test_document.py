@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from node.amqp.field_table import VOID, long
-from node.broker.catalogue import Catalogue
-from node.broker.commands import (
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import (
     Bind,
     DeclareExchange,
     DeclareQueue,
@@ -16,7 +16,7 @@ from node.broker.commands import (
     SetPermission,
     SetPolicy,
 )
-from node.broker.passwords import MD5, SHA512
+from node.catalogue.passwords import MD5, SHA512
 from node.definitions.document import (
     Definitions,
     VhostItem,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from node.broker.access import check_login
-from node.broker.catalogue import Catalogue
-from node.broker.passwords import ALGORITHMS
-from node.broker.records import User
+from node.catalogue.access import check_login
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.passwords import ALGORITHMS
+from node.catalogue.records import User
 from node.definitions.document import check_references, read
 from node.definitions.export import Stamp, export
 from tests.node.admin.admin_harness import Office

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from node.amqp.field_table import VOID, Field, array, boolean, long, longstr, table, timestamp
 from node.amqp.plain import plain_table
-from node.broker.records import Json
+from node.catalogue.records import Json
 from node.definitions.tables import TableInvalid, table_from_json
 
 _scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()

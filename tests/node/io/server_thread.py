@@ -16,8 +16,8 @@ import uvloop
 
 from node.app import broker_settings
 from node.broker.broker import Broker
-from node.broker.commands import Command, seed_commands
-from node.broker.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
+from node.catalogue.commands import Command, seed_commands
+from node.catalogue.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
 from node.config import Config
 from node.config_values import Address
 from node.io.server import Listener, Server

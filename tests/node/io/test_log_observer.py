@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from node.broker.observer import Level, MirrorEvent
-from node.broker.records import QueueRecord
+from node.catalogue.records import QueueRecord
 from node.io import log_observer
 from node.io.log_observer import LogObserver
 from tests.node.broker.harness import World

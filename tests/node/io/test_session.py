@@ -15,7 +15,7 @@ from cryptography import x509
 
 from node.amqp import methods
 from node.amqp.constants import FRAME_BODY, PROTOCOL_HEADER
-from node.broker.commands import PutUser, SetPermission
+from node.catalogue.commands import PutUser, SetPermission
 from node.config import AuthOptions, CertificateLogin, Config, NetworkOptions, SocketOptions, TlsOptions
 from node.config_values import NETWORK
 from tests.adversity.attack import many, method

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from node.broker.records import User
+from node.catalogue.records import User
 from node.management import auth
 from node.management.reply import ApiError
 from node.management.routes import Access

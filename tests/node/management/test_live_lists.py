@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from node.broker.commands import PutUser, PutVhost, SetPermission
-from node.broker.passwords import SHA256
+from node.catalogue.commands import PutUser, PutVhost, SetPermission
+from node.catalogue.passwords import SHA256
 from node.statistics.rows import Kind
 from tests.node.management.fake_site import Caller
 from tests.node.management.live_site import LiveSite, live

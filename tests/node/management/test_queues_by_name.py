@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from node.broker.commands import DeclareQueue, DeleteQueue, PutVhost
+from node.catalogue.commands import DeclareQueue, DeleteQueue, PutVhost
 from node.management import queues_by_name as module
 from node.management.queues_by_name import queues_by_name
 from tests.node.broker.harness import World

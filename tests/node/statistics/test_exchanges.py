@@ -2,7 +2,7 @@
 
 from node.amqp.field_table import longstr
 from node.amqp.methods import ExchangeDeclare, QueueBind, QueueDeclare
-from node.broker.commands import SetPolicy
+from node.catalogue.commands import SetPolicy
 from node.statistics.query import Query
 from tests.node.statistics.samples import Watched
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from node.amqp.field_table import long
-from node.broker.catalogue import Catalogue
-from node.broker.commands import PutVhost, RestoreMember, RestoreQueue, SetPolicy
-from node.broker.records import Member, QueueRecord
 from node.broker.views import View, created
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import PutVhost, RestoreMember, RestoreQueue, SetPolicy
+from node.catalogue.records import Member, QueueRecord
 from node.statistics.queue_facts import queue_facts, records
 
 A, B, C = "a@h", "b@h", "c@h"

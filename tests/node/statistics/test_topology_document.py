@@ -4,11 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from node.broker.catalogue import Catalogue
-from node.broker.commands import DeleteQueue, NodeDown, RestoreMember, RestoreQueue, SetDraining, SetPolicy
-from node.broker.records import Member
-from node.broker.snapshot import snapshot
 from node.broker.views import TransferMaster, changed, died
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import DeleteQueue, NodeDown, RestoreMember, RestoreQueue, SetDraining, SetPolicy
+from node.catalogue.records import Member
+from node.catalogue.snapshot import snapshot
 from node.statistics.topology_document import topology_document, topology_head, topology_queues
 from spark_ops.documents import content_hash
 from tests.node.statistics.test_queue_facts import ALL, QUEUE, A, B, C, catalogue_of

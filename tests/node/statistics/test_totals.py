@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from node.amqp.methods import BasicConsume, ChannelClose, QueueDeclare, QueueDelete
-from node.broker.commands import NodeDown, NodeUp, PutMember, PutVhost
+from node.catalogue.commands import NodeDown, NodeUp, PutMember, PutVhost
 from node.statistics.options import StatisticsOptions
 from node.statistics.query import Query, Range, Ranges
 from tests.node.statistics.samples import Watched

@@ -1,7 +1,7 @@
 """Rows of vhosts (management §1.9)."""
 
 from node.amqp.methods import BasicGet, ConnectionClose, QueueDeclare
-from node.broker.commands import DeleteVhost, PutVhost
+from node.catalogue.commands import DeleteVhost, PutVhost
 from node.statistics.query import Query
 from tests.node.statistics.samples import Watched
 

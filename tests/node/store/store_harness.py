@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from node.broker.operations import Image, Operation, decode
-from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Envelope
+from node.catalogue.records import QueueRecord
 from node.scheduling.timers import Timers
 from node.store.disk import Append, Disk, Step
 from node.store.journal import CLEAN, file_numbers, file_path, split

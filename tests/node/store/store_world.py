@@ -14,9 +14,9 @@ from unittest.mock import patch
 from node.amqp.frames import body_size, content_frames
 from node.amqp.properties import Properties, content_header
 from node.amqp.reader import MIXED_SIZES
-from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Absent, Envelope, Run
 from node.broker.storage import NO_STORE_ID
+from node.catalogue.records import QueueRecord
 from node.scheduling.timers import Timers
 from node.store.directory import claim
 from node.store.disk import Read, Remove

@@ -6,8 +6,8 @@ from typing import Any
 
 from node.amqp.reader import MIXED_SIZES
 from node.broker.operations import Delivered, Enqueue, Image, Operation, Remove, decode, encode
-from node.broker.records import QueueRecord
 from node.broker.run import Envelope
+from node.catalogue.records import QueueRecord
 from node.store import journal
 from node.store.disk import Step
 from node.store.message_store import MessageStore

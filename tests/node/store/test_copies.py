@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from node.broker.catalogue import Catalogue
-from node.broker.commands import PutVhost, RestoreQueue
-from node.broker.records import QueueRecord
 from node.broker.views import EraseMirror, View, changed, created, died, stored_uid
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import PutVhost, RestoreQueue
+from node.catalogue.records import QueueRecord
 from node.store.copies import copy_to_recover, recoverable_copies, stored
 from node.store.inspection import cluster_metadata
 from tests.node.store.stored import (

@@ -1,7 +1,7 @@
 """What tools learn of the metadata of a node in a cluster; the rest is in tests/node/cli/test_store.py."""
 
-from node.broker.catalogue import Catalogue
-from node.broker.commands import DeclareQueue, PutVhost
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import DeclareQueue, PutVhost
 from node.store.inspection import cluster_metadata, unknown_metadata
 from tests.node.store.simulated_disk import SimulatedDisk
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.broker.catalogue import Catalogue
-from node.broker.command_codec import encode_command
-from node.broker.commands import (
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.command_codec import encode_command
+from node.catalogue.commands import (
     Bind,
     Command,
     DeclareExchange,
@@ -20,12 +20,12 @@ from node.broker.commands import (
     PutVhost,
     SetPermission,
 )
-from node.broker.events import Event
-from node.broker.replicated_log import NOT_WRITTEN, DurableLog
+from node.catalogue.events import Event
+from node.catalogue.replicated_log import NOT_WRITTEN, DurableLog
 from node.store.disk import Append, MakeDir, RemoveTree, Sync
 from node.store.metadata_log import MetadataLog, MetadataUnreadable
 from node.store.records import METADATA_HEADER, NewerFormat, record
-from tests.node.broker.commands_at_random import BEGINNING, build, durable_part, histories
+from tests.node.catalogue.commands_at_random import BEGINNING, build, durable_part, histories
 from tests.node.store.simulated_disk import SimulatedDisk
 
 PATH = "metadata.log"

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.broker.operations import Enqueue, Remove, decode
-from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Absent, Run
+from node.catalogue.records import QueueRecord
 from node.store.disk import Append, MakeDir, RemoveTree, Step, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.journal import file_path, split

@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from node.broker.records import QueueRecord
 from node.broker.run import NEVER, Run
+from node.catalogue.records import QueueRecord
 from node.scheduling.timers import Timers
 from node.store import synced
 from node.store.disk import Append, Step, Sync

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.amqp.methods import BasicConsume, BasicGet, BasicQos, QueueDeclare, QueueDelete
-from node.broker.commands import SetPolicy
 from node.broker.metering import Meter
 from node.broker.mirroring import ReplicaFacts
-from node.broker.records import QueueRecord
 from node.broker.views import DropMirror, TransferMaster, View, changed, created, died
+from node.catalogue.commands import SetPolicy
+from node.catalogue.records import QueueRecord
 from node.telemetry.queues import (
     BUSY_MS,
     EARLY_MS,

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from cluster.membership.outputs import Output, Submit
-from node.broker.commands import NodeDown
-from node.broker.events import MemberDown, MemberUp
+from node.catalogue.commands import NodeDown
+from node.catalogue.events import MemberDown, MemberUp
 from tests.cluster.membership.scene import BOOTED_S, SELF, Scene, member
 from tests.transcripts.script import INDENT, main, retold
 

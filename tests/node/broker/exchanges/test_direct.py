@@ -5,7 +5,7 @@ import pytest
 from node.amqp.field_table import longstr
 from node.broker.exchanges import Destination
 from node.broker.exchanges.direct import DirectIndex
-from node.broker.records import Binding
+from node.catalogue.records import Binding
 
 
 def to_queue(name: str, key: str, **arguments: str) -> Binding:

@@ -4,7 +4,7 @@ import pytest
 
 from node.broker.exchanges import Destination
 from node.broker.exchanges.fanout import FanoutIndex
-from node.broker.records import Binding
+from node.catalogue.records import Binding
 
 
 def to_queue(name: str, key: str = "") -> Binding:

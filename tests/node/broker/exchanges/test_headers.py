@@ -20,7 +20,7 @@ from node.amqp.field_table import (
 )
 from node.broker.exchanges import Destination
 from node.broker.exchanges.headers import HeadersIndex, check_binding_arguments
-from node.broker.records import Binding
+from node.catalogue.records import Binding
 
 X_MATCH = "x-match"
 

@@ -11,7 +11,7 @@ from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.broker.exchanges import STATES_MAX, Destination
 from node.broker.exchanges.topic import TopicIndex
-from node.broker.records import Binding
+from node.catalogue.records import Binding
 
 
 def to_queue(name: str, pattern: str) -> Binding:

@@ -20,7 +20,7 @@ from node.amqp.methods import (
     Method,
     QueueDeclare,
 )
-from node.broker.commands import SetPermission
+from node.catalogue.commands import SetPermission
 from tests.node.broker.harness import Client, World
 
 REPLY_TO = "amq.rabbitmq.reply-to"

@@ -16,7 +16,7 @@ from node.amqp.methods import (
     QueueBind,
     QueueDeclare,
 )
-from node.broker.commands import SetPermission
+from node.catalogue.commands import SetPermission
 from tests.node.broker.harness import Client, World
 
 DEFAULT = "ACCESS_REFUSED - operation not permitted on the default exchange"

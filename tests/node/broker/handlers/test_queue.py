@@ -19,8 +19,8 @@ from node.amqp.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from node.broker import limits
-from node.broker.commands import SetParameter, SetPermission
+from node.catalogue import limits
+from node.catalogue.commands import SetParameter, SetPermission
 from tests.node.broker.harness import Client, World
 
 REPLY_TO = "amq.rabbitmq.reply-to"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.amqp.field_table import Field, Table, boolean, long, longstr
-from node.broker.records import Binding
+from node.catalogue.records import Binding
 from node.management.resources.bindings import binding_row, key_of_path, location, properties_key
 from tests.node.management.live_site import live
 

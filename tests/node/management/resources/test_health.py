@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from node.broker.records import QueueRecord
 from node.broker.views import View, created, died
+from node.catalogue.records import QueueRecord
 from node.config import TlsOptions
 from node.config_values import Address
 from node.management.resources import health

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from node.broker.rebalance import plan
-from node.broker.records import Member, QueueRecord
 from node.broker.views import View, created, died
+from node.catalogue.records import Member, QueueRecord
 from node.management.resources.mirroring import ring_facts, shown_plan, with_progress
 from tests.node.management.fake_site import Caller
 from tests.node.management.monitor_site import MonitorSite

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from node.broker.commands import PutUser
+from node.catalogue.commands import PutUser
 from node.management.site import SiteNode
 from tests.node.management.fake_site import NODE, Caller
 from tests.node.management.monitor_site import MonitorSite

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from node.broker.commands import DeclareQueue
+from node.catalogue.commands import DeclareQueue
 from tests.node.management.fake_site import NODE, Caller
 
 PLAN = {"plan": "p", "owner": "o"}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from node.broker.commands import DeclareQueue, DeleteQueue, PutMember, PutUser, SetPermission
-from node.broker.passwords import SHA256
+from node.catalogue.commands import DeclareQueue, DeleteQueue, PutMember, PutUser, SetPermission
+from node.catalogue.passwords import SHA256
 from node.management.resources.queues import merged
 from node.management.site import SiteNode
 from tests.node.management.live_site import LiveSite, live

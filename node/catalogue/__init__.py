@@ -1,0 +1,1 @@
+"""What exists in a cluster: vhosts, users, exchanges, queues, bindings, policies, members, and the commands that change them."""

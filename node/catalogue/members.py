@@ -1,0 +1,87 @@
+"""The nodes of the cluster and which of them are up: the part of the catalogue about ourselves.
+
+Each change appends what it did to the catalogue's events. What becomes of a node's queues is the catalogue's
+business.
+Source: reliability §4.0 (incarnations), §2.5 (who may leave).
+"""
+
+from dataclasses import replace
+
+from node.amqp.constants import ReplyCode
+from node.catalogue.commands import NodeUp, PutMember, Refused, SetDraining
+from node.catalogue.events import Event, MemberDown, MemberPut, MemberRemoved, MemberUp
+from node.catalogue.records import Member
+
+
+class Members:
+    """The nodes by name. `events` is the catalogue's list."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.by_name: dict[str, Member] = {}
+        self.next_incarnation = 1
+        self.changes = 0
+        """Rises whenever a node comes, goes, starts, ends, drains or changes its type or address."""
+        self._events = events
+
+    @property
+    def is_any_up(self) -> bool:
+        """Whether there is a node that serves."""
+        return any(member.is_up for member in self.by_name.values())
+
+    def put(self, command: PutMember) -> bool | Refused:
+        """See `PutMember`."""
+        known = self.by_name.get(command.name)
+        if known is not None and known.node_id != command.node_id:
+            return _taken(command.name)
+        member = Member(command.name, command.address, command.node_id, command.type)
+        if known is not None:
+            member = replace(known, address=command.address, type=command.type)
+        if member != known:
+            self._changed(member, MemberPut(member))
+        return known is None
+
+    def remove(self, name: str) -> None:
+        """Forget a member that is there and down."""
+        self.changes += 1
+        self._events.append(MemberRemoved(self.by_name.pop(name)))
+
+    def find(self, command: NodeUp) -> Member | Refused:
+        """The member that has started."""
+        member = self.by_name.get(command.name)
+        if member is None:
+            return Refused(ReplyCode.NOT_FOUND, f"node '{command.name}' is not a member of the cluster")
+        return member if member.node_id == command.node_id else _taken(command.name)
+
+    def up(self, member: Member, address: str) -> int:
+        """Count a member as up; its incarnation."""
+        member = replace(member, address=address, incarnation=self.next_incarnation, is_up=True)
+        self.next_incarnation += 1
+        self._changed(member, MemberUp(member))
+        return member.incarnation
+
+    def down(self, member: Member) -> None:
+        """Count a member that is up as down."""
+        self._changed(replace(member, is_up=False), MemberDown(member))
+
+    def set_draining(self, command: SetDraining) -> bool:
+        """See `SetDraining`."""
+        member = self.by_name.get(command.name)
+        if member is None:
+            return False
+        if member.is_draining is not command.is_draining:
+            member = replace(member, is_draining=command.is_draining)
+            self._changed(member, MemberPut(member))
+        return True
+
+    def _changed(self, member: Member, event: Event) -> None:
+        self.changes += 1
+        self.by_name[member.name] = member
+        self._events.append(event)
+
+
+def _taken(name: str) -> Refused:
+    return Refused(
+        ReplyCode.PRECONDITION_FAILED,
+        f"node '{name}' is a member of the cluster with another data directory: if that one is lost, "
+        f"use forget_cluster_node {name} and join again",
+    )

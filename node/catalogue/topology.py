@@ -1,0 +1,422 @@
+"""The exchanges, queues, bindings and policies of one vhost.
+
+The part of the catalogue that grows with use: tens of thousands of queues and bindings. Look-ups are one
+dictionary look-up; declaring costs the policies, deleting costs the object's own bindings. Each change
+appends what it did to the catalogue's events.
+
+Source: amqp-behaviour §3.2 (pre-declared exchanges), §3.4, §3.5 (auto-delete exchanges), §3.14 (bindings).
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from node.amqp.constants import ReplyCode
+from node.broker.views import View
+from node.catalogue.binding_key import BindingKey, binding_key
+from node.catalogue.commands import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    ExchangeDeclared,
+    QueueDeclared,
+    Refused,
+    RestoreQueue,
+    Trim,
+    Unbind,
+)
+from node.catalogue.events import (
+    BindingAdded,
+    BindingRemoved,
+    Event,
+    ExchangeCreated,
+    ExchangeDeleted,
+    ParameterChanged,
+    PolicyChanged,
+    QueueCreated,
+    QueueDeleted,
+    ViewChanged,
+)
+from node.catalogue.names import missing, resource
+from node.catalogue.parameters import OPERATOR_POLICY, POLICY
+from node.catalogue.patterns import matches
+from node.catalogue.policy import NO_POLICY, EffectivePolicy, PolicySet
+from node.catalogue.records import (
+    DEFAULT_EXCHANGE,
+    EXCHANGE_TYPES,
+    Binding,
+    Exchange,
+    Json,
+    Policy,
+    QueueRecord,
+    ResourceKind,
+    implicit_binding,
+)
+
+_PREDECLARED: Final = (
+    (DEFAULT_EXCHANGE, "direct", False),
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.topic", "topic", False),
+    ("amq.rabbitmq.trace", "topic", True),
+)
+"""Name, type, internal (§3.2)."""
+
+QUEUE_COST: Final = 10
+"""What it costs all nodes to delete a queue, in bindings."""
+
+
+class Topology:
+    """One vhost. `events` is the catalogue's list: what changes is appended to it.
+
+    made_by: the user who made it, and its exchanges with it; empty: nobody.
+    """
+
+    def __init__(self, vhost: str, events: list[Event], made_by: str = "") -> None:
+        self.queues: dict[str, QueueRecord] = {}
+        self.exchanges: dict[str, Exchange] = {}
+        self.policies = PolicySet()
+        self.binding_count = 0
+        """Explicit ones."""
+        self._vhost = vhost
+        self._events = events
+        self._from: dict[str, dict[BindingKey, Binding]] = {}
+        self._to: dict[tuple[ResourceKind, str], dict[BindingKey, Binding]] = {}
+        self._effective: dict[tuple[ResourceKind, str], EffectivePolicy] = {}
+        """Of those objects that a policy applies to."""
+        for name, type_, internal in _PREDECLARED:
+            exchange = Exchange(vhost, name, type_, durable=True, internal=internal, declared_by=made_by)
+            self._add_exchange(exchange)
+
+    # --- look-ups -----------------------------------------------------------------------------------------
+
+    def bindings_from(self, exchange: str) -> Collection[Binding]:
+        """The explicit bindings that leave the exchange, in the order in which they were made."""
+        return self._from.get(exchange, {}).values()
+
+    def bindings_to(self, kind: ResourceKind, name: str) -> Collection[Binding]:
+        """The explicit bindings that lead to the queue or exchange, in the order in which they were made."""
+        return self._to.get((kind, name), {}).values()
+
+    def bindings(self) -> Iterator[Binding]:
+        """All bindings, first the implicit one of each queue (§3.14)."""
+        for queue in self.queues.values():
+            yield implicit_binding(queue)
+        for bindings in self._from.values():
+            yield from bindings.values()
+
+    def effective_policy(self, kind: ResourceKind, name: str) -> EffectivePolicy:
+        """What applies to an object that exists."""
+        return self._effective.get((kind, name), NO_POLICY)
+
+    def queue_policies(self) -> dict[str, EffectivePolicy]:
+        """What applies to queues now, by name; of those that something applies to."""
+        return {name: effective for (kind, name), effective in self._effective.items() if kind == "queue"}
+
+    # --- exchanges and queues -----------------------------------------------------------------------------
+
+    def declare_exchange(self, command: DeclareExchange) -> ExchangeDeclared | Refused:
+        """See `DeclareExchange`."""
+        existing = self.exchanges.get(command.name)
+        if existing is not None:
+            return ExchangeDeclared(existing, created=False)
+        if command.type not in EXCHANGE_TYPES:
+            return Refused(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{command.type}'")
+        exchange = Exchange(
+            command.vhost,
+            command.name,
+            command.type,
+            command.durable,
+            command.auto_delete,
+            command.internal,
+            command.arguments,
+            command.declared_by,
+        )
+        self._add_exchange(exchange)
+        return ExchangeDeclared(exchange, created=True)
+
+    def delete_exchange(self, command: DeleteExchange) -> Exchange | Refused | None:
+        """See `DeleteExchange`."""
+        exchange = self.exchanges.get(command.name)
+        if exchange is None:
+            return None
+        if command.if_unused and self._from.get(exchange.name):
+            text = f"{resource('exchange', exchange.name, self._vhost)} in use"
+            return Refused(ReplyCode.PRECONDITION_FAILED, text)
+        self._delete_unused(self._remove_exchange(exchange))
+        return exchange
+
+    def declare_queue(
+        self, command: DeclareQueue, first_view: Callable[[DeclareQueue, EffectivePolicy], View | None]
+    ) -> QueueDeclared:
+        """See `DeclareQueue`; the limit of the vhost has been checked.   first_view: gives that of a new queue."""
+        existing = self.queues.get(command.name)
+        if existing is not None:
+            return QueueDeclared(existing, created=False)
+        effective = self.policies.match("queue", command.name, command.type)
+        view = first_view(command, effective)
+        queue = QueueRecord(
+            command.vhost,
+            command.name,
+            command.uid,
+            command.durable,
+            command.auto_delete,
+            command.exclusive_owner,
+            command.arguments,
+            command.type,
+            command.home if view is None else view.master_node or command.home,
+            view,
+            0 if view is None else view.version,
+        )
+        self._add_queue(queue, effective)
+        return QueueDeclared(queue, created=True)
+
+    def restore_queue(self, command: RestoreQueue) -> None:
+        """See `RestoreQueue`."""
+        queue = command.queue
+        self.delete_queue(DeleteQueue(self._vhost, queue.name))
+        self._add_queue(queue, self.policies.match("queue", queue.name, queue.type))
+
+    def delete_queue(self, command: DeleteQueue) -> QueueRecord | None:
+        """See `DeleteQueue`."""
+        queue = self.queues.get(command.name)
+        if queue is None or command.uid not in (None, queue.uid):
+            return None
+        sources = self._remove_bindings_to("queue", queue.name)
+        del self.queues[queue.name]
+        self._effective.pop(("queue", queue.name), None)
+        self._events.append(QueueDeleted(queue))
+        self._delete_unused(sources)
+        return queue
+
+    @property
+    def size(self) -> int:
+        """What it costs to delete all queues, as `Trim` counts."""
+        return self.binding_count + QUEUE_COST * len(self.queues)
+
+    def trim(self, command: Trim) -> bool:
+        """See `Trim`."""
+        if command.kind == "vhost":
+            return self._trim_queues(command.limit)
+        if command.kind == "exchange":
+            left = command.limit - self._trim_from(command.name, command.limit)
+            self._trim_to("exchange", command.name, left)
+            return bool(self._from.get(command.name)) or ("exchange", command.name) in self._to
+        queue = self.queues.get(command.name)
+        if queue is None or command.uid not in (None, queue.uid):
+            return False
+        self._trim_to("queue", command.name, command.limit)
+        return ("queue", command.name) in self._to
+
+    def _trim_queues(self, limit: int) -> bool:
+        while self.queues and limit > 0:
+            queue = next(iter(self.queues.values()))
+            limit -= self._trim_to("queue", queue.name, limit) + QUEUE_COST
+            if ("queue", queue.name) not in self._to:
+                self.delete_queue(DeleteQueue(self._vhost, queue.name, queue.uid))
+        return bool(self.queues)
+
+    def _trim_from(self, exchange: str, limit: int) -> int:
+        keys = list(islice(self._from.get(exchange, ()), limit))
+        for key in keys:
+            self._remove_binding(key)
+        return len(keys)
+
+    def _trim_to(self, kind: ResourceKind, name: str, limit: int) -> int:
+        keys = list(islice(self._to.get((kind, name), ()), limit))
+        for key in keys:
+            self._remove_binding(key)
+        self._delete_unused([source for source, *_ in keys])
+        return len(keys)
+
+    def delete_queues_of(self, home: str, *, transient_only: bool) -> None:
+        """Delete the queues that live on a node alone, which is lost for a while or for good (§9.1)."""
+        lost = [
+            queue
+            for queue in self.queues.values()
+            if queue.home == home and queue.view is None and not (transient_only and queue.durable)
+        ]
+        for queue in lost:
+            self.delete_queue(DeleteQueue(self._vhost, queue.name, queue.uid))
+
+    def delete_transient_exchanges(self) -> None:
+        """Delete what no node has kept: all were down at once (§7.6)."""
+        for exchange in [exchange for exchange in self.exchanges.values() if not exchange.durable]:
+            if exchange.name in self.exchanges:
+                self._delete_unused(self._remove_exchange(exchange))
+
+    def delete_all(self) -> None:
+        """Say of each queue and exchange that it is deleted: the vhost goes."""
+        self._events.extend(map(QueueDeleted, self.queues.values()))
+        self._events.extend(map(ExchangeDeleted, self.exchanges.values()))
+
+    # --- bindings -----------------------------------------------------------------------------------------
+
+    def bind(self, command: Bind) -> bool | Refused:
+        """See `Bind`."""
+        destinations = self.queues if command.destination_kind == "queue" else self.exchanges
+        if command.source not in self.exchanges:
+            return Refused(ReplyCode.NOT_FOUND, missing("exchange", command.source, self._vhost))
+        if command.destination not in destinations:
+            text = missing(command.destination_kind, command.destination, self._vhost)
+            return Refused(ReplyCode.NOT_FOUND, text)
+        if DEFAULT_EXCHANGE in (command.source, command.destination):
+            text = "operation not permitted on the default exchange"
+            return Refused(ReplyCode.ACCESS_REFUSED, text)
+        key = _key(command)
+        bindings = self._from.setdefault(command.source, {})
+        if key in bindings:
+            return False
+        binding = Binding(
+            command.vhost,
+            command.source,
+            command.destination_kind,
+            command.destination,
+            command.routing_key,
+            command.arguments,
+        )
+        bindings[key] = binding
+        self.binding_count += 1
+        self._to.setdefault((command.destination_kind, command.destination), {})[key] = binding
+        self._events.append(BindingAdded(binding))
+        return True
+
+    def unbind(self, command: Unbind) -> bool:
+        """See `Unbind`."""
+        key = _key(command)
+        if key not in self._from.get(command.source, {}):
+            return False
+        self._remove_binding(key)
+        self._delete_unused([command.source])
+        return True
+
+    def _remove_binding(self, key: BindingKey) -> None:
+        source, kind, destination = key[:3]
+        binding = self._from[source].pop(key)
+        self.binding_count -= 1
+        if not self._from[source]:
+            del self._from[source]
+        del self._to[kind, destination][key]
+        if not self._to[kind, destination]:
+            del self._to[kind, destination]
+        self._events.append(BindingRemoved(binding))
+
+    def _remove_bindings_to(self, kind: ResourceKind, name: str) -> list[str]:
+        """Remove the bindings to an object; gives the exchange that each of them left."""
+        keys = list(self._to.get((kind, name), ()))
+        for key in keys:
+            self._remove_binding(key)
+        return [source for source, *_ in keys]
+
+    def _add_queue(self, queue: QueueRecord, effective: EffectivePolicy) -> None:
+        self.queues[queue.name] = queue
+        self._set_effective("queue", queue.name, effective)
+        self._events.append(QueueCreated(queue))
+
+    def _add_exchange(self, exchange: Exchange) -> None:
+        self.exchanges[exchange.name] = exchange
+        self._set_effective("exchange", exchange.name, self.policies.match("exchange", exchange.name))
+        self._events.append(ExchangeCreated(exchange))
+
+    def _remove_exchange(self, exchange: Exchange) -> list[str]:
+        """Remove the exchange and its bindings both ways; gives the exchanges that lost one."""
+        for key in list(self._from.get(exchange.name, ())):
+            self._remove_binding(key)
+        sources = self._remove_bindings_to("exchange", exchange.name)
+        del self.exchanges[exchange.name]
+        self._effective.pop(("exchange", exchange.name), None)
+        self._events.append(ExchangeDeleted(exchange))
+        return sources
+
+    def _delete_unused(self, sources: Iterable[str]) -> None:
+        """Delete the auto-delete exchanges that lost their last binding, and so on upstream (§3.5)."""
+        pending = deque(sources)
+        while pending:
+            exchange = self.exchanges.get(pending.popleft())
+            if exchange is not None and exchange.auto_delete and exchange.name not in self._from:
+                pending.extend(self._remove_exchange(exchange))
+
+    # --- policies -----------------------------------------------------------------------------------------
+
+    def put_policy(self, policy: Policy, *, operator: bool) -> bool:
+        """Add or replace a policy that has been validated; gives True when new."""
+        before = self.policies.policy(policy.name, operator=operator)
+        self.policies.put(policy, operator=operator)
+        self._policy_changed(policy.name, (before, policy) if before != policy else (), operator=operator)
+        return before is None
+
+    def clear_policy(self, name: str, *, operator: bool) -> bool:
+        """Remove a policy; gives False when there is none."""
+        before = self.policies.policy(name, operator=operator)
+        if before is None:
+            return False
+        self.policies.remove(name, operator=operator)
+        self._policy_changed(name, [before], operator=operator)
+        return True
+
+    def _policy_changed(self, name: str, versions: Iterable[Policy | None], *, operator: bool) -> None:
+        """Say so, and find the policies of objects anew.   versions: of the policy, before and after."""
+        self._events.append(ParameterChanged(self._vhost, OPERATOR_POLICY if operator else POLICY, name))
+        for_whom = [version.pattern for version in versions if version is not None]
+        if for_whom:
+            self._match_all(for_whom)
+
+    def _match_all(self, patterns: Sequence[str]) -> None:
+        """Find anew the policy of each object with such a name, and say for which it changed.
+
+        What matches neither the old nor the new version of a policy isn't concerned by the change.
+        """
+
+        def is_concerned(name: str) -> bool:
+            return any(matches(pattern, name) for pattern in patterns)
+
+        queues = tuple(
+            queue.name
+            for queue in list(self.queues.values())
+            if is_concerned(queue.name) and self._match_queue(queue)
+        )
+        exchanges = tuple(
+            name
+            for name in self.exchanges
+            if is_concerned(name)
+            and self._set_effective("exchange", name, self.policies.match("exchange", name))
+        )
+        if queues or exchanges:
+            self._events.append(PolicyChanged(self._vhost, queues, exchanges))
+
+    def _set_effective(self, kind: ResourceKind, name: str, effective: EffectivePolicy) -> bool:
+        """Note what applies to an object; gives whether that is something else than before."""
+        if effective == self.effective_policy(kind, name):
+            return False
+        if effective == NO_POLICY:
+            del self._effective[kind, name]
+        else:
+            self._effective[kind, name] = effective
+        return True
+
+    def _match_queue(self, queue: QueueRecord) -> bool:
+        """Find anew the policy of a queue; gives whether it is something else than before."""
+        before = self.effective_policy("queue", queue.name)
+        after = self.policies.match("queue", queue.name, queue.type)
+        if queue.placement and _copies(after) != _copies(before):
+            # What a plan wanted was meant for the policy that there was.
+            self.queues[queue.name] = replace(queue, placement=())
+            self._events.append(ViewChanged(queue, self.queues[queue.name]))
+        return self._set_effective("queue", queue.name, after)
+
+
+def _copies(effective: EffectivePolicy) -> tuple[Json, Json]:
+    """What says how many copies a queue has, or where."""
+    return effective.definition.get("ha-mode"), effective.definition.get("ha-params")
+
+
+def _key(command: Bind | Unbind) -> BindingKey:
+    return binding_key(
+        command.source, command.destination_kind, command.destination, command.routing_key, command.arguments
+    )
