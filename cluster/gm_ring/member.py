@@ -48,7 +48,7 @@ from typing import NamedTuple, Protocol
 from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
 from cluster.gm_ring.origin import Origin
 from cluster.gm_ring.parts import PART_MAX_BYTES, parts
-from node.broker.views import ActivateMirror, EraseMirror, RingMember, View, ViewChange
+from node.catalogue.mirrors.views import ActivateMirror, EraseMirror, RingMember, View, ViewChange
 
 
 class Host(Protocol):

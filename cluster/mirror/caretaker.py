@@ -17,8 +17,8 @@ from typing import Final
 from zlib import crc32
 
 from cluster.mirror.proposals import Proposal, Proposals
-from node.broker.mirror_nodes import candidate_nodes, suggested_nodes, without
-from node.broker.views import (
+from node.catalogue.mirrors.mirror_nodes import candidate_nodes, suggested_nodes, without
+from node.catalogue.mirrors.views import (
     AddMirror,
     DropMirror,
     RingMember,

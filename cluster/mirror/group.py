@@ -27,7 +27,7 @@ from node.broker.number_set import NumberSet
 from node.broker.queue import Queue
 from node.broker.storage import QueueStorage
 from node.broker.unsettled import unsettled
-from node.broker.views import GiveUp, MirrorSynced, View, ViewChange, is_spared, is_there
+from node.catalogue.mirrors.views import GiveUp, MirrorSynced, View, ViewChange, is_spared, is_there
 from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 from cluster.mirror.caretaker import is_mirrored
 from cluster.mirror.proposals import Proposal
-from node.broker.mirror_nodes import copies_wanted
 from node.broker.observer import Level, MirrorEvent
-from node.broker.views import RingMember, View, is_there
+from node.catalogue.mirrors.mirror_nodes import copies_wanted
+from node.catalogue.mirrors.views import RingMember, View, is_there
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import Member, QueueRecord
 

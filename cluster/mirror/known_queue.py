@@ -3,7 +3,7 @@
 from typing import Any
 
 from cluster.mirror.group import Group
-from node.broker.views import View
+from node.catalogue.mirrors.views import View
 from node.catalogue.records import QueueRecord
 
 

@@ -28,8 +28,8 @@ from node.broker.number_set import NumberSet
 from node.broker.queue import Queue
 from node.broker.storage import QueueStorage
 from node.broker.unsettled import unsettled
-from node.broker.views import RingMember, View, ViewChange
 from node.catalogue.commands import ChangeView
+from node.catalogue.mirrors.views import RingMember, View, ViewChange
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.scheduling.timers import Timer

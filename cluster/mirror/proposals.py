@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from node.broker.views import (
+from node.catalogue.mirrors.views import (
     AddMirror,
     DropMirror,
     OfferCopy,

@@ -13,7 +13,7 @@ from typing import Final
 
 from cluster.mirror.caretaker import LOOKS_MAX
 from cluster.mirror.proposals import Proposal, Proposals
-from node.broker.views import OfferCopy, Revive, View, is_offered
+from node.catalogue.mirrors.views import OfferCopy, Revive, View, is_offered
 from node.catalogue.records import QueueRecord
 
 T_WAIT_S: Final = 30.0

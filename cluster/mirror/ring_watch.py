@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.mirror.side import Probe, Report, encode_side
 from cluster.mirror.slow_disks import SlowDisks
 from cluster.mirror.slow_mirrors import PROBE_S, T_RING_S, Ask, Blocked, Evict, SlowMirrors, Verdict
-from node.broker.views import DeclineMaster, DropMirror, GiveUp, is_there
+from node.catalogue.mirrors.views import DeclineMaster, DropMirror, GiveUp, is_there
 
 if TYPE_CHECKING:
     from cluster.mirror.group import Group

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from cluster.mirror.slow_mirrors import LAST_S, PROBE_S, T_RING_S, Ask, Blocked, Evict, Verdict
-from node.broker.views import View
+from node.catalogue.mirrors.views import View
 
 _NOTHING: Final[tuple[frozenset[int], bool]] = frozenset(), False
 

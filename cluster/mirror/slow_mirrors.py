@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from node.broker.views import RingMember, View
+from node.catalogue.mirrors.views import RingMember, View
 
 T_RING_S: Final = 10.0
 """How long a broadcast may take, and a new neighbour to get going."""

@@ -1,6 +1,6 @@
 """Plans that move copies of queues: their lock, and their steps.
 
-What a step may do is judged in the catalogue (`node.broker.plan_steps`). Source: reference spark.md §3.4.
+What a step may do is judged in the catalogue (`node.catalogue.mirrors.plan_steps`). Source: reference spark.md §3.4.
 """
 
 import asyncio

@@ -12,11 +12,11 @@ from node import log_mirroring
 from node.admin.submission import submit
 from node.agent import errors
 from node.agent.queues import records
-from node.broker.mirror_nodes import without
-from node.broker.rebalance import Move, QueueKind, Rebalancer, plan, selected, shares
-from node.broker.views import TransferMaster, is_followed
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import ChangeView, Refused
+from node.catalogue.mirrors.mirror_nodes import without
+from node.catalogue.mirrors.rebalance import Move, QueueKind, Rebalancer, plan, selected, shares
+from node.catalogue.mirrors.views import TransferMaster, is_followed
 from node.catalogue.patterns import PatternInvalid, compile_pattern
 from node.catalogue.records import QueueRecord
 from node.statistics.query import Query

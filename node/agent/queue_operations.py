@@ -24,7 +24,7 @@ from node.agent.admin_operations import (
 )
 from node.agent.moves import Rebalancing, move
 from node.agent.queues import COUNTED, RING, Measured, queue_rows, ring_rows
-from node.broker.rebalance import QueueKind
+from node.catalogue.mirrors.rebalance import QueueKind
 from node.catalogue.records import QueueRecord
 from node.io.control import EX_USAGE, ControlError
 from node.io.turns import taken

@@ -8,8 +8,8 @@ Source: management §1.3, §3.4; RabbitMQ 3.10.8's columns.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from node.broker.views import RingMember, View
 from node.catalogue.catalogue import Catalogue
+from node.catalogue.mirrors.views import RingMember, View
 from node.catalogue.records import QueueRecord
 from node.statistics.queue_facts import mirrors_of, queue_facts
 from node.statistics.queue_facts import records as records

@@ -30,7 +30,6 @@ from node.broker.observer import Observer
 from node.broker.paging import Pager
 from node.broker.pairs import Pairs
 from node.broker.pieces import by_place
-from node.broker.placement import Placement
 from node.broker.queue import Queue
 from node.broker.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.broker.run import Envelope, Run
@@ -38,10 +37,11 @@ from node.broker.safety import is_any_durable
 from node.broker.settings import BrokerSettings
 from node.broker.storage import NO_STORE_ID, MemoryStorage, QueueStorage, Storage
 from node.broker.vhost import LiveVhost
-from node.broker.views import stored_uid
 from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeclareQueue, DeleteQueue
+from node.catalogue.mirrors.placement import Placement
+from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.names import home_is_down, not_found
 from node.catalogue.policy import NO_POLICY, QueueSettings, queue_settings
 from node.catalogue.records import QueueRecord

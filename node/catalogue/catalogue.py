@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar, cast
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
-from node.broker.mirrored_queues import MirroredQueues
 from node.catalogue import commands
 from node.catalogue.accounts import Accounts
 from node.catalogue.commands import Command, Refused, StepOutcome
@@ -31,6 +30,7 @@ from node.catalogue.events import (
 )
 from node.catalogue.limits import VhostLimits, check_vhost_queues, vhost_limits_from
 from node.catalogue.members import Members
+from node.catalogue.mirrors.mirrored_queues import MirroredQueues
 from node.catalogue.names import missing_vhost
 from node.catalogue.parameters import (
     OPERATOR_POLICY,

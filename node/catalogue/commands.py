@@ -13,7 +13,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
-from node.broker.views import View, ViewChange
+from node.catalogue.mirrors.views import View, ViewChange
 from node.catalogue.records import (
     ApplyTo,
     Exchange,

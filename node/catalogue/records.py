@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from node.amqp.field_table import Table
-from node.broker.views import View
+from node.catalogue.mirrors.views import View
 
 ResourceKind: TypeAlias = Literal["queue", "exchange"]
 QueueType: TypeAlias = Literal["classic", "quorum"]

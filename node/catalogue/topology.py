@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Final
 
 from node.amqp.constants import ReplyCode
-from node.broker.views import View
 from node.catalogue.binding_key import BindingKey, binding_key
 from node.catalogue.commands import (
     Bind,
@@ -41,6 +40,7 @@ from node.catalogue.events import (
     QueueDeleted,
     ViewChanged,
 )
+from node.catalogue.mirrors.views import View
 from node.catalogue.names import missing, resource
 from node.catalogue.parameters import OPERATOR_POLICY, POLICY
 from node.catalogue.patterns import matches

@@ -15,8 +15,8 @@ from node import log_mirroring, log_phrases
 from node.broker.broker import Broker
 from node.broker.mirroring import RecoveredCopy
 from node.broker.unsettled import note_deliveries
-from node.broker.views import stored_uid
 from node.catalogue.catalogue import Catalogue
+from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.records import QueueRecord
 from node.catalogue.replicated_log import DurableLog
 from node.config import Config

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from node.amqp.plain import plain_table
-from node.broker.views import RingMember, View, is_there
 from node.catalogue.catalogue import Catalogue
+from node.catalogue.mirrors.views import RingMember, View, is_there
 from node.catalogue.records import QueueRecord
 from node.statistics.rows import Row
 

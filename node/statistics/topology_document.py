@@ -8,9 +8,9 @@ Source: reference spark.md §2.6; `spark_ops.planning` reads it.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from node.broker.mirror_nodes import copies_wanted
-from node.broker.views import RingMember, View
 from node.catalogue.catalogue import Catalogue
+from node.catalogue.mirrors.mirror_nodes import copies_wanted
+from node.catalogue.mirrors.views import RingMember, View
 from node.catalogue.policy import NO_POLICY, EffectivePolicy, queue_settings
 from node.catalogue.records import Member, QueueRecord
 

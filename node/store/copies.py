@@ -9,9 +9,9 @@ Source: reliability §1.1 (L9), §4.10.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from node.broker.views import stored_uid
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.durable_part import is_kept
+from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.records import QueueRecord
 
 

@@ -17,10 +17,10 @@ from typing import Any, Final
 from node.broker.broker import Broker
 from node.broker.live_queue import LiveQueue
 from node.broker.metering import COUNTED, Account, Meter, MeteredQueue
-from node.broker.mirror_nodes import copies_wanted
 from node.broker.mirroring import ReplicaFacts
 from node.broker.paged_backlog import MESSAGE_BYTES
-from node.broker.views import View
+from node.catalogue.mirrors.mirror_nodes import copies_wanted
+from node.catalogue.mirrors.views import View
 from node.catalogue.policy import EffectivePolicy
 from node.catalogue.records import QueueRecord
 from node.statistics.queues import QUEUE_BYTES
@@ -295,7 +295,7 @@ def _places(record: QueueRecord, own: str) -> dict[str, Any]:
 
 
 def heir_of(view: View) -> str | None:
-    """Who becomes master if the master dies: as `node.broker.views` promotes."""
+    """Who becomes master if the master dies: as `node.catalogue.mirrors.views` promotes."""
     alive = (member for member in view.members if member.status == "alive" and member.id != view.master)
     return next((member.node for member in alive if member.id in view.synced), None)
 

@@ -44,7 +44,7 @@ class QueueRow:
     lag: operations that the slowest synchronised mirror has yet to hear.
     moved_at: seconds since 1970 of its last planned move; 0: never.
     members: nodes with a copy in order of seniority: if the master dies the first synchronised one becomes master
-        (node/broker/views.py `_promoted`); empty: as `ring`.
+        (node/catalogue/mirrors/views.py `_promoted`); empty: as `ring`.
     """
 
     vhost: str

@@ -28,7 +28,7 @@ from node.broker.live_queue import Belongings
 from node.broker.operations import Enqueue
 from node.broker.queue import Queue
 from node.broker.storage import Waiter
-from node.broker.views import View
+from node.catalogue.mirrors.views import View
 from node.store import rereading
 from node.store.queue_index import QueueIndex
 from node.store.scrubber import Scrubber

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import QueueDeclare, QueueDelete, QueueDeleteOk
-from node.broker.views import TransferMaster
 from node.catalogue.commands import ChangeView, SetDraining, SetPolicy
 from node.catalogue.events import MemberDown, QueueDeleted, ViewChanged
+from node.catalogue.mirrors.views import TransferMaster
 from node.catalogue.records import Json, QueueRecord
 from tests.sim.mirror_checks import (
     check_attached,

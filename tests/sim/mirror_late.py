@@ -7,8 +7,16 @@ Source: reliability §4.1: any change may be proposed again or too late without 
 
 from typing import Any, Final
 
-from node.broker.views import AddMirror, DropMirror, EraseMirror, TookOver, TransferMaster, View, ViewChange
 from node.catalogue.commands import ChangeView
+from node.catalogue.mirrors.views import (
+    AddMirror,
+    DropMirror,
+    EraseMirror,
+    TookOver,
+    TransferMaster,
+    View,
+    ViewChange,
+)
 from node.catalogue.records import QueueRecord
 from tests.sim.mirror_faults import Run
 

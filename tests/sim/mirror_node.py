@@ -19,9 +19,9 @@ from node.broker.peer import Peer
 from node.broker.queue import Queue
 from node.broker.settings import BrokerSettings
 from node.broker.unsettled import note_deliveries
-from node.broker.views import stored_uid
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, NodeUp
+from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.snapshot import everything
 from node.scheduling.timers import Timers
 from node.store.copies import recoverable_copies, stored

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Final
 
-from node.broker.mirror_nodes import copies_wanted
-from node.broker.plan_steps import synced_nodes
 from node.catalogue.commands import (
     PlanAction,
     ReleasePlanLock,
@@ -22,6 +20,8 @@ from node.catalogue.commands import (
     TakePlanStep,
 )
 from node.catalogue.events import ViewChanged
+from node.catalogue.mirrors.mirror_nodes import copies_wanted
+from node.catalogue.mirrors.plan_steps import synced_nodes
 from node.catalogue.policy import queue_settings
 from node.catalogue.records import Json, PlanLock, QueueRecord
 from tests.sim.mirror_faults import FAULTS, Run

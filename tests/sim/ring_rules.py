@@ -22,20 +22,24 @@ from cluster.mirror.leader import Leader
 from cluster.remote.proxy import Proxy
 from cluster.transport import stream
 from cluster.transport.peer_pb2 import Batch as StreamBatch
-from node.broker import views
-from node.broker.mirrored_queues import MirroredQueues
 from node.broker.mirroring import Mirror
 from node.broker.number_set import NumberSet
 from node.broker.operations import Enqueue
 from node.broker.queue import Queue
-from node.broker.views import EraseMirror, RingMember, TookOver, View, ViewChange, is_there
+from node.catalogue.mirrors import views
+from node.catalogue.mirrors.mirrored_queues import MirroredQueues
+from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View, ViewChange, is_there
 
 Patch = pytest.MonkeyPatch
 
 
 def _patch_died(patch: Patch, died: Callable[..., View]) -> None:
     """In all modules that have it by its name."""
-    for module in ("node.broker.views", "node.broker.mirrored_queues", "tests.cluster.gm_ring.ring"):
+    for module in (
+        "node.catalogue.mirrors.views",
+        "node.catalogue.mirrors.mirrored_queues",
+        "tests.cluster.gm_ring.ring",
+    ):
         patch.setattr(f"{module}.died", died)
 
 
@@ -243,7 +247,7 @@ def _took_over_late(patch: Patch) -> None:
             change = TookOver(view.since)
         return whole(view, change)
 
-    patch.setattr("node.broker.mirrored_queues.changed", changed)
+    patch.setattr("node.catalogue.mirrors.mirrored_queues.changed", changed)
 
 
 def _confirm_unsettled(patch: Patch) -> None:

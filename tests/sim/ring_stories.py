@@ -10,8 +10,8 @@ import pytest
 
 from node.amqp.methods import BasicAck, BasicGet
 from node.broker.queue import Queue
-from node.broker.views import ActivateMirror, AddMirror, DropMirror, TookOver, ViewChange
 from node.catalogue.commands import ChangeView, SetPolicy
+from node.catalogue.mirrors.views import ActivateMirror, AddMirror, DropMirror, TookOver, ViewChange
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from node.broker import mirrored_queues, plan_steps, views
+from node.catalogue.mirrors import mirrored_queues, plan_steps, views
 from tests.seeds import fresh_seeds
 from tests.sim.mirror_plans import run_plans
 from tests.sim.mirror_world import Violation

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, get_args
 
-from node.broker.mirror_nodes import copies_wanted, nodes_wanted
-from node.broker.rebalance import Move, QueueKind, plan, selected
-from node.broker.views import View
+from node.catalogue.mirrors.mirror_nodes import copies_wanted, nodes_wanted
+from node.catalogue.mirrors.rebalance import Move, QueueKind, plan, selected
+from node.catalogue.mirrors.views import View
 from node.catalogue.patterns import PatternInvalid, compile_pattern
 from node.catalogue.policy import queue_settings
 from node.catalogue.records import Member, QueueRecord

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from node.admin import plans
-from node.broker.plan_steps import judged, synced_nodes
 from node.catalogue.commands import PlanAction, StepOutcome, TakePlanStep
+from node.catalogue.mirrors.plan_steps import judged, synced_nodes
 from node.catalogue.plan_lock import busy, moment, refusal
 from node.catalogue.records import PlanLock, QueueRecord
 from node.io.control import ControlError

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from cluster.gm_ring.member import Member
 from cluster.gm_ring.messages import Activity, CatchUp
-from node.broker.views import (
+from node.catalogue.mirrors.views import (
     AddMirror,
     DropMirror,
     MirrorSynced,

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.gm_ring.member import Member
 from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
-from node.broker.views import (
+from node.catalogue.mirrors.views import (
     ActivateMirror,
     AddMirror,
     DropMirror,

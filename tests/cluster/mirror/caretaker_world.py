@@ -9,8 +9,8 @@ from random import Random
 
 from cluster.mirror.caretaker import Caretaker
 from cluster.mirror.proposals import Proposal
-from node.broker.mirror_nodes import candidate_nodes, suggested_nodes
-from node.broker.views import (
+from node.catalogue.mirrors.mirror_nodes import candidate_nodes, suggested_nodes
+from node.catalogue.mirrors.views import (
     ActivateMirror,
     AddMirror,
     DropMirror,

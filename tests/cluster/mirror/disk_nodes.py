@@ -18,8 +18,8 @@ from node.broker.mirroring import RecoveredCopy
 from node.broker.paging import Pager
 from node.broker.queue import Queue
 from node.broker.unsettled import note_deliveries
-from node.broker.views import View, stored_uid
 from node.catalogue.commands import NodeDown, NodeUp, PutMember, SetPolicy
+from node.catalogue.mirrors.views import View, stored_uid
 from node.catalogue.records import QueueRecord
 from node.catalogue.snapshot import everything
 from node.store.copies import recoverable_copies, stored

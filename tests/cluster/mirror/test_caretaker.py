@@ -8,7 +8,7 @@ import pytest
 
 from cluster.mirror.caretaker import KEPT_S, LOOKS_MAX, Caretaker, is_mirrored
 from cluster.mirror.proposals import OUTSTANDING_MAX
-from node.broker.views import (
+from node.catalogue.mirrors.views import (
     AddMirror,
     DropMirror,
     OfferCopy,

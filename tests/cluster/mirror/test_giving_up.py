@@ -5,8 +5,8 @@ import pytest
 from cluster.gm_ring.messages import Activity, Item
 from cluster.gm_ring.wire import encode_parcel
 from node.amqp.methods import BasicAck
-from node.broker.views import GiveUp, TransferMaster
 from node.catalogue.commands import ChangeView
+from node.catalogue.mirrors.views import GiveUp, TransferMaster
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,

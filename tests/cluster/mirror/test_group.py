@@ -12,8 +12,8 @@ from cluster.mirror import leader
 from cluster.mirror.leader import Leader
 from node.amqp.methods import BasicAck, BasicConsume, BasicGet, BasicNack, BasicQos
 from node.broker.queue import Queue
-from node.broker.views import DropMirror, EraseMirror, GiveUp, MirrorSynced, TookOver
 from node.catalogue.commands import RemoveMember, SetPolicy
+from node.catalogue.mirrors.views import DropMirror, EraseMirror, GiveUp, MirrorSynced, TookOver
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,

@@ -8,8 +8,8 @@ import pytest
 from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import BasicAck, BasicGet, BasicReject, QueuePurge
 from node.amqp.properties import Properties
-from node.broker.views import DropMirror, MirrorSynced
 from node.catalogue.commands import SetPolicy
+from node.catalogue.mirrors.views import DropMirror, MirrorSynced
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,

@@ -14,7 +14,7 @@ from cluster.mirror.happenings import (
     wanted_copies,
 )
 from node.broker.observer import MirrorEvent
-from node.broker.views import (
+from node.catalogue.mirrors.views import (
     ActivateMirror,
     AddMirror,
     EraseMirror,

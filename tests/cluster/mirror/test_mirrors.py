@@ -25,8 +25,8 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from node.broker.views import DropMirror, stored_uid
 from node.catalogue.commands import ClearPolicy, DeleteQueue, SetPolicy
+from node.catalogue.mirrors.views import DropMirror, stored_uid
 from tests.cluster.mirror import disk_nodes
 from tests.cluster.mirror.disk_nodes import frames_to, mirrored, publish, publisher_of, record_of
 from tests.cluster.mirror.nodes import Cluster

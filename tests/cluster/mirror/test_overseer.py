@@ -6,7 +6,6 @@ Whole brokers: `tests.cluster.mirror.disk_nodes`. Which proposals are right: tes
 from collections import Counter
 
 from node.amqp.methods import BasicAck
-from node.broker.views import AddMirror, DropMirror, OfferCopy, Revive, TookOver, TransferMaster
 from node.catalogue.commands import (
     ChangeView,
     ClearPolicy,
@@ -15,6 +14,7 @@ from node.catalogue.commands import (
     SetPolicy,
     StartMirroring,
 )
+from node.catalogue.mirrors.views import AddMirror, DropMirror, OfferCopy, Revive, TookOver, TransferMaster
 from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, mirrored, publisher_of
 
 ALL = SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"})

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cluster.mirror.proposals import OUTSTANDING_MAX, Proposals, is_shown
-from node.broker.views import (
+from node.catalogue.mirrors.views import (
     AddMirror,
     DropMirror,
     OfferCopy,

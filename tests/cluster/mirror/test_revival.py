@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cluster.mirror.proposals import OUTSTANDING_MAX, Proposal
 from cluster.mirror.revival import Revival
-from node.broker.views import (
+from node.catalogue.mirrors.views import (
     ActivateMirror,
     AddMirror,
     MirrorSynced,
@@ -181,7 +181,7 @@ def test_only_the_only_synchronised_copy_may_revive() -> None:
 
 
 def _erase(view: View):  # type: ignore[no-untyped-def]
-    from node.broker.views import EraseMirror
+    from node.catalogue.mirrors.views import EraseMirror
 
     return EraseMirror(2, view.owner_of(2))
 

@@ -8,8 +8,8 @@ import pytest
 
 from cluster.mirror.slow_mirrors import LAST_S
 from node.amqp.methods import BasicAck
-from node.broker.views import DeclineMaster, TransferMaster
 from node.catalogue.commands import SetDraining
+from node.catalogue.mirrors.views import DeclineMaster, TransferMaster
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,

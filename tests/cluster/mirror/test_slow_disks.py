@@ -4,7 +4,7 @@ import pytest
 
 from cluster.mirror.slow_disks import DiskState, SlowDisks
 from cluster.mirror.slow_mirrors import LAST_S, Ask, Blocked, Evict, Verdict
-from node.broker.views import View, created
+from node.catalogue.mirrors.views import View, created
 
 THREE = created(0, [("a", 1), ("b", 2), ("c", 3)])
 

@@ -14,7 +14,7 @@ from cluster.mirror.slow_mirrors import (
     Verdict,
     next_look,
 )
-from node.broker.views import MirrorSynced, View, changed, created, died
+from node.catalogue.mirrors.views import MirrorSynced, View, changed, created, died
 
 FOUR = created(0, [("a", 1), ("b", 2), ("c", 3), ("d", 4)])
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cluster.mirror.caretaker import Caretaker
-from node.broker.views import RingMember, TransferMaster, created
+from node.catalogue.mirrors.views import RingMember, TransferMaster, created
 from tests.cluster.mirror.caretaker_world import ALL, World, member, queue
 
 

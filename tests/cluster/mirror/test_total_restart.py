@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from node.broker.views import stored_uid
 from node.catalogue.commands import ClearPolicy, RemoveMember
+from node.catalogue.mirrors.views import stored_uid
 from node.store.disk import RemoveTree
 from tests.cluster.mirror.disk_nodes import PERSISTENT, Cluster, mirrored, publish, record_of
 from tests.node.store.simulated_disk import SimulatedDisk

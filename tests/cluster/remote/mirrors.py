@@ -14,7 +14,8 @@ from node.broker.queue import Queue
 from node.broker.run import Envelope, Run
 from node.broker.storage import Waiter
 from node.broker.unsettled import unsettled
-from node.broker.views import (
+from node.catalogue.commands import ChangeView
+from node.catalogue.mirrors.views import (
     ActivateMirror,
     AddMirror,
     EraseMirror,
@@ -23,7 +24,6 @@ from node.broker.views import (
     TookOver,
     ViewChange,
 )
-from node.catalogue.commands import ChangeView
 from node.catalogue.records import QueueRecord
 
 if TYPE_CHECKING:

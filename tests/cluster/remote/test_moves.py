@@ -27,7 +27,7 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.broker.unacked import NOBODY
-from node.broker.views import TransferMaster
+from node.catalogue.mirrors.views import TransferMaster
 from tests.cluster.remote.nodes import Cluster, client_of
 from tests.node.broker.harness import Client
 

@@ -9,9 +9,9 @@ import pytest
 from node.agent.moves import hosts, movable, transfer_to
 from node.agent.queues import queue_rows, ring_rows
 from node.app import Node
-from node.broker.views import TookOver, TransferMaster, View, changed, created, died
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import PutVhost, RestoreMember, RestoreQueue, SetPolicy
+from node.catalogue.mirrors.views import TookOver, TransferMaster, View, changed, created, died
 from node.catalogue.records import Member, QueueRecord
 from node.io.control import EX_UNAVAILABLE, ControlError
 from node.statistics.rows import Row

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.amqp.field_table import long
-from node.broker.views import AddMirror, OfferCopy, RingMember, View
 from node.catalogue.command_codec import CommandUnreadable, decode_command, encode_command
 from node.catalogue.commands import (
     Bind,
@@ -20,6 +19,7 @@ from node.catalogue.commands import (
     SetGlobalParameter,
     SetPolicy,
 )
+from node.catalogue.mirrors.views import AddMirror, OfferCopy, RingMember, View
 from node.catalogue.records import QueueRecord, UserLimits
 from tests.node.catalogue.commands_at_random import COMMANDS, any_of
 

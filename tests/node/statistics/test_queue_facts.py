@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from node.amqp.field_table import long
-from node.broker.views import View, created
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import PutVhost, RestoreMember, RestoreQueue, SetPolicy
+from node.catalogue.mirrors.views import View, created
 from node.catalogue.records import Member, QueueRecord
 from node.statistics.queue_facts import queue_facts, records
 

@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from node.broker.views import TransferMaster, changed, died
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeleteQueue, NodeDown, RestoreMember, RestoreQueue, SetDraining, SetPolicy
+from node.catalogue.mirrors.views import TransferMaster, changed, died
 from node.catalogue.records import Member
 from node.catalogue.snapshot import snapshot
 from node.statistics.topology_document import topology_document, topology_head, topology_queues

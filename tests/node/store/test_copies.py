@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from node.broker.views import EraseMirror, View, changed, created, died, stored_uid
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import PutVhost, RestoreQueue
+from node.catalogue.mirrors.views import EraseMirror, View, changed, created, died, stored_uid
 from node.catalogue.records import QueueRecord
 from node.store.copies import copy_to_recover, recoverable_copies, stored
 from node.store.inspection import cluster_metadata

@@ -8,9 +8,17 @@ from cluster.mirror.happenings import happenings, sync_begun, sync_ended
 from node.broker.broker import Broker
 from node.broker.observer import MirrorEvent
 from node.broker.settings import BrokerSettings
-from node.broker.views import EraseMirror, MirrorSynced, TransferMaster, View, changed, created, died
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.events import MemberDown, MemberUp, QueueCreated, ViewChanged
+from node.catalogue.mirrors.views import (
+    EraseMirror,
+    MirrorSynced,
+    TransferMaster,
+    View,
+    changed,
+    created,
+    died,
+)
 from node.catalogue.records import Member, QueueRecord
 from node.telemetry.events import EventObserver
 from spark_ops.telemetry.schema import EVENTS

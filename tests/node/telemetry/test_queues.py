@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from node.amqp.methods import BasicConsume, BasicGet, BasicQos, QueueDeclare, QueueDelete
 from node.broker.metering import Meter
 from node.broker.mirroring import ReplicaFacts
-from node.broker.views import DropMirror, TransferMaster, View, changed, created, died
 from node.catalogue.commands import SetPolicy
+from node.catalogue.mirrors.views import DropMirror, TransferMaster, View, changed, created, died
 from node.catalogue.records import QueueRecord
 from node.telemetry.queues import (
     BUSY_MS,
@@ -306,7 +306,7 @@ def _views(draw: st.DrawFn) -> View:
 @given(_views())
 def test_the_heir_is_who_is_promoted(view: View) -> None:
     """If the master dies and all that it said has gone round."""
-    from node.broker.views import EraseMirror
+    from node.catalogue.mirrors.views import EraseMirror
 
     heir = heir_of(view)
     after: View | None = died(view, (view.master,), may_lose=False)

@@ -1,6 +1,6 @@
 """A cluster in memory that answers as `node/management/resources/planning.py` does, with faults when asked for.
 
-Each queue is a real view of node/broker/views.py, so rings, epochs and heirs are the broker's own. Time is an
+Each queue is a real view of node/catalogue/mirrors/views.py, so rings, epochs and heirs are the broker's own. Time is an
 argument. What was asked for goes on by itself: a mirror joins, gets what there is and is synchronised; a promotion
 takes a moment; who is dropped has to be erased.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from node.broker import views
-from node.broker.views import View
+from node.catalogue.mirrors import views
+from node.catalogue.mirrors.views import View
 from spark_ops.applying.asking import Answer
 from spark_ops.applying.observation import Observation
 from spark_ops.documents import content_hash

@@ -126,7 +126,7 @@ def test_what_is_stale_is_refused(seed: int, on_stale: str, how: str) -> None:
     elif how == "anew":
         queue.uid = "another"
     else:  # somebody else moves its master, and back
-        from node.broker import views
+        from node.catalogue.mirrors import views
 
         old = queue.view.master
         for to in (next(each for each in queue.view.synced if each != old), old):

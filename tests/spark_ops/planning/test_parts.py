@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from node.broker import views
+from node.catalogue.mirrors import views
 from spark_ops.planning.diff import difference
 from spark_ops.planning.goals import Settings, SettingsError, checked, settings_from
 from spark_ops.planning.inverse import undone

@@ -47,10 +47,10 @@ from cluster.remote.remote_pb2 import Frame
 from node.amqp.field_table import Field, Table, boolean
 from node.broker.operations import Delivered, Enqueue, Remove
 from node.broker.queue import Queue
-from node.broker.views import DropMirror, RingMember, View
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import ChangeView, ClearPolicy, DeleteQueue, Refused, SetPolicy, seed_commands
 from node.catalogue.events import QueueCreated, QueueDeleted, ViewChanged
+from node.catalogue.mirrors.views import DropMirror, RingMember, View
 from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.records import QueueRecord
 from tests.cluster.mirror.disk_nodes import Cluster

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from node.broker.views import DropMirror, EraseMirror, MirrorSynced, TookOver, TransferMaster
+from node.catalogue.mirrors.views import DropMirror, EraseMirror, MirrorSynced, TookOver, TransferMaster
 from tests.cluster.gm_ring.ring import Ring
 from tests.transcripts.script import INDENT, main, retold
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node.broker.views import View, created, died
+from node.catalogue.mirrors.views import View, created, died
 from node.catalogue.records import QueueRecord
 from node.config import TlsOptions
 from node.config_values import Address

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from node.broker.rebalance import plan
-from node.broker.views import View, created, died
+from node.catalogue.mirrors.rebalance import plan
+from node.catalogue.mirrors.views import View, created, died
 from node.catalogue.records import Member, QueueRecord
 from node.management.resources.mirroring import ring_facts, shown_plan, with_progress
 from tests.node.management.fake_site import Caller

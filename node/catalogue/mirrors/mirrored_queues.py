@@ -14,19 +14,6 @@ from dataclasses import replace
 from typing import Final
 
 from node.amqp.constants import ReplyCode
-from node.broker.plan_steps import judged, placement_to_keep
-from node.broker.views import (
-    AddMirror,
-    OfferCopy,
-    Unmirror,
-    View,
-    ViewChange,
-    changed,
-    created,
-    died,
-    forgotten,
-    withdrawn,
-)
 from node.catalogue.commands import (
     ChangeView,
     DeclareQueue,
@@ -38,6 +25,19 @@ from node.catalogue.commands import (
 )
 from node.catalogue.events import Event, ViewChanged
 from node.catalogue.members import Members
+from node.catalogue.mirrors.plan_steps import judged, placement_to_keep
+from node.catalogue.mirrors.views import (
+    AddMirror,
+    OfferCopy,
+    Unmirror,
+    View,
+    ViewChange,
+    changed,
+    created,
+    died,
+    forgotten,
+    withdrawn,
+)
 from node.catalogue.policy import EffectivePolicy, QueueSettings, queue_settings
 from node.catalogue.records import Member, QueueRecord
 from node.catalogue.topology import Topology

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from node.broker.mirror_nodes import candidate_nodes, copies_wanted, suggested_nodes
-from node.broker.views import AddMirror, DropMirror, TransferMaster, View, ViewChange
 from node.catalogue.commands import StepOutcome, TakePlanStep
+from node.catalogue.mirrors.mirror_nodes import candidate_nodes, copies_wanted, suggested_nodes
+from node.catalogue.mirrors.views import AddMirror, DropMirror, TransferMaster, View, ViewChange
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import Member, QueueRecord
 

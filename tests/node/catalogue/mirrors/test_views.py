@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.broker.views import (
+from node.catalogue.mirrors.views import (
     ActivateMirror,
     AddMirror,
     DeclineMaster,

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from node.broker.rebalance import (
+from node.catalogue.mirrors.rebalance import (
     MOVE_S_MAX,
     MOVING_MAX,
     Move,
@@ -16,7 +16,7 @@ from node.broker.rebalance import (
     selected,
     shares,
 )
-from node.broker.views import TookOver, TransferMaster, View, changed, created, died
+from node.catalogue.mirrors.views import TookOver, TransferMaster, View, changed, created, died
 from node.catalogue.records import QueueRecord, QueueType
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from node.broker.view import RingMember, View, is_there, stored_uid
+from node.catalogue.mirrors.view import RingMember, View, is_there, stored_uid
 
 __all__ = [
     "ActivateMirror",

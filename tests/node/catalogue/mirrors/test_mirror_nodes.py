@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from node.amqp.field_table import long
-from node.broker.mirror_nodes import (
+from node.catalogue.mirrors.mirror_nodes import (
     candidate_nodes,
     copies_wanted,
     first_nodes,

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from node.broker.mirror_nodes import candidate_nodes, first_nodes, without
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeclareQueue
+from node.catalogue.mirrors.mirror_nodes import candidate_nodes, first_nodes, without
 from node.catalogue.policy import QueueSettings, queue_settings
 
 MIN_MASTERS: Final = "min-masters"

@@ -7,19 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.broker import plan_steps
-from node.broker.mirror_nodes import copies_wanted
-from node.broker.views import (
-    ActivateMirror,
-    AddMirror,
-    DropMirror,
-    EraseMirror,
-    MirrorSynced,
-    TookOver,
-    TransferMaster,
-    View,
-    ViewChange,
-)
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.command_codec import decode_command, encode_command
 from node.catalogue.commands import (
@@ -39,6 +26,19 @@ from node.catalogue.commands import (
     TakePlanStep,
 )
 from node.catalogue.events import ViewChanged
+from node.catalogue.mirrors import plan_steps
+from node.catalogue.mirrors.mirror_nodes import copies_wanted
+from node.catalogue.mirrors.views import (
+    ActivateMirror,
+    AddMirror,
+    DropMirror,
+    EraseMirror,
+    MirrorSynced,
+    TookOver,
+    TransferMaster,
+    View,
+    ViewChange,
+)
 from node.catalogue.policy import queue_settings
 from node.catalogue.records import Json, QueueRecord
 from node.catalogue.snapshot import snapshot

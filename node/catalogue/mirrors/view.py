@@ -1,4 +1,4 @@
-"""The view of a mirrored queue, as a value: `node.broker.views` says how it changes."""
+"""The view of a mirrored queue, as a value: `node.catalogue.mirrors.views` says how it changes."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias

@@ -8,22 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.amqp.constants import ReplyCode
-from node.broker.views import (
-    ActivateMirror,
-    AddMirror,
-    DeclineMaster,
-    DropMirror,
-    EraseMirror,
-    GiveUp,
-    MirrorSynced,
-    OfferCopy,
-    Revive,
-    TookOver,
-    TransferMaster,
-    Unmirror,
-    View,
-    ViewChange,
-)
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import (
     Bind,
@@ -53,6 +37,22 @@ from node.catalogue.events import (
     QueueCreated,
     QueueDeleted,
     ViewChanged,
+)
+from node.catalogue.mirrors.views import (
+    ActivateMirror,
+    AddMirror,
+    DeclineMaster,
+    DropMirror,
+    EraseMirror,
+    GiveUp,
+    MirrorSynced,
+    OfferCopy,
+    Revive,
+    TookOver,
+    TransferMaster,
+    Unmirror,
+    View,
+    ViewChange,
 )
 from node.catalogue.records import Json, QueueRecord
 from node.catalogue.snapshot import everything, snapshot

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from node.broker.views import TransferMaster, View
+from node.catalogue.mirrors.views import TransferMaster, View
 from node.catalogue.patterns import matches
 from node.catalogue.records import QueueRecord
 
