@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from node.broker.counters import ChannelCounters, ExchangeCounters
 from node.broker.live_queue import LiveQueue
-from node.broker.routing import Router
 from node.broker.run import Envelope, Run
 from node.catalogue.records import Binding
+from node.routing.router import Router
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

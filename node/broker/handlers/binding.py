@@ -2,11 +2,11 @@
 
 from node.amqp.field_table import Table
 from node.broker.channel import Channel
-from node.broker.exchanges.headers import check_binding_arguments
 from node.catalogue.access import check_topic
 from node.catalogue.limits import check_bindings, check_pattern
 from node.catalogue.names import check_not_default_exchange, not_found, resource
 from node.catalogue.records import ResourceKind
+from node.routing.exchanges.headers import check_binding_arguments
 
 
 def check_binding(

@@ -14,7 +14,6 @@ from node.amqp.methods import (
 )
 from node.broker.mass_deletion import PIECE_MAX, InPieces
 from node.broker.queue import Queue
-from node.broker.routing import Router
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import (
     Bind,
@@ -32,6 +31,7 @@ from node.catalogue.durable_part import durable_changes
 from node.catalogue.events import Event
 from node.catalogue.replicated_log import Answer
 from node.catalogue.topology import QUEUE_COST
+from node.routing.router import Router
 from tests.node.broker.harness import Client, World
 
 COUNT = 3000

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from node.amqp.field_table import Table
-from node.broker.exchanges import STATES_MAX, BindingIndex, too_many_ways
-from node.broker.exchanges.direct import DirectIndex
-from node.broker.exchanges.fanout import FanoutIndex
-from node.broker.exchanges.headers import HeadersIndex
-from node.broker.exchanges.topic import TopicIndex
 from node.catalogue.records import DEFAULT_EXCHANGE, EXCHANGE_TYPES, Binding, Exchange
+from node.routing.exchanges import STATES_MAX, BindingIndex, too_many_ways
+from node.routing.exchanges.direct import DirectIndex
+from node.routing.exchanges.fanout import FanoutIndex
+from node.routing.exchanges.headers import HeadersIndex
+from node.routing.exchanges.topic import TopicIndex
 
 _INDEXES: Final[dict[str, Callable[[], BindingIndex]]] = {
     "direct": DirectIndex,

@@ -18,9 +18,9 @@ from node.amqp.field_table import (
     table,
     timestamp,
 )
-from node.broker.exchanges import Destination
-from node.broker.exchanges.headers import HeadersIndex, check_binding_arguments
 from node.catalogue.records import Binding
+from node.routing.exchanges import Destination
+from node.routing.exchanges.headers import HeadersIndex, check_binding_arguments
 
 X_MATCH = "x-match"
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
-from node.broker.exchanges import STATES_MAX, Destination
-from node.broker.exchanges.topic import TopicIndex
 from node.catalogue.records import Binding
+from node.routing.exchanges import STATES_MAX, Destination
+from node.routing.exchanges.topic import TopicIndex
 
 
 def to_queue(name: str, pattern: str) -> Binding:

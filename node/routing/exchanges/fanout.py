@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from node.amqp.field_table import Table
-from node.broker.exchanges import Destination, Destinations, destination_of
 from node.catalogue.records import Binding
+from node.routing.exchanges import Destination, Destinations, destination_of
 
 
 class FanoutIndex:

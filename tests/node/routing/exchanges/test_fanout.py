@@ -2,9 +2,9 @@
 
 import pytest
 
-from node.broker.exchanges import Destination
-from node.broker.exchanges.fanout import FanoutIndex
 from node.catalogue.records import Binding
+from node.routing.exchanges import Destination
+from node.routing.exchanges.fanout import FanoutIndex
 
 
 def to_queue(name: str, key: str = "") -> Binding:

@@ -6,8 +6,8 @@ import pytest
 
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table, long
-from node.broker.routing import EXCHANGE_TYPES, Router
 from node.catalogue.records import Binding, Exchange
+from node.routing.router import EXCHANGE_TYPES, Router
 
 
 def exchange(name: str, type_: str = "direct", *, internal: bool = False) -> Exchange:

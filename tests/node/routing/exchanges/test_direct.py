@@ -3,9 +3,9 @@
 import pytest
 
 from node.amqp.field_table import longstr
-from node.broker.exchanges import Destination
-from node.broker.exchanges.direct import DirectIndex
 from node.catalogue.records import Binding
+from node.routing.exchanges import Destination
+from node.routing.exchanges.direct import DirectIndex
 
 
 def to_queue(name: str, key: str, **arguments: str) -> Binding:

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from node.amqp.field_table import Table
-from node.broker.exchanges import STATES_MAX, Destination, Destinations, destination_of, too_many_ways
 from node.catalogue.records import Binding
+from node.routing.exchanges import STATES_MAX, Destination, Destinations, destination_of, too_many_ways
 
 
 class _Node:

@@ -13,9 +13,9 @@ from typing import ClassVar, Final, NamedTuple
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Field, Table, longstr, type_name
-from node.broker.exchanges import Destination, Destinations, destination_of
 from node.catalogue.arguments import Comparable, comparable, print_value
 from node.catalogue.records import Binding
+from node.routing.exchanges import Destination, Destinations, destination_of
 
 _X_MATCH: Final = "x-match"
 _ALL: Final = longstr("all")

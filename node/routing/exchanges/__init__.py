@@ -1,6 +1,6 @@
 """Exchange types: one index of bindings per type, which answers where a message goes next.
 
-An index knows the bindings *from* one exchange and nothing of other exchanges; `node.broker.routing` walks
+An index knows the bindings *from* one exchange and nothing of other exchanges; `node.routing.router` walks
 from exchange to exchange. The rules are those of amqp-behaviour §3.15-§3.17.
 """
 
