@@ -16,12 +16,8 @@ from typing import Any, Final, Protocol
 
 from node import log_phrases
 from node.broker.broker import Broker
-from node.broker.counters import BrokerCounters
 from node.broker.event_exchange import EventExchange
-from node.broker.live_queue import Peers
-from node.broker.metering import Meter
 from node.broker.observer import Observer, Observers
-from node.broker.paging import Pager
 from node.broker.server_properties import text_properties
 from node.broker.settings import BrokerSettings
 from node.catalogue.catalogue import Catalogue
@@ -40,6 +36,10 @@ from node.io.resource_guard import ResourceGuard
 from node.io.resources import total_memory_bytes
 from node.io.server import Listener, Server
 from node.log import NODE_PROCESS, category_logger
+from node.queue.counters import BrokerCounters
+from node.queue.live_queue import Peers
+from node.queue.metering import Meter
+from node.queue.paging import Pager
 from node.version import VERSION
 
 _GC_THRESHOLDS: Final = (10_000, 100, 100)

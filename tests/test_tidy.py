@@ -83,7 +83,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_paths_that_are_named_exist() -> None:
-    """`node/broker/queue.py` in a document is a file."""
+    """`node/queue/queue.py` in a document is a file."""
     missing = []
     for document in DOCUMENTS:
         for code in _CODE.findall(_FENCE.sub("", document.read_text())):

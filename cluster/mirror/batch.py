@@ -17,7 +17,7 @@ from struct import Struct, error, pack, unpack_from
 from typing import Final, TypeAlias
 
 from cluster.remote.frames import Malformed
-from node.broker.operations import CorruptRecord, Operation, decode, encode
+from node.queue.operations import CorruptRecord, Operation, decode, encode
 
 _HEAD: Final = Struct(">QQH")
 _PAIR: Final = Struct(">QQ")

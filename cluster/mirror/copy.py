@@ -20,16 +20,16 @@ from typing import Final, Self
 from cluster.mirror.paged_messages import PagedMessages
 from cluster.remote.frames import Malformed
 from node.amqp.reader import MIXED_SIZES
-from node.broker.backlog import RUN_MAX
-from node.broker.number_set import NumberSet
-from node.broker.operations import Enqueue, expiry_of
-from node.broker.paged_backlog import MESSAGE_BYTES, PagedBacklog
-from node.broker.pieces import by_place
-from node.broker.priority_backlog import PriorityBacklog
-from node.broker.queue import Queue
-from node.broker.run import Absent, Run, bytes_of
-from node.broker.storage import NO_STORE_ID, Page, QueueStorage
 from node.catalogue.records import QueueRecord
+from node.queue.backlog import RUN_MAX
+from node.queue.number_set import NumberSet
+from node.queue.operations import Enqueue, expiry_of
+from node.queue.paged_backlog import MESSAGE_BYTES, PagedBacklog
+from node.queue.pieces import by_place
+from node.queue.priority_backlog import PriorityBacklog
+from node.queue.queue import Queue
+from node.queue.run import Absent, Run, bytes_of
+from node.queue.storage import NO_STORE_ID, Page, QueueStorage
 
 MESSAGES_MAX: Final = 1 << 32
 """In one queue: so many would take some hundred megabytes for their numbers alone."""

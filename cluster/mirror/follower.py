@@ -12,8 +12,8 @@ from typing import Protocol
 
 from cluster.mirror.batch import Batch, Clock, Handover, Roll, SenderGone, SyncMode, decode_batch
 from cluster.mirror.copy import Copy
-from node.broker.operations import Delivered, Enqueue, Remove
-from node.broker.storage import Storage
+from node.queue.operations import Delivered, Enqueue, Remove
+from node.queue.storage import Storage
 
 
 class Ring(Protocol):

@@ -22,13 +22,13 @@ from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side, encode_
 from cluster.mirror.sync_source import SyncSource, refusal
 from cluster.mirror.sync_target import Spare, SyncTarget
 from cluster.remote.frames import Malformed
-from node.broker.mirroring import SyncProgress
-from node.broker.number_set import NumberSet
-from node.broker.queue import Queue
-from node.broker.storage import QueueStorage
 from node.broker.unsettled import unsettled
 from node.catalogue.mirrors.views import GiveUp, MirrorSynced, View, ViewChange, is_spared, is_there
 from node.catalogue.records import QueueRecord
+from node.queue.mirroring import SyncProgress
+from node.queue.number_set import NumberSet
+from node.queue.queue import Queue
+from node.queue.storage import QueueStorage
 
 if TYPE_CHECKING:
     from cluster.mirror.mirrors import Mirrors

@@ -1,7 +1,7 @@
 """What there is to see of a group: for `list_rings`, metrics and the web UI."""
 
 from cluster.mirror.group import Group
-from node.broker.mirroring import ReplicaFacts
+from node.queue.mirroring import ReplicaFacts
 
 
 def lacks(group: Group) -> dict[int, int]:

@@ -9,12 +9,12 @@ Source: reliability §4.10.
 from collections.abc import Callable, Iterator, Sequence
 
 from cluster.mirror.sync_source import CHUNK_BYTES, entry_of
-from node.broker.mirroring import RecoveredCopy
-from node.broker.operations import Enqueue
-from node.broker.queue_reader import Found, QueueReader
-from node.broker.run import Run
-from node.broker.storage import Page
 from node.catalogue.policy import QueueSettings
+from node.queue.mirroring import RecoveredCopy
+from node.queue.operations import Enqueue
+from node.queue.reader import Found, QueueReader
+from node.queue.run import Run
+from node.queue.storage import Page
 
 
 class KeptMessages:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from cluster.mirror.batch import Batch, Clock, Handover, Roll, SenderGone, Step, SyncMode, encode_batch
 from cluster.mirror.slow_disks import DiskState
 from node.amqp.reader import MIXED_SIZES
-from node.broker.number_set import NumberSet
-from node.broker.operations import Delivered, Enqueue, Remove, enqueues, joined
-from node.broker.run import Envelope, Run
-from node.broker.storage import Storage, Waiter
+from node.queue.number_set import NumberSet
+from node.queue.operations import Delivered, Enqueue, Remove, enqueues, joined
+from node.queue.run import Envelope, Run
+from node.queue.storage import Storage, Waiter
 
 if TYPE_CHECKING:
-    from node.broker.live_queue import HeldPublisher
+    from node.queue.live_queue import HeldPublisher
 
 CONGESTED_BYTES: Final = 16 * 1024 * 1024
 """Payloads of one queue that are not at every mirror: with more its publishers are not read from."""

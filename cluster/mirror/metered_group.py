@@ -1,4 +1,4 @@
-"""A copy of a queue that keeps account of the time it takes: see `node.broker.metering`.
+"""A copy of a queue that keeps account of the time it takes: see `node.queue.metering`.
 
 Whoever has no meter has a plain `Group`.
 """
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from cluster.gm_ring.wire import Parcel
 from cluster.mirror.group import Group
-from node.broker.metering import Meter
-from node.broker.storage import QueueStorage
 from node.catalogue.records import QueueRecord
+from node.queue.metering import Meter
+from node.queue.storage import QueueStorage
 
 if TYPE_CHECKING:
     from cluster.mirror.mirrors import Mirrors

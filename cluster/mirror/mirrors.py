@@ -1,4 +1,4 @@
-"""The mirrored queues of one broker: see `node.broker.mirroring.Mirroring`.
+"""The mirrored queues of one broker: see `node.queue.mirroring.Mirroring`.
 
     ViewChanged ─► see ─► Group (if this node has a copy) ─► live queue: here, on the master's node, or nowhere
     data stream ─► receive ─► Group of the parcel's member
@@ -22,16 +22,16 @@ from cluster.mirror.overseer import Overseer
 from cluster.mirror.post import Post
 from cluster.mirror.recovered_copies import RecoveredCopies
 from cluster.remote.frames import Malformed
-from node.broker.live_queue import LiveQueue
-from node.broker.mirroring import MirrorStatus, RecoveredCopy, ReplicaFacts
-from node.broker.number_set import NumberSet
-from node.broker.queue import Queue
-from node.broker.storage import QueueStorage
 from node.broker.unsettled import unsettled
 from node.catalogue.commands import ChangeView
 from node.catalogue.mirrors.views import RingMember, View, ViewChange
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.queue.live_queue import LiveQueue
+from node.queue.mirroring import MirrorStatus, RecoveredCopy, ReplicaFacts
+from node.queue.number_set import NumberSet
+from node.queue.queue import Queue
+from node.queue.storage import QueueStorage
 from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:

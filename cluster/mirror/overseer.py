@@ -23,11 +23,11 @@ from cluster.mirror.happenings import (
 from cluster.mirror.proposals import Proposal
 from cluster.mirror.revival import Revival
 from cluster.mirror.sync_source import batch_size
-from node.broker.mirroring import RecoveredCopy
 from node.catalogue.commands import ChangeView, Command, StartMirroring
 from node.catalogue.mirrors.views import ViewChange
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.queue.mirroring import RecoveredCopy
 from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:

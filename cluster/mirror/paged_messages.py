@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from node.amqp.reader import MIXED_SIZES
-from node.broker.number_set import NumberSet
-from node.broker.run import Absent, Run
-from node.broker.storage import NO_STORE_ID, Page, QueueStorage
+from node.queue.number_set import NumberSet
+from node.queue.run import Absent, Run
+from node.queue.storage import NO_STORE_ID, Page, QueueStorage
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The copies of mirrored queues that a node has found on its disk, until it is known whether they are wanted."""
 
-from node.broker.mirroring import RecoveredCopy
 from node.catalogue.mirrors.views import View
+from node.queue.mirroring import RecoveredCopy
 
 
 class RecoveredCopies(dict[str, RecoveredCopy]):

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from cluster.mirror import mirror_pb2 as wire
 from cluster.remote.frames import Malformed, decode_run
-from node.broker.operations import SEQ_MAX, Enqueue, encode
+from node.queue.operations import SEQ_MAX, Enqueue, encode
 
 RANGES_MAX: Final = 1024
 """Ranges that a pull may name: some kilobytes, however many fragments are owed."""

@@ -13,10 +13,10 @@ from typing import Final, Protocol
 
 from cluster.mirror.side import Chunk, Pull, encode_side
 from cluster.remote.frames import Malformed
-from node.broker.mirroring import SyncProgress
-from node.broker.operations import Enqueue, expires_at_ms
-from node.broker.queue_reader import Found, QueueReader, Source
-from node.broker.run import Run, bytes_of
+from node.queue.mirroring import SyncProgress
+from node.queue.operations import Enqueue, expires_at_ms
+from node.queue.reader import Found, QueueReader, Source
+from node.queue.run import Run, bytes_of
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Contents of a chunk; only a single larger message makes a larger one."""

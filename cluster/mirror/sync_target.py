@@ -14,9 +14,9 @@ from typing import Final, Protocol
 
 from cluster.mirror.side import RANGES_MAX, Chunk, Pull, encode_side
 from cluster.mirror.sync_source import DEFAULT_BATCH, first_of
-from node.broker.mirroring import SyncProgress
-from node.broker.number_set import NumberSet
-from node.broker.operations import Enqueue
+from node.queue.mirroring import SyncProgress
+from node.queue.number_set import NumberSet
+from node.queue.operations import Enqueue
 
 RETRY_S: Final = 0.1
 """Before what the master did not find is asked for again; twice as long each time that nothing came."""

@@ -1,6 +1,6 @@
 """Runs as bytes between two nodes: cut, encoded, and checked when they come.
 
-A run travels as the Enqueue that journal and segments hold it in (`node.broker.operations`), so envelope and contents
+A run travels as the Enqueue that journal and segments hold it in (`node.queue.operations`), so envelope and contents
 have one encoding. What comes is checked as far down as the frames inside the contents: nobody looks at them again
 before they are on a client's wire.
 """
@@ -12,8 +12,8 @@ from typing import Final
 from node.amqp.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_OVERHEAD_BYTES
 from node.amqp.frames import FRAME_HEADER_STRUCT, body_size
 from node.amqp.reader import MIXED_SIZES
-from node.broker.operations import CorruptRecord, Enqueue, decode, encode
-from node.broker.run import NEVER, Envelope, Run, bytes_of
+from node.queue.operations import CorruptRecord, Enqueue, decode, encode
+from node.queue.run import NEVER, Envelope, Run, bytes_of
 
 FRAME_MAX_BYTES: Final = 1024 * 1024
 """Contents in one frame between nodes; only a single larger message makes a larger frame."""

@@ -11,8 +11,8 @@ from cluster.remote.letter import Letter, Outbox
 from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.proxy import Proxy
 from cluster.remote.remote_pb2 import Ask, FindRequester, Frame, Limit, Operation, Reply, Share
-from node.broker.queue import Queue
-from node.broker.run import Run
+from node.queue.queue import Queue
+from node.queue.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

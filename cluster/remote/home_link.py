@@ -24,11 +24,11 @@ from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.reader import MIXED_SIZES
 from node.broker.channel import Channel
-from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked
-from node.broker.run import Envelope, Run
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import Member, QueueRecord
+from node.queue.consumer import Consumer
+from node.queue.live_queue import Asked
+from node.queue.run import Envelope, Run
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

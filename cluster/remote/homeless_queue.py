@@ -16,14 +16,14 @@ from cluster.remote.frames import cut
 from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
-from node.broker.acceptance import Acceptance
-from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, at_once
-from node.broker.run import Envelope, Run
 from node.catalogue.commands import DeleteQueue, Refused
 from node.catalogue.names import not_found, resource
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.queue.acceptance import Acceptance
+from node.queue.consumer import Consumer
+from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, at_once
+from node.queue.run import Envelope, Run
 from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ ANSWER_S: Final = 60.0
 
 
 class HomelessQueue:
-    """See `node.broker.live_queue.RemoteQueue`.
+    """See `node.queue.live_queue.RemoteQueue`.
 
     is_down: there won't be a master before a node is back.
     """

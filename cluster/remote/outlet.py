@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.remote.frames import FRAME_MAX_BYTES, cut, encode_run
 from node.amqp.field_table import Table
-from node.broker.consumer import UNLIMITED, Consumer
-from node.broker.run import Run
+from node.queue.consumer import UNLIMITED, Consumer
+from node.queue.run import Run
 
 if TYPE_CHECKING:
     from cluster.remote.proxy import Proxy
-    from node.broker.live_queue import LiveQueue
-    from node.broker.queue import Queue
+    from node.queue.live_queue import LiveQueue
+    from node.queue.queue import Queue
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 """Contents on their way to one channel."""

@@ -1,4 +1,4 @@
-"""The other nodes of the cluster, as one broker deals with them: see `node.broker.live_queue.Peers`.
+"""The other nodes of the cluster, as one broker deals with them: see `node.queue.live_queue.Peers`.
 
     channels ─► RemoteQueue ─► HomeLink ─ frames ─► FrontEnd ─► Proxy ─► Queue of the other broker
                                   ▲                              │
@@ -22,14 +22,14 @@ from cluster.remote.homeless_queue import HomelessQueue
 from cluster.remote.letter import Outbox
 from cluster.remote.remote_pb2 import Frame
 from cluster.remote.remote_queue import RemoteQueue
-from node.broker.live_queue import Asked, at_once
-from node.broker.run import Envelope, Run
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.queue.live_queue import Asked, at_once
+from node.queue.run import Envelope, Run
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
-    from node.broker.queue import Queue
+    from node.queue.queue import Queue
 
 
 class Peers:

@@ -15,18 +15,18 @@ from cluster.remote.remote_pb2 import Answer, Ask, Publish, Settle, Subscribe
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import decode_table
 from node.broker.belongings import Again, is_refusing
-from node.broker.live_queue import Asked, Counts
-from node.broker.mirroring import Mirror
-from node.broker.operations import Enqueue
-from node.broker.run import Run
 from node.broker.unacked import Delivery, Unacked, open_runs
 from node.catalogue.commands import Command
 from node.catalogue.names import not_found
+from node.queue.live_queue import Asked, Counts
+from node.queue.mirroring import Mirror
+from node.queue.operations import Enqueue
+from node.queue.run import Run
 
 if TYPE_CHECKING:
     from cluster.remote.front_end import FrontEnd
     from node.broker.broker import Broker
-    from node.broker.queue import Queue
+    from node.queue.queue import Queue
 
 _T = TypeVar("_T")
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from cluster.remote.frames import encode_run
-from node.broker.live_queue import Party, Unanswered
-from node.broker.run import Envelope
+from node.queue.live_queue import Party, Unanswered
+from node.queue.run import Envelope
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 """Publishes to one queue without an answer; with more on the way its publishers are not read from."""

@@ -17,13 +17,13 @@ from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
 from cluster.remote.remote_pb2 import Accepted, Answer, Ask, Settle
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import encode_table
-from node.broker.acceptance import Acceptance
-from node.broker.consumer import Consumer
-from node.broker.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, Party
-from node.broker.run import Envelope, Run
 from node.catalogue.names import home_is_down, not_found
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.queue.acceptance import Acceptance
+from node.queue.consumer import Consumer
+from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, Party
+from node.queue.run import Envelope, Run
 
 if TYPE_CHECKING:
     from cluster.remote.home_link import HomeLink, Subscription
@@ -69,7 +69,7 @@ class Request:
 
 
 class RemoteQueue:
-    """See `node.broker.live_queue.RemoteQueue`.
+    """See `node.queue.live_queue.RemoteQueue`.
 
     Publishes are numbered from 1 for this node and the queue, deliveries for the pair of nodes.
     mastership: names the conversation with the home, see `QueueRecord`.

@@ -39,11 +39,11 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.broker.channel import Channel
 from node.broker.connection import Connection
-from node.broker.content import decode_content, encode_content
 from node.broker.peer import Peer
 from node.broker.throttle import Throttle
 from node.catalogue.access import check_vhost_access
 from node.catalogue.records import User
+from node.queue.content import decode_content, encode_content
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -15,10 +15,10 @@ from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.methods import QueueDeclare
 from node.broker.broker import Broker
-from node.broker.live_queue import Asked, LiveQueue
 from node.catalogue.commands import Command
 from node.catalogue.names import home_is_down
 from node.definitions.tables import table_from_json
+from node.queue.live_queue import Asked, LiveQueue
 
 T = TypeVar("T")
 

@@ -41,7 +41,6 @@ from node.agent.voting import Voting
 from node.agent.waiting import boottime, tell
 from node.app import ClusterLog, Node
 from node.broker.broker import Broker
-from node.broker.live_queue import Peers
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Refused, SetDraining
 from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
@@ -50,6 +49,7 @@ from node.config_file import ConfigError
 from node.config_values import Address
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
+from node.queue.live_queue import Peers
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent

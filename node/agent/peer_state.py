@@ -17,7 +17,7 @@ from node.agent import message_disk
 from node.agent.publisher import WatchedCounts
 from node.broker.alarms import Resource
 from node.broker.broker import Broker
-from node.broker.live_queue import Peers
+from node.queue.live_queue import Peers
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster

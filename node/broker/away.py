@@ -8,14 +8,14 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from node.broker.acceptance import Acceptance
-from node.broker.run import Envelope
-from node.broker.safety import is_any_durable
+from node.queue.acceptance import Acceptance
+from node.queue.run import Envelope
+from node.queue.safety import is_any_durable
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
-    from node.broker.live_queue import RemoteQueue
-    from node.broker.queue import Queue
+    from node.queue.live_queue import RemoteQueue
+    from node.queue.queue import Queue
 
 
 def publish_away(

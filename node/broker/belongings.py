@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable
 from copy import copy
 from typing import TYPE_CHECKING
 
-from node.broker.consumer import Consumer
-from node.broker.live_queue import Belongings, Party
-from node.broker.operations import Enqueue, decode
 from node.catalogue.policy import QueueSettings
+from node.queue.consumer import Consumer
+from node.queue.live_queue import Belongings, Party
+from node.queue.operations import Enqueue, decode
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
-    from node.broker.queue import Queue
+    from node.queue.queue import Queue
 
 
 def attach(queue: "Queue", consumers: Iterable[Consumer], now: float) -> None:

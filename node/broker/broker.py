@@ -18,24 +18,14 @@ from node.amqp.field_table import Table
 from node.amqp.reader import MIXED_SIZES
 from node.broker.alarms import Alarms
 from node.broker.belongings import attach, publish_again
-from node.broker.counters import BrokerCounters
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
 from node.broker.following import Following
-from node.broker.live_queue import Asked, Belongings, LiveQueue, Peers, at_once, move
 from node.broker.mass_deletion import InPieces
-from node.broker.metering import Meter, MeteredQueue
-from node.broker.mirroring import Mirroring
 from node.broker.observer import Observer
-from node.broker.paging import Pager
 from node.broker.pairs import Pairs
-from node.broker.pieces import by_place
-from node.broker.queue import Queue
 from node.broker.reply_to import ReplyConsumers, incarnation_of, is_reply_name
-from node.broker.run import Envelope, Run
-from node.broker.safety import is_any_durable
 from node.broker.settings import BrokerSettings
-from node.broker.storage import NO_STORE_ID, MemoryStorage, QueueStorage, Storage
 from node.broker.vhost import LiveVhost
 from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
@@ -46,6 +36,16 @@ from node.catalogue.names import home_is_down, not_found
 from node.catalogue.policy import NO_POLICY, QueueSettings, queue_settings
 from node.catalogue.records import QueueRecord
 from node.catalogue.replicated_log import LocalLog, ReplicatedLog
+from node.queue.counters import BrokerCounters
+from node.queue.live_queue import Asked, Belongings, LiveQueue, Peers, at_once, move
+from node.queue.metering import Meter, MeteredQueue
+from node.queue.mirroring import Mirroring
+from node.queue.paging import Pager
+from node.queue.pieces import by_place
+from node.queue.queue import Queue
+from node.queue.run import Envelope, Run
+from node.queue.safety import is_any_durable
+from node.queue.storage import NO_STORE_ID, MemoryStorage, QueueStorage, Storage
 from node.scheduling.chores import Chore, Chores
 from node.scheduling.timers import Timers
 from node.scheduling.turn import TURN_S, Turn

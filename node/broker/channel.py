@@ -17,31 +17,31 @@ from node.amqp.field_table import boolean
 from node.amqp.frames import method_frame
 from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
 from node.amqp.properties import Traits
-from node.broker.acceptance import Acceptance
 from node.broker.away import publish_away
 from node.broker.confirms import Confirms
-from node.broker.consumer import UNLIMITED, Consumer
-from node.broker.content import decode_content
-from node.broker.counters import ChannelCounters, ExchangeCounters
-from node.broker.deliver_frames import deliver_frame, fitting
 from node.broker.giving_back import give_back
-from node.broker.live_queue import local_and_remote
 from node.broker.publishing import Route, make_envelope, rewritten
 from node.broker.reply_to import ReplyConsumer
-from node.broker.run import Envelope, Run
-from node.broker.safety import is_any_durable
 from node.broker.spreading import is_wide
 from node.broker.transaction import Transaction
 from node.broker.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
 from node.catalogue.access import Operation, check_resource
 from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord, ResourceKind
+from node.queue.acceptance import Acceptance
+from node.queue.consumer import UNLIMITED, Consumer
+from node.queue.content import decode_content
+from node.queue.counters import ChannelCounters, ExchangeCounters
+from node.queue.deliver_frames import deliver_frame, fitting
+from node.queue.live_queue import local_and_remote
+from node.queue.run import Envelope, Run
+from node.queue.safety import is_any_durable
 from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection
-    from node.broker.live_queue import LiveQueue, RemoteQueue
-    from node.broker.queue import Queue
+    from node.queue.live_queue import LiveQueue, RemoteQueue
+    from node.queue.queue import Queue
 
 CANCEL_ON_FAILOVER: Final = "x-cancel-on-ha-failover"
 """The argument of a consumer that wants basic.cancel when its queue gets another master (§9.4)."""

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from node.amqp.field_table import Table
 from node.broker.alarms import Alarms
-from node.broker.counters import BrokerCounters
-from node.broker.live_queue import Asked, LiveQueue
-from node.broker.metering import Meter
 from node.broker.observer import Observer
 from node.broker.pairs import Pairs
 from node.broker.reply_to import ReplyConsumers
-from node.broker.run import Envelope
 from node.broker.settings import BrokerSettings
-from node.broker.storage import Storage
 from node.broker.vhost import LiveVhost
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeclareQueue
 from node.catalogue.replicated_log import ReplicatedLog
+from node.queue.counters import BrokerCounters
+from node.queue.live_queue import Asked, LiveQueue
+from node.queue.metering import Meter
+from node.queue.run import Envelope
+from node.queue.storage import Storage
 from node.scheduling.chores import Chore, Chores
 from node.scheduling.timers import Timers
 from node.scheduling.turn import Turn
@@ -28,7 +28,7 @@ from node.scheduling.turn import Turn
 if TYPE_CHECKING:
     from node.broker.channel import Channel
     from node.broker.connection import Connection
-    from node.broker.queue import Queue
+    from node.queue.queue import Queue
 
 
 class ClientHost(Protocol):

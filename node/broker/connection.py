@@ -39,7 +39,6 @@ from node.broker.client_host import ClientHost
 from node.broker.handlers import HANDLERS, Steps
 from node.broker.handshake import Handshake
 from node.broker.heartbeat import Heartbeat
-from node.broker.live_queue import all_heard
 from node.broker.peer import Peer
 from node.broker.publishing import Route, Routes, check_not_immediate
 from node.broker.spreading import Spreading
@@ -47,6 +46,7 @@ from node.broker.throttle import Throttle
 from node.catalogue.commands import Command
 from node.catalogue.limits import check_user_channels
 from node.catalogue.records import User
+from node.queue.live_queue import all_heard
 from node.scheduling.timers import Timer
 from node.scheduling.turn import Share
 

@@ -8,9 +8,9 @@ Source: reliability §4.6, §5.2.
 
 from typing import TYPE_CHECKING, Final
 
-from node.broker.number_set import NumberSet
-from node.broker.queue import Queue
 from node.broker.unsettled import unsettled
+from node.queue.number_set import NumberSet
+from node.queue.queue import Queue
 from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:

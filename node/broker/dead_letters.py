@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
-from node.broker.acceptance import Acceptance
-from node.broker.counters import AT_MOST_ONCE, DISABLED
-from node.broker.dead_letter import Death, dead_copy, dead_envelope, is_cycle
-from node.broker.live_queue import LiveQueue, RemoteQueue
-from node.broker.mirroring import Mirror
-from node.broker.queue import REJECTED, Queue
-from node.broker.run import Run
+from node.queue.acceptance import Acceptance
+from node.queue.counters import AT_MOST_ONCE, DISABLED
+from node.queue.dead_letter import Death, dead_copy, dead_envelope, is_cycle
+from node.queue.live_queue import LiveQueue, RemoteQueue
+from node.queue.mirroring import Mirror
+from node.queue.queue import REJECTED, Queue
+from node.queue.run import Run
 from node.scheduling.turn import TURN_S
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
     from node.broker.channel import Channel
     from node.broker.connection import Connection
-    from node.broker.consumer import Consumer
+    from node.queue.consumer import Consumer
 
 Value: TypeAlias = "Json | Field"
 """What a header is made of."""

@@ -12,7 +12,7 @@ from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
-    from node.broker.queue import Queue
+    from node.queue.queue import Queue
 
 DELIVERIES_AT_ONCE: Final = 50
 """Deliveries that are requeued between two looks at the clock, at some 4 us each."""

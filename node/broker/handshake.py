@@ -25,10 +25,10 @@ from node.amqp.methods import (
     Method,
 )
 from node.broker import sasl
-from node.broker.counters import AMQP
 from node.broker.server_properties import server_properties
 from node.catalogue.access import LoginRefused, check_login, check_open
 from node.catalogue.records import User
+from node.queue.counters import AMQP
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from node.amqp.errors import ProtocolError
 from node.amqp.properties import Properties
-from node.broker.content import encode_content
-from node.broker.live_queue import local_and_remote
-from node.broker.run import Envelope
 from node.catalogue.commands import DeclareExchange
+from node.queue.content import encode_content
+from node.queue.live_queue import local_and_remote
+from node.queue.run import Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from node.broker.broker import Broker
-    from node.broker.live_queue import RemoteQueue
-    from node.broker.queue import Queue
+    from node.queue.live_queue import RemoteQueue
+    from node.queue.queue import Queue
 
 _ENVELOPES_MAX: Final = 256
 _KEY_MAX_BYTES: Final = 255

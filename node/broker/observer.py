@@ -16,7 +16,7 @@ from node.catalogue.records import QueueRecord
 if TYPE_CHECKING:
     from node.broker.channel import Channel
     from node.broker.connection import Connection
-    from node.broker.consumer import Consumer
+    from node.queue.consumer import Consumer
 
 
 Level: TypeAlias = Literal["info", "warning", "error"]

@@ -20,11 +20,11 @@ from node.scheduling.timers import Timers
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
-    from node.broker.consumer import Consumer
-    from node.broker.live_queue import LiveQueue
-    from node.broker.run import Run
     from node.broker.unacked import Delivery
     from node.catalogue.catalogue import Catalogue
+    from node.queue.consumer import Consumer
+    from node.queue.live_queue import LiveQueue
+    from node.queue.run import Run
 
 KEPT_S: Final = 900.0
 """For how long channels go on counting after somebody asked; Prometheus asks each minute or more often."""

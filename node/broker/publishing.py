@@ -16,17 +16,17 @@ from node.amqp.erlang import string_literal, tagged_tuple
 from node.amqp.errors import ProtocolError
 from node.amqp.methods import BasicPublish
 from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
-from node.broker.content import decode_content, encode_content
-from node.broker.live_queue import local_and_remote
 from node.broker.reply_to import is_reply_name
-from node.broker.run import Envelope
 from node.catalogue.access import check_resource, check_topic, check_user_id
 from node.catalogue.names import not_found, resource
+from node.queue.content import decode_content, encode_content
+from node.queue.live_queue import local_and_remote
+from node.queue.run import Envelope
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
-    from node.broker.live_queue import LiveQueue, RemoteQueue
-    from node.broker.queue import Queue
+    from node.queue.live_queue import LiveQueue, RemoteQueue
+    from node.queue.queue import Queue
 
 ROUTES_MAX: Final = 8192
 """Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""

@@ -11,17 +11,17 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from node.broker.acceptance import Acceptance
 from node.broker.away import send_away
-from node.broker.live_queue import current, local_and_remote
-from node.broker.run import Envelope
-from node.broker.safety import is_any_durable
+from node.queue.acceptance import Acceptance
+from node.queue.live_queue import current, local_and_remote
+from node.queue.run import Envelope
+from node.queue.safety import is_any_durable
 from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel
     from node.broker.connection import Connection
-    from node.broker.live_queue import LiveQueue
+    from node.queue.live_queue import LiveQueue
 
 WIDE_COST: Final = 2000
 """What may be published at once, some 4 ms: one for a queue here, `AWAY_COST` for one elsewhere or with copies."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from node.amqp.connection_state import ConnectionState
 from node.amqp.methods import ConnectionBlocked, ConnectionUnblocked
 from node.amqp.reader import FrameReader
-from node.broker.live_queue import Way
+from node.queue.live_queue import Way
 
 if TYPE_CHECKING:
     from node.broker.connection import Connection

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
-from node.broker.acceptance import Acceptance
-from node.broker.counters import ExchangeCounters
-from node.broker.live_queue import Asked, RemoteQueue, local_and_remote
-from node.broker.mirroring import Mirror
-from node.broker.paged_backlog import MESSAGE_BYTES
-from node.broker.queue import Queue
-from node.broker.run import Envelope
-from node.broker.safety import Safety, is_any_durable
 from node.broker.unacked import Delivery, disowned
+from node.queue.acceptance import Acceptance
+from node.queue.counters import ExchangeCounters
+from node.queue.live_queue import Asked, RemoteQueue, local_and_remote
+from node.queue.mirroring import Mirror
+from node.queue.paged_backlog import MESSAGE_BYTES
+from node.queue.queue import Queue
+from node.queue.run import Envelope
+from node.queue.safety import Safety, is_any_durable
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

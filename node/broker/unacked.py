@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
-from node.broker.run import Envelope, Run
+from node.queue.run import Envelope, Run
 
 if TYPE_CHECKING:
-    from node.broker.consumer import Consumer
-    from node.broker.live_queue import LiveQueue
+    from node.queue.consumer import Consumer
+    from node.queue.live_queue import LiveQueue
 
 _HUSKS_MAX: Final = 1024
 """Settled entries kept among the open ones before the list is rebuilt; enough that rebuilding costs nearly nothing."""

@@ -9,9 +9,9 @@ Source: reliability §4.6 (all that is unacknowledged is requeued), §4.8; amqp-
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from node.broker.queue import Queue
-from node.broker.run import Run
 from node.broker.unacked import Delivery, open_runs
+from node.queue.queue import Queue
+from node.queue.run import Run
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from node.broker.counters import ChannelCounters, ExchangeCounters
-from node.broker.live_queue import LiveQueue
-from node.broker.run import Envelope, Run
 from node.catalogue.records import Binding
+from node.queue.counters import ChannelCounters, ExchangeCounters
+from node.queue.live_queue import LiveQueue
+from node.queue.run import Envelope, Run
 from node.routing.router import Router
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from node.broker.counters import DiskCounters
 from node.io.data_directory import (
     DataDirectory,
     DataDirectoryError,
@@ -27,6 +26,7 @@ from node.io.data_directory import (
     open_data_directory,
     open_for_reading,
 )
+from node.queue.counters import DiskCounters
 from node.store.disk import READING, Append, Read, Remove, RemoveTree, Rename, Step, Sync, SyncDir, is_full
 
 __all__ = ["DataDirectoryError", "FileDisk", "ReadOnlyDisk"]

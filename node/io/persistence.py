@@ -13,7 +13,6 @@ from typing import Final
 
 from node import log_mirroring, log_phrases
 from node.broker.broker import Broker
-from node.broker.mirroring import RecoveredCopy
 from node.broker.unsettled import note_deliveries
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.mirrors.views import stored_uid
@@ -23,6 +22,7 @@ from node.config import Config
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import category_logger
+from node.queue.mirroring import RecoveredCopy
 from node.scheduling.timers import Timers
 from node.store.copies import recoverable_copies, stored
 from node.store.directory import StoreError, claim

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from node.broker.channel import Channel
 from node.broker.connection import Connection
-from node.broker.queue import Queue
 from node.management.exposition import Metric
+from node.queue.queue import Queue
 
 Number = int | float
 RowOf = Mapping[str, Any]

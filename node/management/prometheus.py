@@ -20,8 +20,6 @@ from typing import Any, Final
 
 from node.app import Node
 from node.broker.channel import Channel
-from node.broker.counters import AT_MOST_ONCE, DISABLED, ChannelCounters
-from node.broker.queue import Queue
 from node.broker.totals import routed
 from node.io.turns import Turns
 from node.management import metric_families as families
@@ -29,6 +27,8 @@ from node.management.exposition import CONTENT_TYPE, Exposition, Metric, Type, l
 from node.management.node_facts import disk_counters, node_facts
 from node.management.pair_metrics import PairMetrics
 from node.management.site import Site
+from node.queue.counters import AT_MOST_ONCE, DISABLED, ChannelCounters
+from node.queue.queue import Queue
 from node.statistics.channels import channel_name, open_channels
 from node.statistics.connections import is_shown
 from node.statistics.query import Query

@@ -6,8 +6,8 @@ from typing import Any
 from node.amqp.plain import plain_table
 from node.broker.broker import Broker
 from node.broker.channel import Channel
-from node.broker.consumer import Consumer
-from node.broker.queue import Queue
+from node.queue.consumer import Consumer
+from node.queue.queue import Queue
 from node.statistics.connections import chosen_connections, host_and_port
 from node.statistics.query import Query
 from node.statistics.rows import Row

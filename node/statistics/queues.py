@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Any, Final
 
 from node.broker.broker import Broker
-from node.broker.content import decode_content
-from node.broker.mirroring import MirrorStatus
-from node.broker.paged_backlog import MESSAGE_BYTES, PagedBacklog
-from node.broker.queue import Queue
-from node.broker.queue_status import QueueStatus
-from node.broker.run import Run
+from node.queue.content import decode_content
+from node.queue.mirroring import MirrorStatus
+from node.queue.paged_backlog import MESSAGE_BYTES, PagedBacklog
+from node.queue.queue import Queue
+from node.queue.run import Run
+from node.queue.status import QueueStatus
 from node.statistics.connections import GARBAGE_COLLECTION, REDUCTIONS, host_and_port, put_machine
 from node.statistics.consumers import consumers_of_queues
 from node.statistics.message_stats import DELIVER_GET, message_stats, queue_values

@@ -10,8 +10,8 @@ from typing import Final
 
 from node.amqp.channel_state import ChannelState
 from node.broker.connection import Connection
-from node.broker.queue import Queue
 from node.broker.vhost import LiveVhost
+from node.queue.queue import Queue
 from node.statistics.channels import channel_id
 from node.statistics.connections import connection_id, is_shown
 from node.statistics.exchanges import exchange_id

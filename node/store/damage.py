@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from node.broker.number_set import NumberSet
+from node.queue.number_set import NumberSet
 from node.store.segment import Found, Segment
 
 if TYPE_CHECKING:

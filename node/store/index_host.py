@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from node.amqp.frames import body_size
-from node.broker.counters import DiskCounters
-from node.broker.run import Run
+from node.queue.counters import DiskCounters
+from node.queue.run import Run
 from node.store.disk import Disk
 from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from node.amqp.frames import body_size
 from node.amqp.reader import MIXED_SIZES
-from node.broker.operations import Enqueue, decode
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command
 from node.catalogue.durable_part import is_kept
 from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.records import QueueRecord
+from node.queue.operations import Enqueue, decode
 from node.store import journal
 from node.store.copies import recoverable_copies
 from node.store.directory import MESSAGES, QUEUES, Identity

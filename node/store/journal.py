@@ -13,7 +13,7 @@ Source: architecture §2.2; amqp-behaviour §7.5.
 from collections.abc import Iterable
 from typing import Final
 
-from node.broker.operations import Operation, encode
+from node.queue.operations import Operation, encode
 from node.store.directory import JOURNAL
 from node.store.disk import Append, MakeDir, Remove, Step, Sync, SyncDir
 from node.store.records import HEADER_BYTES, JOURNAL_HEADER, record

@@ -7,7 +7,7 @@ what was removed, whatever the order. That is kept as sets of numbers; the messa
 from collections.abc import Iterator
 from typing import Final
 
-from node.broker.operations import CorruptRecord, Enqueue, Operation, Remove, decode_head
+from node.queue.operations import CorruptRecord, Enqueue, Operation, Remove, decode_head
 from node.store import journal
 from node.store.directory import JOURNAL
 from node.store.disk import TO_THE_END, Disk, Read

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from node.broker.run import Absent, Place, Run
+from node.queue.run import Absent, Place, Run
 from node.store.damage import UNREADABLE, tell_unreadable
 from node.store.directory import MESSAGES
 from node.store.disk import Read

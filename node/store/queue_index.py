@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from node.broker.number_set import NumberSet
-from node.broker.operations import Delivered, Enqueue, Operation, Remove, encode, enqueues, joined
-from node.broker.run import Absent, Envelope, Run
-from node.broker.storage import StorageOwner
+from node.queue.number_set import NumberSet
+from node.queue.operations import Delivered, Enqueue, Operation, Remove, encode, enqueues, joined
+from node.queue.run import Absent, Envelope, Run
+from node.queue.storage import StorageOwner
 from node.store.damage import UNREADABLE
 from node.store.directory import QUEUES, TRANSIENT
 from node.store.disk import Append, MakeDir, RemoveTree, Step, Sync, SyncDir

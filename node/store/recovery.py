@@ -21,9 +21,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from node.broker.operations import Delivered, Enqueue, Operation, Remove, decode, encode
-from node.broker.storage import Page
 from node.catalogue.records import QueueRecord
+from node.queue.operations import Delivered, Enqueue, Operation, Remove, decode, encode
+from node.queue.storage import Page
 from node.store import journal
 from node.store.completeness import Completeness
 from node.store.directory import JOURNAL, QUEUES, TRANSIENT

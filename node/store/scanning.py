@@ -7,7 +7,7 @@ Source: architecture §2.2.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from node.broker.run import Absent
+from node.queue.run import Absent
 from node.store.damage import tell_damage
 from node.store.disk import Read
 from node.store.rereading import read

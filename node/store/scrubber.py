@@ -14,9 +14,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from node.broker.counters import ScrubCounters
-from node.broker.number_set import NumberSet
-from node.broker.run import Absent
+from node.queue.counters import ScrubCounters
+from node.queue.number_set import NumberSet
+from node.queue.run import Absent
 from node.scheduling.timers import Timers
 from node.store.damage import UNREADABLE, tell_unreadable
 from node.store.disk import Read

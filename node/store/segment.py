@@ -16,7 +16,7 @@ from typing import Final
 
 from node.amqp.frames import body_size
 from node.amqp.reader import MIXED_SIZES
-from node.broker.operations import (
+from node.queue.operations import (
     CorruptRecord,
     Delivered,
     Enqueue,
@@ -24,7 +24,7 @@ from node.broker.operations import (
     decode_head,
     expiry_of,
 )
-from node.broker.run import Absent, Place
+from node.queue.run import Absent, Place
 from node.store.records import (
     HEADER_BYTES,
     RECORD_HEAD_BYTES,

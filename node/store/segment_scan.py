@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from node.amqp.reader import MIXED_SIZES
-from node.broker.operations import CorruptRecord, Enqueue, Remove, decode, decode_head
+from node.queue.operations import CorruptRecord, Enqueue, Remove, decode, decode_head
 from node.store.record_file import RecordFile
 from node.store.records import RECORD_HEAD_BYTES, SEGMENT_HEADER, payload_at
 from node.store.seq_set import Deliveries, SeqSet, bits_of, clipped, ranges_of

@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from node.broker.counters import DiskCounters, ScrubCounters
-from node.broker.operations import Delivered, Remove
-from node.broker.storage import Waiter
 from node.catalogue.records import QueueRecord
+from node.queue.counters import DiskCounters, ScrubCounters
+from node.queue.operations import Delivered, Remove
+from node.queue.storage import Waiter
 from node.scheduling.timers import Timer, Timers
 from node.store.checkpoint import Checkpoint
 from node.store.directory import JOURNAL, MESSAGES, QUEUES, TRANSIENT

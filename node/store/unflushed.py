@@ -15,10 +15,10 @@ from typing import Final
 
 from node.amqp.frames import body_size
 from node.amqp.reader import MIXED_SIZES
-from node.broker.backlog import RUN_MAX
-from node.broker.number_set import NumberSet
-from node.broker.operations import Enqueue, enqueues, expires_at_ms
-from node.broker.run import Envelope, Run
+from node.queue.backlog import RUN_MAX
+from node.queue.number_set import NumberSet
+from node.queue.operations import Enqueue, enqueues, expires_at_ms
+from node.queue.run import Envelope, Run
 from node.store.segment import spans
 
 _OPERATION_BYTES: Final = 128

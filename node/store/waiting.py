@@ -1,6 +1,6 @@
 """Who waits for a batch of the journal to be safe."""
 
-from node.broker.storage import Waiter
+from node.queue.storage import Waiter
 
 
 class Waiting:

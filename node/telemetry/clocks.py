@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Final, NamedTuple
 
-from node.broker.metering import BUCKETS, bucket_of
+from node.queue.metering import BUCKETS, bucket_of
 
 PEERS_MAX: Final = 16
 """Nodes that are asked each time, in turn: a large cluster would ask all day."""

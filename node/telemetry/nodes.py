@@ -6,9 +6,9 @@ import time
 from typing import Any, Final
 
 from node.app import Node
-from node.broker.counters import DiskCounters
 from node.config import Config
 from node.io.resources import rss_bytes
+from node.queue.counters import DiskCounters
 from node.telemetry.process import GcPauses, LoopLag
 from node.telemetry.queues import QueueRows
 from node.telemetry.surroundings import Surroundings

@@ -5,7 +5,7 @@ import gc
 import time
 from typing import Final
 
-from node.broker.metering import BUCKETS, bucket_of
+from node.queue.metering import BUCKETS, bucket_of
 
 SAMPLE_S: Final = 0.1
 

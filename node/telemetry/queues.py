@@ -15,14 +15,14 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from node.broker.broker import Broker
-from node.broker.live_queue import LiveQueue
-from node.broker.metering import COUNTED, Account, Meter, MeteredQueue
-from node.broker.mirroring import ReplicaFacts
-from node.broker.paged_backlog import MESSAGE_BYTES
 from node.catalogue.mirrors.mirror_nodes import copies_wanted
 from node.catalogue.mirrors.views import View
 from node.catalogue.policy import EffectivePolicy
 from node.catalogue.records import QueueRecord
+from node.queue.live_queue import LiveQueue
+from node.queue.metering import COUNTED, Account, Meter, MeteredQueue
+from node.queue.mirroring import ReplicaFacts
+from node.queue.paged_backlog import MESSAGE_BYTES
 from node.statistics.queues import QUEUE_BYTES
 from node.statistics.topology_document import ring_from_master
 from node.telemetry.rows import Moment, Rows, fragment

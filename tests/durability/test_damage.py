@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from node.broker.operations import Enqueue, decode
+from node.queue.operations import Enqueue, decode
 from node.store.records import read_records
 from tests.durability.durable_node import DurableNode, copy_data
 from tests.durability.ledger import SETTLED, Kind, Ledger, Value

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.broker import paged_backlog
+from node.queue import paged_backlog
 
 
 @pytest.fixture(autouse=True)

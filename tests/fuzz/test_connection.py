@@ -51,8 +51,8 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.broker.settings import BrokerSettings
-from node.broker.storage import MemoryStorage
 from node.catalogue.commands import ClearPolicy, Command, DeleteQueue, DeleteUser, DeleteVhost, SetPolicy
+from node.queue.storage import MemoryStorage
 from tests.node.broker.harness import Client, World, check_invariants
 
 REPLY_TO = "amq.rabbitmq.reply-to"

@@ -22,13 +22,13 @@ from cluster.mirror.sync_target import Spare
 from cluster.remote.remote_queue import RemoteQueue
 from node.broker import belongings
 from node.broker.channel import Channel
-from node.broker.consumer import Consumer
 from node.broker.damages import Damages
-from node.broker.live_queue import Belongings
-from node.broker.operations import Enqueue
-from node.broker.queue import Queue
-from node.broker.storage import Waiter
 from node.catalogue.mirrors.views import View
+from node.queue.consumer import Consumer
+from node.queue.live_queue import Belongings
+from node.queue.operations import Enqueue
+from node.queue.queue import Queue
+from node.queue.storage import Waiter
 from node.store import rereading
 from node.store.queue_index import QueueIndex
 from node.store.scrubber import Scrubber
@@ -79,8 +79,8 @@ def _no_deduplication(patch: pytest.MonkeyPatch) -> None:
 
 def _not_redelivered(patch: pytest.MonkeyPatch) -> None:
     """Who takes over delivers as if nobody had seen anything."""
-    from node.broker.paged_backlog import PagedBacklog
-    from node.broker.queue import Queue
+    from node.queue.paged_backlog import PagedBacklog
+    from node.queue.queue import Queue
 
     whole = Queue.begin_with
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from cluster.mirror.group import Group
 from cluster.mirror.leader import Leader
-from node.broker.queue import Queue
 from node.catalogue.records import QueueRecord
+from node.queue.queue import Queue
 from tests.sim.mirror_world import Node, Violation
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers
 from node.broker.broker import Broker
 from node.broker.connection import Connection
-from node.broker.mirroring import RecoveredCopy
 from node.broker.observer import MirrorEvent
-from node.broker.paging import Pager
 from node.broker.peer import Peer
-from node.broker.queue import Queue
 from node.broker.settings import BrokerSettings
 from node.broker.unsettled import note_deliveries
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, NodeUp
 from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.snapshot import everything
+from node.queue.mirroring import RecoveredCopy
+from node.queue.paging import Pager
+from node.queue.queue import Queue
 from node.scheduling.timers import Timers
 from node.store.copies import recoverable_copies, stored
 from node.store.directory import claim

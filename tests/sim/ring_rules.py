@@ -22,13 +22,13 @@ from cluster.mirror.leader import Leader
 from cluster.remote.proxy import Proxy
 from cluster.transport import stream
 from cluster.transport.peer_pb2 import Batch as StreamBatch
-from node.broker.mirroring import Mirror
-from node.broker.number_set import NumberSet
-from node.broker.operations import Enqueue
-from node.broker.queue import Queue
 from node.catalogue.mirrors import views
 from node.catalogue.mirrors.mirrored_queues import MirroredQueues
 from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View, ViewChange, is_there
+from node.queue.mirroring import Mirror
+from node.queue.number_set import NumberSet
+from node.queue.operations import Enqueue
+from node.queue.queue import Queue
 
 Patch = pytest.MonkeyPatch
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from node.amqp.methods import BasicAck, BasicGet
-from node.broker.queue import Queue
 from node.catalogue.commands import ChangeView, SetPolicy
 from node.catalogue.mirrors.views import ActivateMirror, AddMirror, DropMirror, TookOver, ViewChange
+from node.queue.queue import Queue
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,

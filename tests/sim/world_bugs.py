@@ -13,10 +13,10 @@ from cluster.mirror.caretaker import Caretaker
 from cluster.mirror.copy import Copy
 from cluster.mirror.revival import Revival
 from node.broker.channel import Channel
-from node.broker.consumer import UNLIMITED
-from node.broker.paged_backlog import PagedBacklog
 from node.catalogue.mirrors import views
 from node.catalogue.mirrors.views import View
+from node.queue.consumer import UNLIMITED
+from node.queue.paged_backlog import PagedBacklog
 from node.store.message_store import MessageStore
 from tests.sim import mirror_bugs, raft_bugs
 from tests.sim.world_histories import HISTORIES

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from node.broker.storage import QueueStorage
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.durable_part import is_kept
 from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.records import QueueRecord
+from node.queue.storage import QueueStorage
 from node.scheduling.timers import Timers
 from node.store.copies import stored
 from node.store.recovery import recover

@@ -23,10 +23,10 @@ from node.amqp.methods import (
     QueueDeclare,
 )
 from node.amqp.properties import Properties
-from node.broker.queue import Queue
 from node.catalogue.commands import SetPolicy
 from node.catalogue.events import MemberDown, QueueDeleted, ViewChanged
 from node.catalogue.records import Json
+from node.queue.queue import Queue
 from node.store.disk import Append, Read, Sync
 from tests.sim.mirror_checks import check_attached, check_copies, check_no_faults, check_nobody_starves
 from tests.sim.mirror_clients import App, Consumer, Once, Publisher

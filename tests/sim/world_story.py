@@ -14,10 +14,10 @@ from typing import Any, Final
 from cluster.membership.options import MembershipOptions
 from node.amqp.methods import BasicPublish, ConfirmSelect, ExchangeDeclare, Method
 from node.amqp.properties import Properties
-from node.broker.queue import Queue
 from node.catalogue.commands import ChangeView, SetPolicy
 from node.catalogue.mirrors.views import TransferMaster, View
 from node.catalogue.records import Json, QueueRecord
+from node.queue.queue import Queue
 from node.store.scrubber import REST_S
 from tests.sim.mirror_clients import Consumer, Once, Publisher
 from tests.sim.mirror_ledger import Message

@@ -22,9 +22,7 @@ from node.amqp.methods import (
     BasicReject,
 )
 from node.broker.channel import Channel
-from node.broker.consumer import Consumer
 from node.broker.handlers.steps import Handlers, Steps
-from node.broker.live_queue import current
 from node.broker.reply_to import ENTROPY_BYTES, REPLY_TO, is_reply_name
 from node.broker.unacked import Delivery
 from node.catalogue.arguments import parse_consume_arguments
@@ -35,6 +33,8 @@ from node.catalogue.names import (
     not_found,
     resource,
 )
+from node.queue.consumer import Consumer
+from node.queue.live_queue import current
 
 
 def qos(channel: Channel, method: BasicQos) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from node.amqp.methods import Method
-from node.broker.live_queue import Asked, Wait
 from node.catalogue.commands import Command, Refused
 from node.catalogue.replicated_log import NOT_WRITTEN
+from node.queue.live_queue import Asked, Wait
 
 if TYPE_CHECKING:
     from node.broker.channel import Channel

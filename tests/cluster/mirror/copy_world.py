@@ -7,18 +7,18 @@ from typing import Any
 from cluster.mirror.copy import Copy, numbers_of
 from node.amqp.frames import body_size
 from node.amqp.reader import MIXED_SIZES
-from node.broker.number_set import NumberSet
-from node.broker.operations import Enqueue
-from node.broker.queue import Queue
-from node.broker.run import Envelope, Run
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.queue.number_set import NumberSet
+from node.queue.operations import Enqueue
+from node.queue.queue import Queue
+from node.queue.run import Envelope, Run
 from node.scheduling.timers import Timers
 from node.store.directory import claim
 from node.store.options import StoreOptions
 from node.store.recovery import recover
 from node.store.store import Store
-from tests.node.broker.messages import FakeHost, content
+from tests.node.queue.messages import FakeHost, content
 from tests.node.store.simulated_disk import SimulatedDisk
 
 OPTIONS = StoreOptions(

@@ -14,14 +14,14 @@ from cluster.mirror.group import Group
 from cluster.mirror.mirrors import Mirrors
 from node.amqp.methods import BasicAck, BasicGet, BasicGetOk, ConfirmSelect, ConfirmSelectOk
 from node.amqp.properties import Properties
-from node.broker.mirroring import RecoveredCopy
-from node.broker.paging import Pager
-from node.broker.queue import Queue
 from node.broker.unsettled import note_deliveries
 from node.catalogue.commands import NodeDown, NodeUp, PutMember, SetPolicy
 from node.catalogue.mirrors.views import View, stored_uid
 from node.catalogue.records import QueueRecord
 from node.catalogue.snapshot import everything
+from node.queue.mirroring import RecoveredCopy
+from node.queue.paging import Pager
+from node.queue.queue import Queue
 from node.store.copies import recoverable_copies, stored
 from node.store.directory import claim
 from node.store.options import StoreOptions

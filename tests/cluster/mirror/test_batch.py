@@ -18,8 +18,8 @@ from cluster.mirror.batch import (
     encode_batch,
 )
 from cluster.remote.frames import Malformed
-from node.broker.operations import Delivered, Enqueue, Remove
-from node.broker.run import Envelope
+from node.queue.operations import Delivered, Enqueue, Remove
+from node.queue.run import Envelope
 
 NUMBERS = st.integers(1, 2**40)
 

@@ -10,15 +10,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from cluster.mirror.copy import Copy
 from cluster.remote.frames import Malformed
 from node.amqp.frames import body_size
-from node.broker.backlog import RUN_MAX
-from node.broker.number_set import NumberSet
-from node.broker.operations import Enqueue
-from node.broker.paged_backlog import MESSAGE_BYTES, PagedBacklog
-from node.broker.run import NEVER, Run
-from node.broker.storage import MemoryStorage
 from node.catalogue.records import QueueRecord
+from node.queue.backlog import RUN_MAX
+from node.queue.number_set import NumberSet
+from node.queue.operations import Enqueue
+from node.queue.paged_backlog import MESSAGE_BYTES, PagedBacklog
+from node.queue.run import NEVER, Run
+from node.queue.storage import MemoryStorage
 from tests.cluster.mirror.copy_world import ENVELOPES, CopyWorld, Message
-from tests.node.broker.messages import content
+from tests.node.queue.messages import content
 from tests.node.store.store_world import small_parts
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from cluster.mirror.batch import Batch, Handover, Roll, SenderGone, Step, SyncMode, encode_batch
 from cluster.mirror.follower import Follower
-from node.broker.number_set import NumberSet
-from node.broker.operations import Delivered, Enqueue, Remove
-from node.broker.run import Envelope
+from node.queue.number_set import NumberSet
+from node.queue.operations import Delivered, Enqueue, Remove
+from node.queue.run import Envelope
 from tests.cluster.mirror.test_leader import PERSISTENT, TRANSIENT, Disk
 
 

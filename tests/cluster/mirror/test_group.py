@@ -11,9 +11,9 @@ import pytest
 from cluster.mirror import leader
 from cluster.mirror.leader import Leader
 from node.amqp.methods import BasicAck, BasicConsume, BasicGet, BasicNack, BasicQos
-from node.broker.queue import Queue
 from node.catalogue.commands import RemoveMember, SetPolicy
 from node.catalogue.mirrors.views import DropMirror, EraseMirror, GiveUp, MirrorSynced, TookOver
+from node.queue.queue import Queue
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,

@@ -5,10 +5,10 @@ import pytest
 from cluster.mirror import leader
 from cluster.mirror.batch import Batch, Clock, Handover, Roll, SenderGone, Step, decode_batch
 from cluster.mirror.leader import CONGESTED_BYTES, Leader
-from node.broker.number_set import NumberSet
-from node.broker.operations import Delivered, Enqueue, Remove
-from node.broker.run import NEVER, Envelope
-from node.broker.storage import Waiter
+from node.queue.number_set import NumberSet
+from node.queue.operations import Delivered, Enqueue, Remove
+from node.queue.run import NEVER, Envelope
+from node.queue.storage import Waiter
 
 TRANSIENT = Envelope("", "q", channel=1, frame_max_bytes=0)
 PERSISTENT = Envelope("", "q", channel=1, frame_max_bytes=0, persistent=True)

@@ -11,8 +11,8 @@ from cluster.mirror.follower import Follower
 from cluster.mirror.post import EARLY_AGE_MAX, Post
 from cluster.mirror.side import Pull, Report, decode_side, encode_side
 from node.amqp.methods import BasicAck, BasicGet, BasicNack, ConfirmSelect
-from node.broker.storage import Waiter
 from node.catalogue.commands import DeclareQueue, SetPolicy
+from node.queue.storage import Waiter
 from node.store.waiting import Waiting
 from tests.cluster.mirror.disk_nodes import PERSISTENT as PERSISTENT_MESSAGE
 from tests.cluster.mirror.disk_nodes import Cluster as DiskCluster

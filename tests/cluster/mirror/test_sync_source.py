@@ -16,14 +16,14 @@ from cluster.mirror.sync_source import (
     refusal,
 )
 from cluster.remote.frames import Malformed
-from node.broker.mirroring import SyncProgress
-from node.broker.queue import Queue
-from node.broker.run import Run
-from node.broker.storage import MemoryStorage, QueueStorage
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
-from tests.node.broker.messages import FakeHost, body_of, content, envelope
-from tests.node.broker.test_queue_reader import MUCH, SegmentStorage
+from node.queue.mirroring import SyncProgress
+from node.queue.queue import Queue
+from node.queue.run import Run
+from node.queue.storage import MemoryStorage, QueueStorage
+from tests.node.queue.messages import FakeHost, body_of, content, envelope
+from tests.node.queue.test_reader import MUCH, SegmentStorage
 
 
 class Master:

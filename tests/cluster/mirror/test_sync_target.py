@@ -17,15 +17,15 @@ from cluster.mirror.sync_target import (
     SyncTarget,
 )
 from node.amqp.reader import MIXED_SIZES
-from node.broker.mirroring import SyncProgress
-from node.broker.number_set import NumberSet
-from node.broker.operations import Enqueue
-from node.broker.run import Envelope
-from node.broker.storage import MemoryStorage
 from node.catalogue.records import QueueRecord
+from node.queue.mirroring import SyncProgress
+from node.queue.number_set import NumberSet
+from node.queue.operations import Enqueue
+from node.queue.run import Envelope
+from node.queue.storage import MemoryStorage
 from tests.cluster.mirror.test_sync_source import Master
-from tests.node.broker.messages import bodies_of, content, envelope
-from tests.node.broker.test_queue_reader import MUCH, SegmentStorage
+from tests.node.queue.messages import bodies_of, content, envelope
+from tests.node.queue.test_reader import MUCH, SegmentStorage
 from tests.node.store.store_harness import EMBED_MAX_BYTES, Bench
 
 

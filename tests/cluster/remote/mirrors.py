@@ -8,11 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cluster.remote.homeless_queue import HomelessQueue
-from node.broker.live_queue import HeldPublisher, LiveQueue
-from node.broker.mirroring import MirrorStatus, RecoveredCopy
-from node.broker.queue import Queue
-from node.broker.run import Envelope, Run
-from node.broker.storage import Waiter
 from node.broker.unsettled import unsettled
 from node.catalogue.commands import ChangeView
 from node.catalogue.mirrors.views import (
@@ -25,6 +20,11 @@ from node.catalogue.mirrors.views import (
     ViewChange,
 )
 from node.catalogue.records import QueueRecord
+from node.queue.live_queue import HeldPublisher, LiveQueue
+from node.queue.mirroring import MirrorStatus, RecoveredCopy
+from node.queue.queue import Queue
+from node.queue.run import Envelope, Run
+from node.queue.storage import Waiter
 
 if TYPE_CHECKING:
     from tests.cluster.remote.nodes import Node

@@ -4,7 +4,7 @@ from node.amqp.methods import (
     BasicDeliver,
 )
 from node.amqp.properties import Properties
-from node.broker.queue import Queue
+from node.queue.queue import Queue
 from tests.cluster.remote.nodes import Cluster
 from tests.node.broker.harness import Client
 

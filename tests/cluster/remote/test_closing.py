@@ -16,10 +16,10 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.broker.reply_to import REPLY_TO
-from node.broker.run import Envelope
 from node.catalogue.policy import QueueSettings
+from node.queue.run import Envelope
 from tests.cluster.remote.nodes import Cluster, Node, client_of
-from tests.node.broker.messages import content
+from tests.node.queue.messages import content
 
 PERSISTENT = Properties(delivery_mode=2)
 

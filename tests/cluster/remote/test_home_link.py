@@ -204,7 +204,7 @@ def test_deliveries_for_a_consumer_that_is_gone_go_back(cluster: Cluster, no_ack
 
 
 def fill_home(cluster: Cluster, *contents: bytes) -> None:
-    from tests.node.broker.messages import content, envelope
+    from tests.node.queue.messages import content, envelope
 
     cluster["n2"].home_queue("q").publish(
         envelope(), [content(raw) for raw in contents], -1, cluster["n2"].now

@@ -28,8 +28,8 @@ from node.amqp.methods import (
     TxSelectOk,
 )
 from node.amqp.properties import Properties
-from node.broker.storage import MemoryStorage, Waiter
 from node.catalogue.commands import DeleteQueue
+from node.queue.storage import MemoryStorage, Waiter
 from tests.cluster.remote.nodes import Cluster, Node, client_of
 
 PERSISTENT = Properties(delivery_mode=2)
@@ -159,13 +159,13 @@ def test_refusals_within_one_run_are_told_apart(cluster: Cluster) -> None:
 
 
 def run_of_bodies(*bodies: bytes):  # type: ignore[no-untyped-def]
-    from tests.node.broker.messages import content, envelope
+    from tests.node.queue.messages import content, envelope
 
     return envelope(), [content(body) for body in bodies]
 
 
 def acceptance(count: int, heard: list[tuple[list[int], bool]]):  # type: ignore[no-untyped-def]
-    from node.broker.acceptance import Acceptance
+    from node.queue.acceptance import Acceptance
 
     return Acceptance(count, 1, lambda done: heard.append((sorted(done.refused), done.is_lost)))
 

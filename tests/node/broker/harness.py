@@ -44,12 +44,12 @@ from node.broker.channel import Channel
 from node.broker.connection import Connection
 from node.broker.observer import Observer
 from node.broker.peer import Peer
-from node.broker.queue import Queue
 from node.broker.settings import BrokerSettings
 from node.broker.unacked import Delivery
 from node.catalogue.commands import Command, seed_commands
 from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.records import QueueRecord
+from node.queue.queue import Queue
 
 START = 1000.0
 """The broker's clock at the start of every test."""

@@ -1,8 +1,8 @@
 """What lives follows the catalogue; a policy for very many queues takes more than one turn."""
 
 from node.broker.following import SETTINGS_AT_ONCE
-from node.broker.queue import Queue
 from node.catalogue.commands import ClearPolicy, DeclareQueue, DeleteQueue, DeleteVhost, PutVhost, SetPolicy
+from node.queue.queue import Queue
 from tests.node.broker.harness import World
 
 

@@ -14,11 +14,11 @@ from node.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from node.broker.consumer import Consumers
-from node.broker.live_queue import LiveQueue
-from node.broker.queue import Queue
-from node.broker.run import Run
 from node.broker.unsettled import unsettled
+from node.queue.consumer import Consumers
+from node.queue.live_queue import LiveQueue
+from node.queue.queue import Queue
+from node.queue.run import Run
 from node.scheduling.chores import CHORES_S
 from tests.node.broker.harness import Client, World
 

@@ -13,7 +13,6 @@ from node.amqp.methods import (
     QueueDeleteOk,
 )
 from node.broker.mass_deletion import PIECE_MAX, InPieces
-from node.broker.queue import Queue
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import (
     Bind,
@@ -31,6 +30,7 @@ from node.catalogue.durable_part import durable_changes
 from node.catalogue.events import Event
 from node.catalogue.replicated_log import Answer
 from node.catalogue.topology import QUEUE_COST
+from node.queue.queue import Queue
 from node.routing.router import Router
 from tests.node.broker.harness import Client, World
 

@@ -18,8 +18,8 @@ from node.amqp.methods import (
     QueueDeclare,
     QueueDelete,
 )
-from node.broker.queue import Queue
 from node.broker.spreading import WIDE_COST
+from node.queue.queue import Queue
 from node.scheduling.chores import CHORES_S
 from tests.memory import assert_gone, no_search_for_cycles
 from tests.node.broker.harness import Client, World

@@ -24,8 +24,8 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties, content_header
 from node.broker.broker import FLOW_ENDS_MAX
-from node.broker.storage import MemoryStorage
 from node.broker.throttle import FLOW_SHOWN_S
+from node.queue.storage import MemoryStorage
 from tests.node.broker.harness import Client, Received, World, check_invariants
 
 WANTS_TO_KNOW: Table = {"connection.blocked": boolean(True)}

@@ -15,10 +15,10 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from node.broker.counters import ExchangeCounters
 from node.broker.reply_to import REPLY_TO
 from node.broker.tracing import TRACE_EXCHANGE
 from node.catalogue.commands import PutVhost
+from node.queue.counters import ExchangeCounters
 from tests.node.broker.harness import Client, Received, World
 
 

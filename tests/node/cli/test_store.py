@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from node.broker.operations import Operation
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeclareQueue, PutVhost
 from node.catalogue.replicated_log import DurableLog
 from node.cli.main import main
+from node.queue.operations import Operation
 from node.store.metadata_log import MetadataLog
-from tests.node.broker.messages import content
+from tests.node.queue.messages import content
 from tests.node.store.simulated_disk import SimulatedDisk
 from tests.node.store.stored import (
     ENTRIES,

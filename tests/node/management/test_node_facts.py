@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from node.broker.counters import DiskCounters
 from node.config import ManagementConfig, PrometheusConfig
 from node.config_plugins import PLUGINS
 from node.config_values import Address
 from node.management import node_facts
+from node.queue.counters import DiskCounters
 from node.statistics.query import Query, Range, Ranges
 from node.statistics.statistics import Statistics, StatisticsOptions
 from tests.node.broker.harness import START, World

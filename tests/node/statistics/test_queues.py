@@ -16,8 +16,8 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.broker.broker import Broker
-from node.broker.mirroring import Mirror, MirrorStatus, SyncProgress
-from node.broker.queue import Queue
+from node.queue.mirroring import Mirror, MirrorStatus, SyncProgress
+from node.queue.queue import Queue
 from node.statistics.options import StatisticsOptions
 from node.statistics.query import Query, Range, Ranges
 from node.statistics.queues import MESSAGES_LOOKED_AT, RUNS_LOOKED_AT

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from node.broker.operations import Image, Operation, decode
-from node.broker.run import NEVER, Envelope
 from node.catalogue.records import QueueRecord
+from node.queue.operations import Image, Operation, decode
+from node.queue.run import NEVER, Envelope
 from node.scheduling.timers import Timers
 from node.store.disk import Append, Disk, Step
 from node.store.journal import CLEAN, file_numbers, file_path, split
@@ -15,7 +15,7 @@ from node.store.options import StoreOptions
 from node.store.queue_index import QueueIndex
 from node.store.records import HEADER_BYTES, read_records
 from node.store.store import Store
-from tests.node.broker.messages import content
+from tests.node.queue.messages import content
 from tests.node.store.simulated_disk import SimulatedDisk
 
 ENVELOPES = [Envelope("", key, channel=1, frame_max_bytes=0, persistent=True) for key in ("q", "r")]

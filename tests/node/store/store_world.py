@@ -14,9 +14,9 @@ from unittest.mock import patch
 from node.amqp.frames import body_size, content_frames
 from node.amqp.properties import Properties, content_header
 from node.amqp.reader import MIXED_SIZES
-from node.broker.run import NEVER, Absent, Envelope, Run
-from node.broker.storage import NO_STORE_ID
 from node.catalogue.records import QueueRecord
+from node.queue.run import NEVER, Absent, Envelope, Run
+from node.queue.storage import NO_STORE_ID
 from node.scheduling.timers import Timers
 from node.store.directory import claim
 from node.store.disk import Read, Remove
@@ -38,7 +38,7 @@ OPTIONS = StoreOptions(
 """Small files, so that everything that takes many messages happens after few."""
 
 SMALL_PARTS = {
-    "node.broker.operations.RECORD_MAX_BYTES": 400,
+    "node.queue.operations.RECORD_MAX_BYTES": 400,
     "node.store.checkpoint.FLUSH_BYTES": 300,
     "node.store.checkpoint.SYNC_STEPS": 1,
     "node.store.file_merge._JOB_MAX_BYTES": 500,

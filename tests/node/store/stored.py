@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from node.amqp.reader import MIXED_SIZES
-from node.broker.operations import Delivered, Enqueue, Image, Operation, Remove, decode, encode
-from node.broker.run import Envelope
 from node.catalogue.records import QueueRecord
+from node.queue.operations import Delivered, Enqueue, Image, Operation, Remove, decode, encode
+from node.queue.run import Envelope
 from node.store import journal
 from node.store.disk import Step
 from node.store.message_store import MessageStore
@@ -21,7 +21,7 @@ from node.store.records import (
     record,
 )
 from node.store.recovery import RecoveredStore, recover
-from tests.node.broker.messages import body_of, content
+from tests.node.queue.messages import body_of, content
 from tests.node.store.simulated_disk import SimulatedDisk
 
 NODE = "rabbit@test"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.broker.operations import Enqueue, Operation, Remove, decode
-from node.broker.run import Envelope
+from node.queue.operations import Enqueue, Operation, Remove, decode
+from node.queue.run import Envelope
 from node.store.disk import Append, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.journal import CLEAN, Journal, file_numbers, file_path, split

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from node.amqp.reader import MIXED_SIZES
-from node.broker.number_set import NumberSet
-from node.broker.operations import Delivered, Enqueue, Image, Remove, decode
-from node.broker.run import NEVER, Absent, Envelope, Run
-from node.broker.storage import NO_STORE_ID
+from node.queue.number_set import NumberSet
+from node.queue.operations import Delivered, Enqueue, Image, Remove, decode
+from node.queue.run import NEVER, Absent, Envelope, Run
+from node.queue.storage import NO_STORE_ID
 from node.store.disk import Append, MakeDir, Read, RemoveTree, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.index_host import IndexHost
@@ -21,7 +21,7 @@ from node.store.message_store import TRANSIENT_FIRST_ID, MessageStore
 from node.store.queue_index import NO_LIMIT, QueueIndex
 from node.store.records import read_records
 from node.store.rereading import PAUSES_S
-from tests.node.broker.messages import bodies_of, content
+from tests.node.queue.messages import bodies_of, content
 from tests.node.store.simulated_disk import SimulatedDisk
 
 SEGMENT_ENTRIES = 8

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.broker.operations import Delivered, Enqueue, Operation, Remove
-from node.broker.storage import Page
+from node.queue.operations import Delivered, Enqueue, Operation, Remove
+from node.queue.storage import Page
 from node.store.disk import Append, MakeDir
 from node.store.disk import Remove as FileRemove
 from node.store.findings import Damage
 from node.store.message_store import TRANSIENT_FIRST_ID
 from node.store.records import JOURNAL_HEADER, SEGMENT_HEADER, NewerFormat
 from node.store.recovery import PROGRESS_S, Progress, Recovered, recover
-from tests.node.broker.messages import content
+from tests.node.queue.messages import content
 from tests.node.store.stored import (
     ENTRIES,
     OTHER_UID,

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from node.broker.number_set import NumberSet
-from node.broker.run import Absent, Run
+from node.queue.number_set import NumberSet
+from node.queue.run import Absent, Run
 from node.store.disk import Read
 from node.store.queue_index import QueueIndex
 from node.store.records import BEGINNING, follow, record

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.broker.operations import Enqueue, Remove, decode
-from node.broker.run import NEVER, Absent, Run
 from node.catalogue.records import QueueRecord
+from node.queue.operations import Enqueue, Remove, decode
+from node.queue.run import NEVER, Absent, Run
 from node.store.disk import Append, MakeDir, RemoveTree, Step, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.journal import file_path, split
@@ -17,7 +17,7 @@ from node.store.options import MIB
 from node.store.queue_index import QueueIndex
 from node.store.records import read_records
 from node.store.store import CONGESTED_BYTES, EARLY_BATCH_BYTES, SYNCED_S
-from tests.node.broker.messages import content
+from tests.node.queue.messages import content
 from tests.node.store.simulated_disk import SimulatedDisk
 from tests.node.store.store_harness import (
     EMBED_MAX_BYTES,

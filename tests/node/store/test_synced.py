@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from node.broker.run import NEVER, Run
 from node.catalogue.records import QueueRecord
+from node.queue.run import NEVER, Run
 from node.scheduling.timers import Timers
 from node.store import synced
 from node.store.disk import Append, Step, Sync
@@ -18,7 +18,7 @@ from node.store.options import StoreOptions
 from node.store.records import HEADER_BYTES
 from node.store.recovery import RecoveredStore, recover
 from node.store.store import Store
-from tests.node.broker.messages import content
+from tests.node.queue.messages import content
 from tests.node.store.simulated_disk import SimulatedDisk
 from tests.node.store.store_harness import ENVELOPE, INTERVAL_S, Bench, uid_of
 from tests.node.store.stored import (

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.amqp.methods import BasicConsume, BasicGet, BasicQos, QueueDeclare, QueueDelete
-from node.broker.metering import Meter
-from node.broker.mirroring import ReplicaFacts
 from node.catalogue.commands import SetPolicy
 from node.catalogue.mirrors.views import DropMirror, TransferMaster, View, changed, created, died
 from node.catalogue.records import QueueRecord
+from node.queue.metering import Meter
+from node.queue.mirroring import ReplicaFacts
 from node.telemetry.queues import (
     BUSY_MS,
     EARLY_MS,

@@ -45,14 +45,14 @@ from cluster.mirror.batch import Clock, Handover, Roll, SenderGone, SyncMode, de
 from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side
 from cluster.remote.remote_pb2 import Frame
 from node.amqp.field_table import Field, Table, boolean
-from node.broker.operations import Delivered, Enqueue, Remove
-from node.broker.queue import Queue
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import ChangeView, ClearPolicy, DeleteQueue, Refused, SetPolicy, seed_commands
 from node.catalogue.events import QueueCreated, QueueDeleted, ViewChanged
 from node.catalogue.mirrors.views import DropMirror, RingMember, View
 from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.records import QueueRecord
+from node.queue.operations import Delivered, Enqueue, Remove
+from node.queue.queue import Queue
 from tests.cluster.mirror.disk_nodes import Cluster
 from tests.cluster.mirror.nodes import RING
 from tests.node.broker.harness import Client

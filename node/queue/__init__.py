@@ -1,0 +1,1 @@
+"""A queue: its messages, its consumers, what it asks of the disk, of mirrors and of the broker."""

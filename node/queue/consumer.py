@@ -1,0 +1,315 @@
+"""A consumer, and the consumers of a queue with the order in which they are served.
+
+Round robin among those of the highest priority that can take more; each message moves its consumer to the
+back. Because the outcome is the same, a run is dealt out to different channels by stride instead of message
+by message.
+Source: amqp-behaviour §4.6, §4.8.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from node.amqp.field_table import Table
+from node.queue.run import Run
+
+if TYPE_CHECKING:
+    from node.queue.live_queue import LiveQueue
+
+UNLIMITED: Final = 1 << 62
+"""Credit of a consumer without a prefetch limit."""
+
+RUN_COST: Final = 10
+"""What it costs to deliver a run beside its messages: as much as so many of them."""
+
+_FRAME_BYTES: Final = 96
+"""What a small message costs on the wire beside its body, for reckoning how many fit a socket's budget."""
+
+
+class Ready(Protocol):
+    """Ready messages, as far as consumers see them: a `PagedBacklog` or a `PriorityBacklog`."""
+
+    @property
+    def at_hand(self) -> int:
+        """How many can be taken now."""
+
+    @property
+    def mean_bytes(self) -> int:
+        """The mean of the bodies at hand."""
+
+    @property
+    def head_expiry(self) -> float:
+        """When the message at the head expires."""
+
+    def take(self, limit: int) -> Run:
+        """Remove and return up to `limit` messages from the head."""
+
+
+class Outlet(Protocol):
+    """What a consumer hangs on: a channel, as the queue sees it."""
+
+    def credit(self, consumer: "Consumer") -> int:
+        """How many messages it may be given now as far as prefetch counts; 0 or less for none."""
+
+    def room_bytes(self) -> int:
+        """Bytes that its connection may still be given this turn; 0 or less for none."""
+
+    def deliver(self, consumer: "Consumer", run: Run, now: float) -> None:
+        """Send messages to the client."""
+
+    def block(self, consumer: "Consumer") -> None:
+        """It was left out for want of credit or room: call `Consumers.rejoin` when that changes."""
+
+    def cancelled_by_server(self, consumer: "Consumer") -> None:
+        """The queue is gone: forget the consumer and tell the client."""
+
+    def reattached(self, consumer: "Consumer", queue: "LiveQueue") -> "Consumer | None":
+        """The queue of a consumer has another master: who is to join `queue` in its place.
+
+        None: nobody, as the client wanted to be told then that the consumer is gone, or it has cancelled it.
+        """
+
+
+class Consumer:
+    """A subscription of a channel to a queue.
+
+    prefetch: how many messages it may hold unacknowledged; 0 for no limit.   unacked: how many it holds.
+    is_near: its client is connected to this node.   last_tag: of its latest delivery on its channel, 0: none yet.
+    """
+
+    is_near = True
+
+    __slots__ = (
+        "arguments",
+        "channel",
+        "exclusive",
+        "frames",
+        "is_waiting",
+        "last_tag",
+        "no_ack",
+        "prefetch",
+        "priority",
+        "queue",
+        "tag",
+        "unacked",
+    )
+
+    def __init__(
+        self,
+        tag: str,
+        channel: Outlet,
+        queue: "LiveQueue",
+        *,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        priority: int = 0,
+        prefetch: int = 0,
+        arguments: Table | None = None,
+    ) -> None:
+        self.tag = tag
+        self.channel = channel
+        self.queue = queue
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.priority = priority
+        self.prefetch = 0 if no_ack else prefetch
+        self.arguments = arguments or {}
+        self.unacked = self.last_tag = 0
+        self.is_waiting = False
+        """Whether it is in the rotation of its queue."""
+        self.frames: dict[tuple[bytes, bool], tuple[bytes, bytes]] = {}
+        """The constant parts of its deliver frames, kept by the channel."""
+
+    @property
+    def incarnation(self) -> int:
+        """Of the node that its client is connected to; 0: this one."""
+        return 0
+
+
+class Consumers:
+    """The consumers of one queue.
+
+    single_active: only one of them is served, the first that came; after it the one of highest priority, then
+        age.
+    """
+
+    def __init__(self, *, single_active: bool = False) -> None:
+        self.all: list[Consumer] = []  # by age
+        self.single_active = single_active
+        self.active: Consumer | None = None
+        """The one that is served where only one is."""
+        self._levels: dict[int, deque[Consumer]] = {}  # in rotation, by priority; none is empty
+        self._priorities: list[int] = []  # of _levels, highest first
+        self._holds = 0
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether any of them may take a message, as far as is known."""
+        return bool(self._priorities) and not self._holds
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether one consumer has the queue to itself."""
+        return bool(self.all) and self.all[0].exclusive
+
+    def add(self, consumer: Consumer) -> None:
+        """A consumer joins."""
+        self.all.append(consumer)
+        if self.single_active and self.active is None:
+            self.active = consumer
+        self.rejoin(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        """A consumer leaves; where it was the active one the next takes over."""
+        self.all.remove(consumer)
+        self._leave(consumer)
+        if self.active is consumer:
+            # max keeps the first of equals: the oldest.
+            self.active = max(self.all, key=lambda waiting: waiting.priority, default=None)
+            if self.active is not None:
+                self.rejoin(self.active)
+
+    def take_near(self) -> list[Consumer]:
+        """Remove all consumers, as the queue has another master; those of this node are returned, the active one first.
+
+        Those of other nodes are told by their nodes. No auto-delete queue goes for that.
+        """
+        active = self.active
+        gone = list(self.all)
+        for consumer in gone:
+            self.remove(consumer)
+            if not consumer.is_near:
+                consumer.channel.cancelled_by_server(consumer)
+        near = [consumer for consumer in gone if consumer.is_near]
+        near.sort(key=lambda consumer: consumer is not active)
+        return near
+
+    def rejoin(self, consumer: Consumer) -> None:
+        """Put a consumer that can take messages (again) behind the others of its priority."""
+        if consumer.is_waiting or (self.single_active and consumer is not self.active):
+            return
+        consumer.is_waiting = True
+        if consumer.priority not in self._levels:
+            self._levels[consumer.priority] = deque()
+            self._priorities = sorted(self._levels, reverse=True)
+        self._levels[consumer.priority].append(consumer)
+
+    def hold(self) -> None:
+        """Give out nothing until `release`, which each that holds has to call."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Go on, unless somebody else holds: the queue has to be touched."""
+        self._holds -= 1
+
+    def _leave(self, consumer: Consumer) -> None:
+        if not consumer.is_waiting:
+            return
+        consumer.is_waiting = False
+        level = self._levels[consumer.priority]
+        level.remove(consumer)
+        if not level:
+            del self._levels[consumer.priority]
+            self._priorities = sorted(self._levels, reverse=True)
+
+    def dispatch(
+        self,
+        backlog: Ready,
+        now: float,
+        drop_expired: Callable[[float], None] | None = None,
+        *,
+        cost_max: int = UNLIMITED,
+    ) -> bool:
+        """Give out ready messages until there are no more or nobody can take one.
+
+        drop_expired: removes what has expired at the head; None where nothing expires, or a new message may go
+            out before it does.
+        cost_max: when to stop before that, about: in messages, and `RUN_COST` for each run.
+        Returns: whether it stopped for that.
+        """
+        if self._holds:
+            return False
+        expired_by = now if drop_expired is not None else None
+        while self._priorities and backlog.at_hand:
+            if drop_expired is not None and backlog.head_expiry <= now:
+                drop_expired(now)
+                continue
+            if cost_max <= 0:
+                return True
+            level = self._levels[self._priorities[0]]
+            if len(level) == 1:
+                cost_max -= self._serve_one(level[0], backlog, now, expired_by, cost_max)
+            elif backlog.at_hand < len(level) or _share_a_channel(level):
+                cost_max -= RUN_COST
+                self._serve_next(level, backlog, now)
+            else:
+                cost_max -= self._deal(level, backlog, now)
+        return False
+
+    def _serve_one(
+        self, consumer: Consumer, backlog: Ready, now: float, expired_by: float | None, cost_max: int
+    ) -> int:
+        """Give the only consumer of a level all that it can take; what that cost."""
+        limit = _limit(consumer, backlog)
+        if not limit:
+            self._block(consumer)
+        cost = 0
+        while limit and backlog.at_hand and (expired_by is None or backlog.head_expiry > expired_by):
+            if cost >= cost_max:
+                break
+            run = backlog.take(limit)
+            count = len(run.contents)
+            limit -= count
+            cost += RUN_COST + count
+            consumer.channel.deliver(consumer, run, now)
+        return cost
+
+    def _serve_next(self, level: deque[Consumer], backlog: Ready, now: float) -> None:
+        """Give one message to the first of several consumers.
+
+        On one channel the order of deliveries shows; and few messages need no look at each of many consumers.
+        """
+        consumer = level[0]
+        if not _limit(consumer, backlog):
+            self._block(consumer)
+            return
+        consumer.channel.deliver(consumer, backlog.take(1), now)
+        level.rotate(-1)
+
+    def _deal(self, level: deque[Consumer], backlog: Ready, now: float) -> int:
+        """Give as many messages to each of several channels' consumers as all of them can take, by stride.
+
+        Returns: what that cost.
+        """
+        limits = [_limit(consumer, backlog) for consumer in level]
+        if not all(limits):
+            for consumer, limit in zip(list(level), limits, strict=True):
+                if not limit:
+                    self._block(consumer)
+            return len(limits)
+        turns = len(level)
+        run = backlog.take(min(limits) * turns)
+        for index, consumer in enumerate(list(level)[: len(run)]):
+            consumer.channel.deliver(consumer, run[index::turns], now)
+        level.rotate(-(len(run) % turns))
+        return len(run) + RUN_COST * min(turns, len(run))
+
+    def _block(self, consumer: Consumer) -> None:
+        self._leave(consumer)
+        consumer.channel.block(consumer)
+
+
+def _share_a_channel(level: deque[Consumer]) -> bool:
+    return len({consumer.channel for consumer in level}) < len(level)
+
+
+def _limit(consumer: Consumer, backlog: Ready) -> int:
+    """How many messages a consumer can take now; 0 when it must be left out."""
+    channel = consumer.channel
+    credit, room = channel.credit(consumer), channel.room_bytes()
+    if credit <= 0 or room <= 0:
+        return 0
+    return min(credit, room // (backlog.mean_bytes + _FRAME_BYTES) + 1)

@@ -1,0 +1,340 @@
+"""What each queue costs this node, and what of a queue is counted only for telemetry.
+
+A broker without a `Meter` has none of it: its queues are plain `Queue`s. One with a meter makes `MeteredQueue`s, which
+look at a clock before and after runs, delivery turns and settled runs, not each of them; `cluster.mirror.metered_group`
+does so around what a copy does. Both write into the *account* of the queue, which stays while masters come and go.
+
+Parsing what clients send, writing to sockets and the disk's thread count for no queue.
+Source: reference spark.md §2.3 (cpu_us_total).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from operator import add, attrgetter
+from typing import TYPE_CHECKING, Final
+
+from node.amqp.reader import MIXED_SIZES
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
+from node.queue.host import QueueHost
+from node.queue.live_queue import Asked
+from node.queue.queue import EXPIRED, MAXLEN, Queue
+from node.queue.run import Envelope, Run, bytes_of
+from node.queue.storage import NO_STORE_ID, QueueStorage, Waiter
+
+if TYPE_CHECKING:
+    from node.queue.counters import QueueCounters
+
+BUCKETS: Final = 32
+"""Of a histogram of times: the first counts what takes less than 100 us, each further one up to a half octave more."""
+
+EVERY: Final = 5
+"""Of runs that come in, delivery turns and settled runs of a queue each fifth is timed and counts for five: looking at
+the clock would be a hundredth of what small runs cost. A prime, as traffic has patterns."""
+
+CONFIRM_SAMPLE_S: Final = 0.1
+"""Between two runs of a queue whose way to the confirm is timed: those between are like them."""
+
+MARK_S: Final = 1.0
+"""How exactly it is known when a message came."""
+MARKS_MAX: Final = 512
+"""Of a queue; with more each second one is forgotten, and the age of its messages is known less exactly."""
+
+SWEEP_SLICE: Final = 1000
+"""Accounts between two breaks: less than a millisecond."""
+
+COUNTED: Final = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "redeliver", "ack")
+_counted: Final[Callable[[object], tuple[int, ...]]] = attrgetter(*COUNTED)
+
+_NONE: Final = (0,) * len(COUNTED)
+
+
+def _limits() -> list[float]:
+    return [100.0 * 2.0 ** (bucket / 2) for bucket in range(BUCKETS - 1)]
+
+
+_LIMITS_US: Final = _limits()
+
+
+def bucket_of(us: float) -> int:
+    """The bucket of a histogram that counts a time."""
+    return bisect_right(_LIMITS_US, us)
+
+
+class Account:
+    """Of one queue on this node, since the broker's start, be it master or mirror.
+
+    cpu_ns: what it took of the broker's thread.   pub_bytes, dlv_bytes: bodies that came in and went out.
+    expired, dropped: messages that left for their age, and for a limit of length.   dead_lettered: of all that left
+        unacknowledged, those of a queue with a dead-letter exchange.
+    confirm_us: how long confirms took, as a histogram; None: none was timed.
+    past: `COUNTED` of masters that are over.
+    """
+
+    __slots__ = (
+        "confirm_due_s",
+        "confirm_us",
+        "cpu_ns",
+        "dead_lettered",
+        "dlv_bytes",
+        "dropped",
+        "expired",
+        "name",
+        "past",
+        "pub_bytes",
+        "vhost",
+    )
+
+    def __init__(self, vhost: str, name: str) -> None:
+        self.vhost = vhost
+        self.name = name
+        self.cpu_ns = 0
+        self.pub_bytes = 0
+        self.dlv_bytes = 0
+        self.expired = 0
+        self.dropped = 0
+        self.dead_lettered = 0
+        self.confirm_us: list[int] | None = None
+        self.confirm_due_s = 0.0
+        self.past: tuple[int, ...] = _NONE
+
+    def counts(self, counters: "QueueCounters | None" = None) -> tuple[int, ...]:
+        """`COUNTED` of all masters that were here.   counters: of the one that is."""
+        return self.past if counters is None else tuple(map(add, self.past, _counted(counters)))
+
+
+class Meter:
+    """The accounts of one broker by the queues' uids.   clock: in ns, monotonic."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.clock = clock
+        self.accounts: dict[str, Account] = {}
+
+    def account(self, record: QueueRecord) -> Account:
+        """The account of a queue; made when there is none."""
+        found = self.accounts.get(record.uid)
+        if found is None:
+            found = self.accounts[record.uid] = Account(record.vhost, record.name)
+        return found
+
+    def sweep(self, queue: Callable[[str, str], QueueRecord | None]) -> Iterator[None]:
+        """Forget the accounts of queues that are gone, slice by slice. Who only moved keeps its own: counters rise.
+
+        queue: finds one by vhost and name.
+        """
+        for number, (uid, account) in enumerate(list(self.accounts.items()), 1):
+            record = queue(account.vhost, account.name)
+            if record is None or record.uid != uid:
+                del self.accounts[uid]
+            if not number % SWEEP_SLICE:
+                yield
+
+    def died(self, queue: Queue, count: int, reason: str) -> None:
+        """Messages left a queue unacknowledged."""
+        account = self.account(queue.record)
+        account.expired += count * (reason == EXPIRED)
+        account.dropped += count * (reason == MAXLEN)
+        account.dead_lettered += count * (queue.settings.dead_letter_exchange is not None)
+
+    def timed(self, waiter: Waiter, queues: Iterable[Queue], now: float) -> Waiter:
+        """Who is to wait for a run that was published to queues: now and then somebody who takes the time."""
+        queue = next(iter(queues), None)
+        if queue is None:
+            return waiter
+        account = self.account(queue.record)
+        if now < account.confirm_due_s:
+            return waiter
+        account.confirm_due_s = now + CONFIRM_SAMPLE_S
+        return _Timed(waiter, account, self.clock)
+
+
+class _Timed:
+    """Notes how long somebody waited for a confirm."""
+
+    __slots__ = ("_account", "_clock", "_started", "_waiter")
+
+    def __init__(self, waiter: Waiter, account: Account, clock: Callable[[], int]) -> None:
+        self._waiter = waiter
+        self._account = account
+        self._clock = clock
+        self._started = clock()
+
+    def settle(self, first: int, last: int, is_safe: bool) -> None:
+        """See `Waiter.settle`."""
+        histogram = self._account.confirm_us
+        if histogram is None:
+            histogram = self._account.confirm_us = [0] * BUCKETS
+        histogram[bucket_of((self._clock() - self._started) / 1000)] += 1
+        self._waiter.settle(first, last, is_safe)
+
+
+_publish: Final = Queue.publish
+_pump: Final = Queue.pump
+_ack: Final = Queue.ack
+_delivered: Final = Queue.delivered
+_consumed: Final = Queue.consumed
+"""What happens to each run; `super()` would take as long as the clock."""
+
+
+class MeteredQueue(Queue):
+    """A queue that keeps an account. What one operation does within another counts once."""
+
+    def __init__(
+        self,
+        record: QueueRecord,
+        settings: QueueSettings,
+        host: QueueHost,
+        storage: QueueStorage,
+        now: float,
+        meter: Meter,
+    ) -> None:
+        self.account = meter.account(record)
+        self._clock = meter.clock
+        self._marks: list[tuple[int, float]] = []
+        """Numbers of messages and when they came, rising."""
+        self._mark_at = 0.0
+        self._publishes = self._pumps = self._acks = 0
+        """How many more are not timed."""
+        super().__init__(record, settings, host, storage, now)
+
+    # --- what costs time ---
+
+    def publish(
+        self, envelope: Envelope, contents: list[bytes], size: int, now: float, store_id: int = NO_STORE_ID
+    ) -> list[int]:
+        """See `Queue.publish`."""
+        account = self.account
+        if now >= self._mark_at:
+            self._mark(now)
+        if size != MIXED_SIZES:
+            account.pub_bytes += size * len(contents)
+        elif self.is_plain and envelope.expiration_ms is None:
+            # They only come in, and the backlog adds them up anyway.
+            bytes_before = self.backlog.body_bytes
+            refused = _publish(self, envelope, contents, size, now, store_id)
+            account.pub_bytes += self.backlog.body_bytes - bytes_before
+            return refused
+        else:
+            account.pub_bytes += bytes_of(contents, size)
+        if self._publishes:
+            self._publishes -= 1
+            return _publish(self, envelope, contents, size, now, store_id)
+        self._publishes = EVERY - 1
+        clock = self._clock
+        started = clock()
+        refused = _publish(self, envelope, contents, size, now, store_id)
+        account.cpu_ns += (clock() - started) * EVERY
+        return refused
+
+    def pump(self, now: float) -> None:
+        """See `Queue.pump`."""
+        if self._pumps:
+            self._pumps -= 1
+            _pump(self, now)
+            return
+        self._pumps = EVERY - 1
+        clock = self._clock
+        started = clock()
+        _pump(self, now)
+        self.account.cpu_ns += (clock() - started) * EVERY
+
+    def ack(self, run: Run) -> None:
+        """See `Queue.ack`."""
+        if self._acks:
+            self._acks -= 1
+            _ack(self, run)
+            return
+        self._acks = EVERY - 1
+        clock = self._clock
+        started = clock()
+        _ack(self, run)
+        self.account.cpu_ns += (clock() - started) * EVERY
+
+    def get(self, now: float) -> Run | None:
+        """See `Queue.get`."""
+        account, clock = self.account, self._clock
+        begun = account.cpu_ns - clock()
+        run = super().get(now)
+        account.cpu_ns = begun + clock()
+        return run
+
+    def reject(self, run: Run, now: float) -> None:
+        """See `Queue.reject`."""
+        account, clock = self.account, self._clock
+        begun = account.cpu_ns - clock()
+        super().reject(run, now)
+        account.cpu_ns = begun + clock()
+
+    def requeue(self, runs: list[Run], now: float) -> None:
+        """See `Queue.requeue`."""
+        account, clock = self.account, self._clock
+        begun = account.cpu_ns - clock()
+        super().requeue(runs, now)
+        account.cpu_ns = begun + clock()
+
+    def purge(self) -> Asked[int]:
+        """See `Queue.purge`."""
+        account, clock = self.account, self._clock
+        begun = account.cpu_ns - clock()
+        asked = super().purge()
+        account.cpu_ns = begun + clock()
+        return asked
+
+    # --- what is only counted ---
+
+    def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
+        """See `Queue.fetch`."""
+        found = yield from super().fetch(no_ack=no_ack)
+        if found is not None and no_ack and self.successor is None:
+            self.account.dlv_bytes += found[0].body_bytes  # else `delivered` has counted it
+        return found
+
+    def delivered(self, run: Run) -> None:
+        """See `Queue.delivered`."""
+        before = self.unacked_bytes
+        _delivered(self, run)
+        self.account.dlv_bytes += self.unacked_bytes - before
+
+    def consumed(self, run: Run) -> None:
+        """See `Queue.consumed`."""
+        size = run.size
+        self.account.dlv_bytes += size * len(run.contents) if size != MIXED_SIZES else run.body_bytes
+        _consumed(self, run)
+
+    def count_consumed(self, run: Run) -> None:
+        """See `Queue.count_consumed`."""
+        self.account.dlv_bytes += run.body_bytes
+        super().count_consumed(run)
+
+    def retire(self) -> None:
+        """See `Queue.retire`: its counts stay in the account."""
+        account = self.account
+        account.past = account.counts(self.counters)
+        super().retire()
+
+    # --- how old messages are ---
+
+    def _mark(self, now: float) -> None:
+        self._mark_at = now + MARK_S
+        marks = self._marks
+        if not self.backlog.count and not self.unacked_count:
+            marks.clear()  # nothing is here that came earlier
+        elif len(marks) >= MARKS_MAX:
+            del marks[1::2]
+        marks.append((self.next_seq, now))
+
+    def head_age_s(self, now: float) -> float | None:
+        """For how long the first ready message has been in the queue; 0 without one.
+
+        None: it is on disk only, or was here before this broker was its master.
+        """
+        backlog = self.backlog
+        if not backlog.count:
+            return 0.0
+        heads = (next(iter(islice(level.in_memory(0), 1)), None) for level in backlog.levels if level.count)
+        numbers = [run.seqs.start for run in heads if run is not None]
+        if not numbers or not backlog.at_hand:
+            return None
+        at = bisect_right(self._marks, (min(numbers), float("inf"))) - 1
+        return None if at < 0 else max(0.0, now - self._marks[at][1])

@@ -1,0 +1,589 @@
+"""A queue: ready messages, those out with clients, its consumers, and the rules on who gets what and what is
+dropped.
+
+Messages are numbered as they come and keep number and place until they are settled; a requeue is no event.
+What the queue can't do by itself (dead-lettering, being deleted, waking up) it asks of its host.
+Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.catalogue.commands import DeleteQueue, Refused
+from node.catalogue.names import resource
+from node.catalogue.policy import QueueSettings
+from node.catalogue.records import QueueRecord
+from node.queue.backlog import RUN_MAX
+from node.queue.consumer import Consumer, Consumers
+from node.queue.counters import QueueCounters
+from node.queue.host import Copied, QueueHost
+from node.queue.live_queue import Asked, Belongings, Counts, LiveQueue, at_once
+from node.queue.mirroring import Mirror
+from node.queue.paged_backlog import PagedBacklog
+from node.queue.priority_backlog import PriorityBacklog
+from node.queue.run import NEVER, Envelope, Run
+from node.queue.storage import NO_STORE_ID, Page, QueueStorage
+from node.scheduling.chores import Chore
+from node.scheduling.timers import Timer
+
+EXPIRED: Final = "expired"
+REJECTED: Final = "rejected"
+MAXLEN: Final = "maxlen"
+DELIVERY_LIMIT: Final = "delivery_limit"
+
+PUMPED_MAX: Final = 8192
+"""What a queue delivers at once, as `Consumers.dispatch` reckons: some 4 ms. The rest comes in the next turn."""
+
+_CANCELLED_AT_ONCE: Final = 20
+"""Consumers of a deleted queue that are cancelled between two looks at the clock."""
+
+
+class Queue:
+    """One live queue of this node, a `LiveQueue`.
+
+    record: what the catalogue says of it.   settings: what arguments and policies come to.
+    storage: its disk side.
+    """
+
+    def __init__(
+        self,
+        record: QueueRecord,
+        settings: QueueSettings,
+        host: QueueHost,
+        storage: QueueStorage,
+        now: float,
+    ) -> None:
+        self.record = record
+        self.settings = settings
+        self.is_local = True
+        self.storage = storage
+        self.is_durable = record.durable and record.exclusive_owner is None
+        """Whether persistent messages in it survive the node."""
+        self.backlog: PagedBacklog | PriorityBacklog = (
+            PagedBacklog(storage, self._loaded)
+            if settings.max_priority is None
+            else PriorityBacklog(storage, self._loaded, settings.max_priority)
+        )
+        self.consumers = Consumers(single_active=settings.single_active_consumer)
+        self.unacked_count = 0
+        self.unacked_bytes = 0
+        self.delivered_count = self.settled_count = 0
+        """Deliveries that were to be settled, and those that were, since the queue is live."""
+        self._counters = QueueCounters()
+        self._unpublished = 0  # numbers without a client's publish, less such publishes without a number
+        self._returned_count = 0  # of settled_count, what was not acknowledged
+        self.is_deleted = False
+        self.count_at_deletion = 0
+        """Ready messages that went with the queue."""
+        self._host = host
+        self.mirror: Mirror | None = None
+        """The copies on other nodes; all that happens to messages is told."""
+        self.mastership = record.mastership
+        self.successor: LiveQueue | None = None
+        self._next_publish = 1  # of this node as a front end, once another one is master
+        self.next_seq = 1
+        self._had_consumer = False
+        self.is_plain = True
+        """No rule looks at messages as they come in."""
+        self._is_lazy = False
+        self._may_expire = False  # a message that was ever here
+        self._heads_awaited: list[Callable[[Any], None]] = []
+        self._head_timer: Timer | None = None
+        self._unused_timer: Timer | None = None
+        self.apply_settings(settings, now)
+        storage.belong_to(self)
+
+    @property
+    def counters(self) -> QueueCounters:
+        """What happened to the queue since it is live."""
+        counters = self._counters
+        counters.publish = self.next_seq - 1 - self._unpublished
+        counters.deliver = self.delivered_count - counters.get
+        counters.ack = self.settled_count - self._returned_count
+        counters.disk_reads, counters.disk_writes = self.storage.disk_reads, self.storage.disk_writes
+        return counters
+
+    def apply_settings(self, settings: QueueSettings, now: float) -> None:
+        """Take over changed settings; limits act on what is here, times to live on what comes (§6.2)."""
+        self.settings = settings
+        self.is_plain = (
+            settings.message_ttl is None and settings.max_length is None and settings.max_length_bytes is None
+        )
+        is_lazy = settings.queue_mode == "lazy" and self.storage.can_page
+        if is_lazy is not self._is_lazy:
+            self._is_lazy = is_lazy
+            self.backlog.set_lazy(is_lazy)
+        self._drop_excess(now)
+        self._arm_head_timer()
+        self.used(now)
+        if self._is_lazy:
+            self._host.touch(self)
+
+    def restore(self, next_seq: int, pages: Iterable[Page]) -> None:
+        """Take over what a recovery found on disk, which is not to be asked for anything yet."""
+        self.next_seq = next_seq
+        self._unpublished = next_seq - 1
+        self._may_expire = True
+        self.backlog.restore(pages)
+        self._host.touch(self)
+
+    # --- messages in ---
+
+    def publish(
+        self, envelope: Envelope, contents: list[bytes], size: int, now: float, store_id: int = NO_STORE_ID
+    ) -> list[int]:
+        """Enqueue new messages.
+
+        size, store_id: as in `Run`.   Returns: the indexes of those that were refused for a length limit.
+        """
+        if self.is_plain and envelope.expiration_ms is None and not self.is_deleted:
+            if self.mirror is not None or (envelope.persistent and self.is_durable):
+                self._append(envelope, contents, size, NEVER, store_id)
+            else:
+                self.backlog.append(envelope, self.next_seq, contents, size, NEVER, store_id)
+                self.next_seq += len(contents)
+            if self.consumers.all or self._is_lazy:
+                self._host.touch(self)
+            return []
+        return self._publish_by_rules(envelope, contents, size, now, store_id)
+
+    def _append(
+        self, envelope: Envelope, contents: list[bytes], size: int, expiry: float, store_id: int
+    ) -> None:
+        first_seq = self.next_seq
+        self.next_seq = first_seq + len(contents)
+        if self.mirror is not None:
+            self.mirror.enqueued(envelope, first_seq, contents, size, expiry)
+        if envelope.persistent and self.is_durable:
+            self.storage.keep(envelope, first_seq, contents, size, expiry, store_id)
+            self.backlog.append(envelope, first_seq, contents, size, expiry, store_id, True)
+        else:
+            self.backlog.append(envelope, first_seq, contents, size, expiry, store_id)
+
+    def _publish_by_rules(
+        self, envelope: Envelope, contents: list[bytes], size: int, now: float, store_id: int
+    ) -> list[int]:
+        """The order of §5.1: refuse, hand to a waiting consumer, enqueue, drop for length, drop what expired."""
+        if self.is_deleted:
+            return []
+        self.drop_expired(now)
+        settings = self.settings
+        expiry = self._expiry(envelope, now)
+        self._may_expire = self._may_expire or expiry != NEVER
+        if self._is_lazy:
+            self._host.touch(self)
+        if settings.overflow == "drop-head":
+            self._enqueue(envelope, contents, size, expiry, now, store_id)
+            return []
+        refused: list[int] = []
+        for index in range(len(contents)):
+            # One by one: each may go to a consumer at once and leave the room to the next.
+            message = Run(envelope, range(1), contents[index : index + 1], size)
+            if not self._is_full_for(message):
+                own_id = store_id + index if store_id else NO_STORE_ID
+                self._enqueue(envelope, message.contents, size, expiry, now, own_id)
+                continue
+            refused.append(index)
+            self._unpublished -= 1
+            if settings.overflow == "reject-publish-dlx":
+                self._host.dead_letter(self, message, MAXLEN, now)
+        return refused
+
+    def _enqueue(
+        self,
+        envelope: Envelope,
+        contents: list[bytes],
+        size: int,
+        expiry: float,
+        now: float,
+        store_id: int,
+    ) -> None:
+        self._append(envelope, contents, size, expiry, store_id)
+        self.consumers.dispatch(self.backlog, now)
+        self._drop_excess(now)
+        self.drop_expired(now)
+        self._touch_if_short()
+
+    def _expiry(self, envelope: Envelope, now: float) -> float:
+        ttl = self.settings.message_ttl
+        if envelope.expiration_ms is not None:
+            ttl = envelope.expiration_ms if ttl is None else min(ttl, envelope.expiration_ms)
+        return NEVER if ttl is None else now + ttl / 1000
+
+    def _is_full_for(self, message: Run) -> bool:
+        settings, backlog = self.settings, self.backlog
+        return (settings.max_length is not None and backlog.count + 1 > settings.max_length) or (
+            settings.max_length_bytes is not None
+            and backlog.body_bytes + message.body_bytes > settings.max_length_bytes
+        )
+
+    # --- messages out ---
+
+    def pump(self, now: float) -> None:
+        """Deliver what can be delivered."""
+        if self.is_deleted:
+            return
+        backlog = self.backlog
+        if backlog.is_paged:
+            self._read_ahead(now)
+        drop_expired = self.drop_expired if self._may_expire else None
+        if self.consumers.dispatch(backlog, now, drop_expired, cost_max=PUMPED_MAX):
+            self._host.touch(self)
+        if backlog.is_paged and backlog.is_short:
+            before = backlog.at_hand
+            self._read_ahead(now)
+            if backlog.at_hand > before:  # it was in memory
+                self._host.touch(self)
+        self._arm_head_timer()
+        if self._is_lazy and backlog.page_new() and self._may_expire:
+            self._host.touch(self)  # when the head expires must be known
+
+    def deliver_due(self) -> None:
+        """Give consumers at once what they can take, so that what comes next finds it gone (§4.8)."""
+        if self.consumers.are_waiting and self.backlog.count:
+            self.pump(self._host.now)
+
+    def _read_ahead(self, now: float) -> None:
+        # A lazy queue has nothing in memory that nobody asks for: no consumer, and no rule for its head.
+        if not self._is_lazy or self.consumers.all or self._may_expire or not self.is_plain:
+            self.backlog.refill()
+            self._drop_excess(now)
+
+    def _loaded(self) -> None:
+        """Messages came from disk to the head."""
+        self._drop_excess(self._host.now)
+        self._host.touch(self)
+        awaited, self._heads_awaited = self._heads_awaited, []
+        for on_loaded in awaited:
+            on_loaded(None)
+
+    def _touch_if_short(self) -> None:
+        if self.backlog.is_paged and self.backlog.is_short:
+            self._host.touch(self)
+
+    def seek_head(self, now: float) -> bool:
+        """Whether the message at the head is on its way from disk, and worth waiting for."""
+        self.drop_expired(now)
+        if self.backlog.is_paged:
+            self.backlog.refill()
+        return not self.backlog.at_hand and self.backlog.count > 0
+
+    def await_head(self, on_loaded: Callable[[Any], None]) -> None:
+        """Call back when the message at the head, which is on its way from disk, is here."""
+        self._heads_awaited.append(on_loaded)
+
+    def fetch(self, *, no_ack: bool) -> Asked[tuple[Run, int] | None]:
+        """See `LiveQueue.fetch`."""
+        self.deliver_due()
+        while self.seek_head(self._host.now):
+            yield self.await_head
+            if self.successor is not None:
+                return (yield from self.successor.fetch(no_ack=no_ack))
+        run = self.get(self._host.now)
+        counters = self._counters
+        if run is None:
+            counters.get_empty += 1
+            return None
+        left = self.backlog.count
+        if no_ack:
+            counters.get_no_ack += 1
+            counters.redeliver += run.deliveries > 0
+            self.forget(run)
+        else:
+            counters.get += 1
+            self.delivered(run)
+        return run, left
+
+    def get(self, now: float) -> Run | None:
+        """Take the message at the head for `basic.get`."""
+        self.used(now)
+        self.drop_expired(now)
+        run = self.backlog.take(1) if self.backlog.at_hand else None
+        self._touch_if_short()
+        self._arm_head_timer()
+        return run
+
+    def delivered(self, run: Run) -> None:
+        """Messages went to a client that will settle them."""
+        count = len(run.contents)
+        self.unacked_count += count
+        self.unacked_bytes += run.body_bytes
+        self.delivered_count += count
+        if run.deliveries:
+            self._counters.redeliver += count
+
+    def consumed(self, run: Run) -> None:
+        """See `LiveQueue.consumed`."""
+        count = len(run.contents)
+        self._counters.deliver_no_ack += count
+        if run.deliveries:
+            self._counters.redeliver += count
+        if run.is_indexed or self.mirror is not None:
+            self.forget(run)
+
+    def count_consumed(self, run: Run) -> None:
+        """Messages went to a client that will not settle them; they are forgotten later."""
+        count = len(run.contents)
+        self._counters.deliver_no_ack += count
+        if run.deliveries:
+            self._counters.redeliver += count
+
+    def not_delivered(self, run: Run) -> None:
+        """Messages that counted as consumed come back: they are unacknowledged until they are settled."""
+        self.unacked_count += len(run.contents)
+        self.unacked_bytes += run.body_bytes
+
+    def count_letters(self, count: int) -> None:
+        """Of what was published here so many were no client's messages."""
+        self._unpublished += count
+
+    def ack(self, run: Run) -> None:
+        """A client has settled messages: they are done with."""
+        self._returned(run)
+        if run.is_indexed or self.mirror is not None:
+            self.forget(run)
+
+    def _returned(self, run: Run) -> None:
+        self.settled_count += len(run.contents)
+        self.unacked_count -= len(run.contents)
+        self.unacked_bytes -= run.body_bytes
+
+    def forget(self, run: Run) -> None:
+        """Messages that left the queue are done with: they need not survive any longer."""
+        if self.mirror is not None:
+            self.mirror.removed(run.seqs)
+        if run.is_indexed and not self.is_deleted:
+            self.storage.forget(run.seqs, run.store_id)
+
+    def reject(self, run: Run, now: float) -> None:
+        """A client doesn't want messages and doesn't want them requeued: dead-letter them."""
+        self._returned(run)
+        self._returned_count += len(run.contents)
+        run.deliveries += 1  # until it is where it goes it may be here again
+        if not self.is_deleted:
+            self._host.dead_letter(self, run, REJECTED, now)
+
+    def requeue(self, runs: list[Run], now: float) -> None:
+        """Messages come back from a client, to their old place; limits and expiry then apply (§4.11, §5.4).
+
+        runs: the latest delivery first, so that each finds its place at the head.
+        """
+        limit = self.settings.delivery_limit
+        exceeded: list[Run] = []
+        for run in runs:
+            self._returned(run)
+            self._returned_count += len(run.contents)
+            run.deliveries += 1
+            if limit is not None and self.mirror is not None:
+                self.mirror.returned(run.seqs, run.deliveries)
+            if limit is not None and run.deliveries > limit:
+                exceeded.append(run)
+            elif not self.is_deleted:
+                self.backlog.put_back(run)
+        if self.is_deleted:
+            return
+        for run in reversed(exceeded):
+            self._host.dead_letter(self, run, DELIVERY_LIMIT, now)
+        self._drop_excess(now)
+        self._arm_head_timer()
+        self._host.touch(self)
+
+    def purge(self) -> Asked[int]:
+        """See `LiveQueue.purge`."""
+        self.deliver_due()
+        count = self.backlog.clear(self.mirror.removed if self.mirror is not None else None)
+        self._loaded()
+        return at_once(count)
+
+    def unreadable(self, reason: str) -> None:
+        """See `StorageOwner.unreadable`."""
+        self._host.unreadable(self, reason)
+
+    # --- what is dropped ---
+
+    def _drop_excess(self, now: float) -> None:
+        """Drop from the head what is over the limits, one after the other (§5.4); only with drop-head."""
+        backlog, max_length = self.backlog, self.settings.max_length
+        while self._is_over_limit:
+            if not backlog.at_hand:
+                backlog.refill()
+            if not backlog.at_hand:
+                return  # it is on its way from disk: `_loaded` goes on
+            excess = backlog.count - max_length if max_length is not None else 1
+            self._host.dead_letter(self, backlog.take(max(excess, 1)), MAXLEN, now)
+
+    @property
+    def _is_over_limit(self) -> bool:
+        settings, backlog = self.settings, self.backlog
+        return settings.overflow == "drop-head" and (
+            (settings.max_length is not None and backlog.count > settings.max_length)
+            or (settings.max_length_bytes is not None and backlog.body_bytes > settings.max_length_bytes)
+        )
+
+    def drop_expired(self, now: float) -> None:
+        """Drop what has expired at the head (§5.2)."""
+        if not self._may_expire:
+            return
+        while self.backlog.head_expiry <= now:
+            self._host.dead_letter(self, self.backlog.take(RUN_MAX), EXPIRED, now)
+        self._touch_if_short()
+        self._arm_head_timer()
+
+    def _arm_head_timer(self) -> None:
+        if not self._may_expire or self.is_deleted:
+            return
+        expiry = self.backlog.head_expiry
+        if expiry == NEVER:
+            return
+        if self._head_timer is not None:
+            if self._head_timer.when <= expiry:
+                return  # it will look again when it goes off
+            self._head_timer.cancel()
+        self._head_timer = self._host.timers.at(expiry, self._head_expired)
+
+    def _head_expired(self, now: float) -> None:
+        self._head_timer = None
+        self.drop_expired(now)
+
+    # --- consumers and use ---
+
+    def add_consumer(self, consumer: Consumer, now: float) -> None:
+        """A consumer joins."""
+        self.consumers.add(consumer)
+        self._had_consumer = True
+        self.used(now)
+        self._host.touch(self)
+
+    def subscribe(self, consumer: Consumer) -> Asked[None]:
+        """See `LiveQueue.subscribe`.
+
+        Raises: ProtocolError 403 for what would not leave an exclusive consumer alone, or make one where only one
+        is active; not of a quorum queue, where the flag means nothing.
+        """
+        consumers = self.consumers
+        is_taken = consumers.exclusive or (consumer.exclusive and (len(consumers) or consumers.single_active))
+        if is_taken and self.record.type != "quorum":
+            where = resource("queue", self.record.name, self.record.vhost)
+            raise ProtocolError(ReplyCode.ACCESS_REFUSED, f"{where} in exclusive use")
+        self.deliver_due()
+        self.add_consumer(consumer, self._host.now)
+        return at_once(None)
+
+    def resume(self, consumer: Consumer) -> None:
+        """See `LiveQueue.resume`."""
+        self.consumers.rejoin(consumer)
+        self._host.touch_last(self)
+
+    def limit_changed(self, consumer: Consumer) -> None:
+        """See `LiveQueue.limit_changed`: the queue asks for each delivery anyway."""
+
+    def unsubscribe(self, consumer: Consumer, now: float) -> None:
+        """A consumer leaves; an auto-delete queue goes with its last one (§3.12)."""
+        self.consumers.remove(consumer)
+        self._host.touch(self)
+        if self.consumers.all:
+            return
+        self.used(now)
+        if self.record.auto_delete and self._had_consumer:
+            self._host.queue_unused(self, now)
+
+    def heard(self) -> Asked[None]:
+        """See `LiveQueue.heard`."""
+        self.deliver_due()
+        return at_once(None)
+
+    def counts(self) -> Asked[Counts]:
+        """See `LiveQueue.counts`."""
+        self.deliver_due()
+        self.used(self._host.now)
+        return at_once(Counts(self.backlog.count, len(self.consumers)))
+
+    def delete(self, *, if_unused: bool, if_empty: bool) -> Asked[int]:
+        """See `LiveQueue.delete`."""
+        self.deliver_due()
+        where = resource("queue", self.record.name, self.record.vhost)
+        if if_empty and self.backlog.count:
+            raise ProtocolError(ReplyCode.PRECONDITION_FAILED, f"{where} not empty")
+        if if_unused and len(self.consumers):
+            raise ProtocolError(ReplyCode.PRECONDITION_FAILED, f"{where} in use")
+        deleted = yield DeleteQueue(self.record.vhost, self.record.name, uid=self.record.uid)
+        if isinstance(deleted, Refused):
+            raise deleted.error
+        return self.count_at_deletion
+
+    def used(self, now: float) -> None:
+        """Somebody used the queue: its time without use begins anew (§5.3)."""
+        if self._unused_timer is not None:
+            self._unused_timer.cancel()
+            self._unused_timer = None
+        if self.settings.expires is not None and not self.is_deleted:
+            self._unused_timer = self._host.timers.at(
+                now + self.settings.expires / 1000, self._unused_for_long
+            )
+
+    def _unused_for_long(self, now: float) -> None:
+        self._unused_timer = None
+        if not self.consumers.all:
+            self._host.queue_unused(self, now)
+
+    # --- moving ---
+
+    def begin_with(self, copy: Copied, on_done: Callable[[], None]) -> None:
+        """Begin with the messages of a copy; all of them may have been delivered before (reliability §4.6)."""
+        self.next_seq = copy.next_seq
+        self._unpublished = copy.next_seq - 1
+        self._may_expire = True
+
+        def filled() -> None:
+            on_done()
+            self._drop_excess(self._host.now)
+            self._host.touch(self)
+
+        copy.fill(self.backlog, filled)
+
+    def take_leave(self) -> Belongings:
+        """See `LiveQueue.take_leave`."""
+        awaited, self._heads_awaited = self._heads_awaited, []
+        return Belongings(
+            next_number=self._next_publish,
+            consumers=self.consumers.take_near(),
+            questions=awaited,
+        )
+
+    def take_over(self, belongings: Belongings) -> None:
+        """See `LiveQueue.take_over`."""
+        self._next_publish = belongings.next_number
+        self._host.take_over(self, belongings)
+
+    def retire(self) -> None:
+        """It has left, and its messages with it: what clients still say of them is accepted and ignored (§9.4)."""
+        self.is_deleted = True
+        self.mirror = None
+        self._stop_timers()
+        self.backlog.close()
+
+    def _stop_timers(self) -> None:
+        for timer in (self._head_timer, self._unused_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def close(self) -> None:
+        """The queue was deleted: drop everything, dead-letter nothing (§3.11), cancel the consumers."""
+        self.is_deleted = True
+        self.count_at_deletion = self.backlog.count
+        self.backlog.abandon()
+        self.storage.drop()
+        self._loaded()
+        self.backlog.close()
+        self._stop_timers()
+        self._host.begin(self._cancel_consumers())
+
+    def _cancel_consumers(self) -> Chore:
+        consumers = self.consumers
+        while consumers.all:
+            for consumer in consumers.all[:_CANCELLED_AT_ONCE]:
+                consumers.remove(consumer)
+                consumer.channel.cancelled_by_server(consumer)
+            yield
