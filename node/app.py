@@ -17,14 +17,14 @@ from typing import Any, Final, Protocol
 from node import log_phrases
 from node.broker.broker import Broker
 from node.broker.event_exchange import EventExchange
-from node.broker.observer import Observer, Observers
-from node.broker.server_properties import text_properties
-from node.broker.settings import BrokerSettings
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, SetGlobalParameter, seed_commands
 from node.catalogue.passwords import SALT_BYTES, hash_password
 from node.catalogue.replicated_log import React, ReplicatedLog
 from node.catalogue.snapshot import everything
+from node.client.observer import Observer, Observers
+from node.client.server_properties import text_properties
+from node.client.settings import BrokerSettings
 from node.config import AuthOptions, Config
 from node.config_file import ConfigError
 from node.config_plugins import EVENTS

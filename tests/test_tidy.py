@@ -16,7 +16,7 @@ SOURCE_ROOTS: Final = ("node", "cluster", "spark_ops", "bench", "tests")
 
 LINES_MAX: Final = 600
 LONG_FILES: Final = {
-    "node/broker/connection.py": "one state machine, from the protocol header to the last word",
+    "node/client/connection.py": "one state machine, from the protocol header to the last word",
 }
 """Files under node/, cluster/ and spark_ops/ that may be longer, with the reason."""
 

@@ -11,11 +11,11 @@ from typing import Literal, TypeAlias
 
 from cluster.mirror.caretaker import is_mirrored
 from cluster.mirror.proposals import Proposal
-from node.broker.observer import Level, MirrorEvent
 from node.catalogue.mirrors.mirror_nodes import copies_wanted
 from node.catalogue.mirrors.views import RingMember, View, is_there
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import Member, QueueRecord
+from node.client.observer import Level, MirrorEvent
 
 Kind: TypeAlias = Literal[
     "mirror-added",

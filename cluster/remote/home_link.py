@@ -23,9 +23,9 @@ from cluster.remote.remote_queue import RemoteQueue, Request
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 from node.amqp.reader import MIXED_SIZES
-from node.broker.channel import Channel
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import Member, QueueRecord
+from node.client.channel import Channel
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Asked
 from node.queue.run import Envelope, Run

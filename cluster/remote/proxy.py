@@ -15,9 +15,9 @@ from cluster.remote.remote_pb2 import Answer, Ask, Publish, Settle, Subscribe
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import decode_table
 from node.broker.belongings import Again, is_refusing
-from node.broker.unacked import Delivery, Unacked, open_runs
 from node.catalogue.commands import Command
 from node.catalogue.names import not_found
+from node.client.unacked import Delivery, Unacked, open_runs
 from node.queue.live_queue import Asked, Counts
 from node.queue.mirroring import Mirror
 from node.queue.operations import Enqueue

@@ -37,12 +37,12 @@ from node.amqp.methods import (
     Method,
 )
 from node.amqp.properties import Properties
-from node.broker.channel import Channel
-from node.broker.connection import Connection
-from node.broker.peer import Peer
-from node.broker.throttle import Throttle
 from node.catalogue.access import check_vhost_access
 from node.catalogue.records import User
+from node.client.channel import Channel
+from node.client.connection import Connection
+from node.client.peer import Peer
+from node.client.throttle import Throttle
 from node.queue.content import decode_content, encode_content
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from node.admin import queues
 from node.agent import errors, phases, status
 from node.agent.questions import Question
 from node.app import Node
-from node.broker.connection import Connection
+from node.client.connection import Connection
 from node.io.control import EX_USAGE, ControlError
 from node.io.turns import taken
 from node.management.node_facts import node_facts

@@ -10,7 +10,7 @@ from typing import Final
 from node import log_phrases
 
 ALARM: Final = "message_disk"
-"""How `cluster_status` and the health checks call it. Unlike the resources of `node.broker.alarms` it blocks nobody."""
+"""How `cluster_status` and the health checks call it. Unlike the resources of `node.client.alarms` it blocks nobody."""
 
 STUCK_S: Final = 10.0
 """A disk that has had something to do for so long and got on with nothing is stuck; mirrors are dropped then, too."""

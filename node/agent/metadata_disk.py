@@ -10,7 +10,7 @@ from typing import Final
 from node import log_phrases
 
 ALARM: Final = "metadata_disk"
-"""How `cluster_status` and the health checks call it, beside the resources of `node.broker.alarms`."""
+"""How `cluster_status` and the health checks call it, beside the resources of `node.client.alarms`."""
 
 STUCK_S: Final = 10.0
 """A disk that has not answered for so long is reported."""

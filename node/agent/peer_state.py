@@ -15,8 +15,8 @@ from cluster.remote.peers import Peers as RemotePeers
 from cluster.transport.interface import Topic
 from node.agent import message_disk
 from node.agent.publisher import WatchedCounts
-from node.broker.alarms import Resource
 from node.broker.broker import Broker
+from node.client.alarms import Resource
 from node.queue.live_queue import Peers
 
 if TYPE_CHECKING:

@@ -16,17 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.field_table import Table
 from node.amqp.reader import MIXED_SIZES
-from node.broker.alarms import Alarms
 from node.broker.belongings import attach, publish_again
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
 from node.broker.following import Following
 from node.broker.mass_deletion import InPieces
-from node.broker.observer import Observer
-from node.broker.pairs import Pairs
-from node.broker.reply_to import ReplyConsumers, incarnation_of, is_reply_name
-from node.broker.settings import BrokerSettings
-from node.broker.vhost import LiveVhost
 from node.catalogue import events
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeclareQueue, DeleteQueue
@@ -36,6 +30,12 @@ from node.catalogue.names import home_is_down, not_found
 from node.catalogue.policy import NO_POLICY, QueueSettings, queue_settings
 from node.catalogue.records import QueueRecord
 from node.catalogue.replicated_log import LocalLog, ReplicatedLog
+from node.client.alarms import Alarms
+from node.client.observer import Observer
+from node.client.pairs import Pairs
+from node.client.reply_to import ReplyConsumers, incarnation_of, is_reply_name
+from node.client.settings import BrokerSettings
+from node.client.vhost import LiveVhost
 from node.queue.counters import BrokerCounters
 from node.queue.live_queue import Asked, Belongings, LiveQueue, Peers, at_once, move
 from node.queue.metering import Meter, MeteredQueue
@@ -51,8 +51,8 @@ from node.scheduling.timers import Timers
 from node.scheduling.turn import TURN_S, Turn
 
 if TYPE_CHECKING:
-    from node.broker.channel import Channel
-    from node.broker.connection import Connection
+    from node.client.channel import Channel
+    from node.client.connection import Connection
 
 FLOW_ENDS_MAX: Final = 50
 """Publishers that go on in one turn after they had to wait: each may cost as much as its share of a turn."""

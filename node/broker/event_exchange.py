@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from node.amqp.field_table import Field, Table, array, boolean, long, longstr, table
 from node.amqp.properties import PERSISTENT_MODE, Properties
 from node.broker.internal_exchange import InternalExchange, declaration
-from node.broker.observer import Observer
 from node.catalogue import events
 from node.catalogue.commands import DeclareExchange
 from node.catalogue.parameters import OPERATOR_POLICY, POLICY, VHOST_LIMITS
 from node.catalogue.records import Binding, Json, User, UserLimits
+from node.client.observer import Observer
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
-    from node.broker.channel import Channel
-    from node.broker.connection import Connection
+    from node.client.channel import Channel
+    from node.client.connection import Connection
     from node.queue.consumer import Consumer
 
 Value: TypeAlias = "Json | Field"

@@ -9,10 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from node.broker.tracing import tracer_of
-from node.broker.vhost import LiveVhost
 from node.catalogue import events
 from node.catalogue.policy import alternate_exchange
 from node.catalogue.records import Exchange, QueueRecord
+from node.client.vhost import LiveVhost
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 from node.amqp.field_table import Field, Table, array, long, longstr, table
 from node.amqp.properties import Properties
 from node.broker.internal_exchange import InternalExchange
-from node.broker.reply_to import is_reply_name
 from node.catalogue.records import DEFAULT_EXCHANGE, Vhost
+from node.client.reply_to import is_reply_name
 from node.queue.content import decode_content
 from node.queue.run import Envelope, Run
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
-    from node.broker.channel import Channel
+    from node.client.channel import Channel
     from node.queue.live_queue import LiveQueue, RemoteQueue
 
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"

@@ -9,13 +9,13 @@ Source: reliability §4.6 (all that is unacknowledged is requeued), §4.8; amqp-
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from node.broker.unacked import Delivery, open_runs
+from node.client.unacked import Delivery, open_runs
 from node.queue.queue import Queue
 from node.queue.run import Run
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
-    from node.broker.channel import Channel
+    from node.client.channel import Channel
 
 
 def unsettled(broker: "Broker", queue: Queue, *, take: bool = False) -> list[Run]:

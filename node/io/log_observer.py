@@ -5,9 +5,9 @@ from typing import Final
 
 from node import log_phrases
 from node.amqp.errors import ProtocolError
-from node.broker.connection import Connection
-from node.broker.observer import MirrorEvent, Observer
 from node.catalogue.records import QueueRecord
+from node.client.connection import Connection
+from node.client.observer import MirrorEvent, Observer
 from node.io.mirroring_events import MirroringEvents
 from node.log import category_logger, escape, process_logger, process_tag
 

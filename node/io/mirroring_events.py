@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from node.broker.observer import MirrorEvent
+from node.client.observer import MirrorEvent
 
 KEPT: Final = 500
 """Events of a node, of all kinds; with the longest names some 500 kB."""

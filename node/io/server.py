@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from node.broker.broker import Broker
-from node.broker.connection import Connection
+from node.client.connection import Connection
 from node.config import Config
 from node.config_values import Address
 from node.io.proxy_protocol import is_trusted

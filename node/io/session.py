@@ -9,8 +9,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Final, cast
 
-from node.broker.connection import Connection
-from node.broker.peer import Peer
+from node.client.connection import Connection
+from node.client.peer import Peer
 from node.io.proxy_protocol import Endpoint, ProxyHeader, ProxyHeaderParser, ProxyProtocolError
 from node.io.tls import NoCertificateUser, certificate_user, tls_facts
 

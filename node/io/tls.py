@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.broker.peer import TlsFacts
+from node.client.peer import TlsFacts
 from node.config import CertificateLogin, TlsOptions
 from node.config_file import ConfigError
 

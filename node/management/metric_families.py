@@ -6,8 +6,8 @@ Names, types and families are RabbitMQ 3.10.8's, `fluffle_…` are our own. Pure
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from node.broker.channel import Channel
-from node.broker.connection import Connection
+from node.client.channel import Channel
+from node.client.connection import Connection
 from node.management.exposition import Metric
 from node.queue.queue import Queue
 

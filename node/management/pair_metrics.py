@@ -1,6 +1,6 @@
 """The metrics of a channel with each exchange and each queue, with RabbitMQ's labels.
 
-Channels count these pairs only while somebody asks (`node.broker.pairs`), so that the first scrape has none. The sums
+Channels count these pairs only while somebody asks (`node.client.pairs`), so that the first scrape has none. The sums
 of all channels are in `prometheus`, under the same names. Pure. Source: a live RabbitMQ 3.10.8.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
 from node.broker.broker import Broker
-from node.broker.channel import Channel
-from node.broker.pairs import ExchangePair, QueuePair
+from node.client.channel import Channel
+from node.client.pairs import ExchangePair, QueuePair
 from node.management import metric_families as families
 from node.management.exposition import Exposition, labelled
 from node.statistics.channels import channel_name

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from node.app import Node
-from node.broker.channel import Channel
 from node.broker.totals import routed
+from node.client.channel import Channel
 from node.io.turns import Turns
 from node.management import metric_families as families
 from node.management.exposition import CONTENT_TYPE, Exposition, Metric, Type, labelled

@@ -74,7 +74,7 @@ class Run:
     """Messages of one queue with one envelope, in the queue's order.
 
     seqs: the queue's numbers for them, rising; a step other than 1 after a round robin over consumers.
-    contents: one for each number, owned by the run; None once settled (see `node.broker.unacked`).
+    contents: one for each number, owned by the run; None once settled (see `node.client.unacked`).
     size: of each body in bytes, or `MIXED_SIZES`.
     expiry: when they expire, in seconds on the broker's clock, or `NEVER`.
     deliveries: how often they came back from a client; with 0 they are not `redelivered`.

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from node.amqp.channel_state import ChannelState
-from node.broker.channel import Channel
-from node.broker.connection import Connection
+from node.client.channel import Channel
+from node.client.connection import Connection
 from node.statistics.connections import (
     GARBAGE_COLLECTION,
     REDUCTIONS,

@@ -6,7 +6,7 @@ from typing import Any, Final
 from node.amqp.connection_state import ConnectionState
 from node.amqp.plain import plain_table
 from node.broker.broker import Broker
-from node.broker.connection import Connection
+from node.client.connection import Connection
 from node.statistics.query import Query
 from node.statistics.rows import Part, Row, Selection
 from node.statistics.watches import OCTETS, Watches

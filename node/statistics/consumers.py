@@ -5,7 +5,7 @@ from typing import Any
 
 from node.amqp.plain import plain_table
 from node.broker.broker import Broker
-from node.broker.channel import Channel
+from node.client.channel import Channel
 from node.queue.consumer import Consumer
 from node.queue.queue import Queue
 from node.statistics.connections import chosen_connections, host_and_port

@@ -9,8 +9,8 @@ from operator import add, attrgetter
 from typing import Final
 
 from node.amqp.channel_state import ChannelState
-from node.broker.connection import Connection
-from node.broker.vhost import LiveVhost
+from node.client.connection import Connection
+from node.client.vhost import LiveVhost
 from node.queue.queue import Queue
 from node.statistics.channels import channel_id
 from node.statistics.connections import connection_id, is_shown

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from node.broker.broker import Broker
-from node.broker.observer import MirrorEvent, Observer
 from node.catalogue.events import (
     Event,
     MemberDown,
@@ -24,6 +23,7 @@ from node.catalogue.events import (
     QueueDeleted,
     ViewChanged,
 )
+from node.client.observer import MirrorEvent, Observer
 
 _MOVES_COPIES: Final = (
     MemberDown,

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from node.app import Node
-from node.broker.observer import Observer
+from node.client.observer import Observer
 from node.config import Config
 from node.io.disk import FileDisk
 from node.telemetry.clocks import Clocks

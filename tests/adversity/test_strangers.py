@@ -15,7 +15,7 @@ from tests.conformance.amqp_client import Connection, ConnectionEnded
 pytestmark = pytest.mark.slow
 
 PAUSE_S = 3.0
-"""node/broker/settings.py: auth_failure_delay_s."""
+"""node/client/settings.py: auth_failure_delay_s."""
 
 GUESSES = 300
 

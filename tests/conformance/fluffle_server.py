@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import uvloop
 
-from node.broker.alarms import Resource
 from node.catalogue import commands
 from node.catalogue.commands import Command, Refused
 from node.catalogue.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
 from node.catalogue.records import ApplyTo, UserLimits
 from node.cli.start import DiskFiles
+from node.client.alarms import Resource
 from node.config_load import StartOptions, load_config
 
 if TYPE_CHECKING:

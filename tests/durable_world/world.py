@@ -30,13 +30,13 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties
 from node.broker.broker import Broker
-from node.broker.connection import Connection
-from node.broker.settings import BrokerSettings
 from node.broker.unsettled import note_deliveries
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import seed_commands
 from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.replicated_log import DurableLog
+from node.client.connection import Connection
+from node.client.settings import BrokerSettings
 from node.queue.paging import Pager
 from node.queue.queue import Queue
 from node.scheduling.timers import Timers

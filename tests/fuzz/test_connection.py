@@ -50,8 +50,8 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from node.broker.settings import BrokerSettings
 from node.catalogue.commands import ClearPolicy, Command, DeleteQueue, DeleteUser, DeleteVhost, SetPolicy
+from node.client.settings import BrokerSettings
 from node.queue.storage import MemoryStorage
 from tests.node.broker.harness import Client, World, check_invariants
 

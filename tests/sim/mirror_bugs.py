@@ -21,9 +21,9 @@ from cluster.mirror.slow_disks import SlowDisks
 from cluster.mirror.sync_target import Spare
 from cluster.remote.remote_queue import RemoteQueue
 from node.broker import belongings
-from node.broker.channel import Channel
 from node.broker.damages import Damages
 from node.catalogue.mirrors.views import View
+from node.client.channel import Channel
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Belongings
 from node.queue.operations import Enqueue

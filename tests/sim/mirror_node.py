@@ -11,15 +11,15 @@ from cluster.mirror.copy import Copy
 from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers
 from node.broker.broker import Broker
-from node.broker.connection import Connection
-from node.broker.observer import MirrorEvent
-from node.broker.peer import Peer
-from node.broker.settings import BrokerSettings
 from node.broker.unsettled import note_deliveries
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, NodeUp
 from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.snapshot import everything
+from node.client.connection import Connection
+from node.client.observer import MirrorEvent
+from node.client.peer import Peer
+from node.client.settings import BrokerSettings
 from node.queue.mirroring import RecoveredCopy
 from node.queue.paging import Pager
 from node.queue.queue import Queue

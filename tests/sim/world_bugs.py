@@ -12,9 +12,9 @@ import pytest
 from cluster.mirror.caretaker import Caretaker
 from cluster.mirror.copy import Copy
 from cluster.mirror.revival import Revival
-from node.broker.channel import Channel
 from node.catalogue.mirrors import views
 from node.catalogue.mirrors.views import View
+from node.client.channel import Channel
 from node.queue.consumer import UNLIMITED
 from node.queue.paged_backlog import PagedBacklog
 from node.store.message_store import MessageStore

@@ -13,7 +13,6 @@ from cluster.mirror.happenings import (
     sync_ended,
     wanted_copies,
 )
-from node.broker.observer import MirrorEvent
 from node.catalogue.mirrors.views import (
     ActivateMirror,
     AddMirror,
@@ -29,6 +28,7 @@ from node.catalogue.mirrors.views import (
 )
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.client.observer import MirrorEvent
 from tests.cluster.mirror.caretaker_world import ALL, PLAIN, exactly, member, nodes, queue
 
 TWO = created(0, [("a", 1), ("b", 2)])

@@ -14,10 +14,10 @@ from typing import Any
 from cluster.remote.peers import Peers
 from node.amqp.field_table import Table, boolean
 from node.amqp.methods import QueueDeclare
-from node.broker.settings import BrokerSettings
 from node.catalogue.commands import ChangeView, Command, DeclareQueue, NodeDown, NodeUp, PutMember
 from node.catalogue.mirrors.views import TransferMaster, View, ViewChange
 from node.catalogue.snapshot import everything
+from node.client.settings import BrokerSettings
 from node.queue.queue import Queue
 from tests.cluster.remote.mirrors import Mirrors, Replica
 from tests.node.broker.harness import Client, World

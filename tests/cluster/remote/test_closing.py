@@ -15,8 +15,8 @@ from node.amqp.methods import (
     QueueDeclareOk,
 )
 from node.amqp.properties import Properties
-from node.broker.reply_to import REPLY_TO
 from node.catalogue.policy import QueueSettings
+from node.client.reply_to import REPLY_TO
 from node.queue.run import Envelope
 from tests.cluster.remote.nodes import Cluster, Node, client_of
 from tests.node.queue.messages import content

@@ -20,8 +20,8 @@ from node.amqp.methods import (
     QueueDeclareOk,
 )
 from node.amqp.properties import Properties
-from node.broker.reply_to import REPLY_TO
 from node.catalogue.commands import NodeDown
+from node.client.reply_to import REPLY_TO
 from tests.cluster.remote.nodes import Cluster, client_of
 from tests.node.broker.harness import Client
 

@@ -26,8 +26,8 @@ from node.amqp.methods import (
     QueueDeclareOk,
 )
 from node.amqp.properties import Properties
-from node.broker.unacked import NOBODY
 from node.catalogue.mirrors.views import TransferMaster
+from node.client.unacked import NOBODY
 from tests.cluster.remote.nodes import Cluster, client_of
 from tests.node.broker.harness import Client
 

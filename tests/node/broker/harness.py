@@ -40,15 +40,15 @@ from node.amqp.methods import (
 )
 from node.amqp.properties import Properties, content_header, decode_properties
 from node.broker.broker import Broker
-from node.broker.channel import Channel
-from node.broker.connection import Connection
-from node.broker.observer import Observer
-from node.broker.peer import Peer
-from node.broker.settings import BrokerSettings
-from node.broker.unacked import Delivery
 from node.catalogue.commands import Command, seed_commands
 from node.catalogue.passwords import SHA256, hash_password
 from node.catalogue.records import QueueRecord
+from node.client.channel import Channel
+from node.client.connection import Connection
+from node.client.observer import Observer
+from node.client.peer import Peer
+from node.client.settings import BrokerSettings
+from node.client.unacked import Delivery
 from node.queue.queue import Queue
 
 START = 1000.0

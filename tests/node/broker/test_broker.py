@@ -23,7 +23,6 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties, content_header
 from node.broker.broker import Broker
 from node.broker.dead_letters import DEAD_LETTERS_MAX
-from node.broker.settings import BrokerSettings
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import (
     ClearPolicy,
@@ -37,6 +36,7 @@ from node.catalogue.commands import (
     SetUserLimits,
 )
 from node.catalogue.records import UserLimits
+from node.client.settings import BrokerSettings
 from node.scheduling.timers import Timers
 from tests.node.broker.harness import EPOCH_S, Client, World, check_invariants
 

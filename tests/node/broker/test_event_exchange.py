@@ -19,11 +19,11 @@ from node.amqp.methods import (
     QueueUnbind,
 )
 from node.broker.event_exchange import EVENT_EXCHANGE, WAITING_MAX, EventExchange, _place
-from node.broker.observer import Observer, Observers
-from node.broker.peer import Peer
 from node.catalogue import commands
 from node.catalogue.commands import Command
 from node.catalogue.records import UserLimits
+from node.client.observer import Observer, Observers
+from node.client.peer import Peer
 from tests.node.broker.harness import EPOCH_S, Client, World
 
 

@@ -15,9 +15,9 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties
-from node.broker.reply_to import REPLY_TO
 from node.broker.tracing import TRACE_EXCHANGE
 from node.catalogue.commands import PutVhost
+from node.client.reply_to import REPLY_TO
 from node.queue.counters import ExchangeCounters
 from tests.node.broker.harness import Client, Received, World
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from node.broker.observer import Level, MirrorEvent
 from node.catalogue.records import QueueRecord
+from node.client.observer import Level, MirrorEvent
 from node.io import log_observer
 from node.io.log_observer import LogObserver
 from tests.node.broker.harness import World

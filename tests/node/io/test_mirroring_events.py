@@ -1,6 +1,6 @@
 """What is kept of what becomes of mirrored queues."""
 
-from node.broker.observer import MirrorEvent
+from node.client.observer import MirrorEvent
 from node.io.log_observer import LogObserver
 from node.io.mirroring_events import KEPT, NEWS_MAX, NEWS_OF_A_QUEUE, MirroringEvents
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from node.broker.peer import TlsFacts
+from node.client.peer import TlsFacts
 from node.config import CertificateLogin, TlsOptions
 from node.config_file import ConfigError
 from node.io.tls import NoCertificateUser, certificate_user, distinguished_name, server_context, tls_facts

@@ -28,9 +28,9 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties, content_header
-from node.broker.reply_to import REPLY_TO
 from node.broker.totals import routed
 from node.catalogue.commands import DeleteVhost
+from node.client.reply_to import REPLY_TO
 from node.queue.counters import (
     AMQP,
     AT_MOST_ONCE,

@@ -35,9 +35,6 @@ from node.amqp.methods import (
     TxSelectOk,
 )
 from node.amqp.properties import Properties
-from node.broker.channel import Channel
-from node.broker.reply_to import ENTROPY_BYTES, ReplyConsumers
-from node.broker.settings import BrokerSettings
 from node.catalogue.commands import (
     Bind,
     DeclareExchange,
@@ -50,6 +47,9 @@ from node.catalogue.commands import (
 )
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.client.channel import Channel
+from node.client.reply_to import ENTROPY_BYTES, ReplyConsumers
+from node.client.settings import BrokerSettings
 from node.queue.acceptance import Acceptance
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, at_once

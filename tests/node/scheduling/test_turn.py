@@ -25,7 +25,7 @@ from node.amqp.methods import (
     QueueDeclareOk,
 )
 from node.amqp.properties import Properties, content_header
-from node.broker.connection import Connection
+from node.client.connection import Connection
 from node.queue.consumer import RUN_COST
 from node.queue.queue import PUMPED_MAX, Queue
 from node.routing.router import Router

@@ -3,7 +3,7 @@
 from node.amqp.constants import ReplyCode
 from node.amqp.field_table import longstr, table
 from node.amqp.methods import ConnectionClose, QueueDeclare
-from node.broker.peer import Peer, TlsFacts
+from node.client.peer import Peer, TlsFacts
 from node.statistics.query import Query, Range, Ranges
 from tests.node.statistics.samples import TIME_MS, Watched
 

@@ -6,8 +6,6 @@ import pytest
 
 from cluster.mirror.happenings import happenings, sync_begun, sync_ended
 from node.broker.broker import Broker
-from node.broker.observer import MirrorEvent
-from node.broker.settings import BrokerSettings
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.events import MemberDown, MemberUp, QueueCreated, ViewChanged
 from node.catalogue.mirrors.views import (
@@ -20,6 +18,8 @@ from node.catalogue.mirrors.views import (
     died,
 )
 from node.catalogue.records import Member, QueueRecord
+from node.client.observer import MirrorEvent
+from node.client.settings import BrokerSettings
 from node.telemetry.events import EventObserver
 from spark_ops.telemetry.schema import EVENTS
 

@@ -6,7 +6,6 @@ import pytest
 
 from node.amqp.field_table import Table, longstr
 from node.broker.broker import Broker
-from node.broker.settings import BrokerSettings
 from node.catalogue.commands import (
     Bind,
     Command,
@@ -20,6 +19,7 @@ from node.catalogue.commands import (
     SetPolicy,
 )
 from node.catalogue.records import Json, MemberType
+from node.client.settings import BrokerSettings
 
 A, B, C = "a@host", "b@host", "c@host"
 

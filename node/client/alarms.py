@@ -1,0 +1,79 @@
+"""What a node of the cluster is so short of that nobody may publish, to whichever node: memory, disk.
+
+    resources ─► set, clear ─► reason: what connection.blocked says       on_first, on_last: block, unblock
+Source: amqp-behaviour §1.11, §7.1.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from node.client.observer import Observer
+
+Resource = Literal["memory", "disk"]
+
+
+class Alarms:
+    """The alarms of all nodes that are on.
+
+    node_name: of this node, whose alarms are meant where no other is named.
+
+    on_first: there was none before.   on_last: there is none any more. Both are called once the observer knows.
+    """
+
+    def __init__(
+        self,
+        node_name: str,
+        observer: Observer,
+        *,
+        on_first: Callable[[], None] = lambda: None,
+        on_last: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._node_name = node_name
+        self._observer = observer
+        self._on_first = on_first
+        self._on_last = on_last
+        self._short_of: set[tuple[str, Resource]] = set()
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each change, for who tells it to other nodes."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is any."""
+        return bool(self._short_of)
+
+    @property
+    def short_of(self) -> list[Resource]:
+        """The resources whose alarm is on anywhere, in alphabetical order."""
+        return sorted({resource for _, resource in self._short_of})
+
+    def short_of_here(self) -> list[Resource]:
+        """The resources that this node is short of, in alphabetical order."""
+        return sorted(resource for node, resource in self._short_of if node == self._node_name)
+
+    @property
+    def reason(self) -> str:
+        """Why publishers are blocked, as clients are told; empty if they aren't."""
+        return f"low on {' & '.join(self.short_of)}" if self._short_of else ""
+
+    def set(self, resource: Resource, node: str | None = None) -> None:
+        """There is too little of it. Nothing changes if that was known."""
+        alarm = (node or self._node_name, resource)
+        if alarm in self._short_of:
+            return
+        is_first = not self._short_of
+        self._short_of.add(alarm)
+        self._observer.alarm_set(*alarm)
+        if is_first:
+            self._on_first()
+        self.on_change()
+
+    def clear(self, resource: Resource, node: str | None = None) -> None:
+        """There is enough of it again. Nothing changes if there was all the time."""
+        alarm = (node or self._node_name, resource)
+        if alarm not in self._short_of:
+            return
+        self._short_of.remove(alarm)
+        self._observer.alarm_cleared(*alarm)
+        if not self._short_of:
+            self._on_last()
+        self.on_change()

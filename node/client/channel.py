@@ -1,0 +1,552 @@
+"""A channel: publishes in, deliveries out, and what is open between the two.
+
+The methods of the protocol are in `node.client.handlers`; here is what they share and what must be fast:
+publishing a run along a cached route, delivering a run, settling ranges of delivery tags.
+Source: amqp-behaviour §2, §4.
+"""
+
+from collections.abc import Collection
+from operator import attrgetter
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from node.amqp.channel_state import ChannelState
+from node.amqp.constants import ReplyCode
+from node.amqp.errors import ProtocolError
+from node.amqp.field_table import boolean
+from node.amqp.frames import method_frame
+from node.amqp.methods import BasicCancel, BasicDeliver, BasicReturn, Method
+from node.amqp.properties import Traits
+from node.catalogue.access import Operation, check_resource
+from node.catalogue.names import resource
+from node.catalogue.records import QueueRecord, ResourceKind
+from node.client.away import publish_away
+from node.client.confirms import Confirms
+from node.client.giving_back import give_back
+from node.client.publishing import Route, make_envelope, rewritten
+from node.client.reply_to import ReplyConsumer
+from node.client.spreading import is_wide
+from node.client.transaction import Transaction
+from node.client.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
+from node.queue.acceptance import Acceptance
+from node.queue.consumer import UNLIMITED, Consumer
+from node.queue.content import decode_content
+from node.queue.counters import ChannelCounters, ExchangeCounters
+from node.queue.deliver_frames import deliver_frame, fitting
+from node.queue.live_queue import local_and_remote
+from node.queue.run import Envelope, Run
+from node.queue.safety import is_any_durable
+from node.scheduling.chores import Chore
+
+if TYPE_CHECKING:
+    from node.client.connection import Connection
+    from node.queue.live_queue import LiveQueue, RemoteQueue
+    from node.queue.queue import Queue
+
+CANCEL_ON_FAILOVER: Final = "x-cancel-on-ha-failover"
+"""The argument of a consumer that wants basic.cancel when its queue gets another master (§9.4)."""
+
+_TRUE: Final = boolean(True)
+_TAG: Final = Struct(">Q")
+_LAST_TAG: Final = attrgetter("last_tag")
+
+
+class Channel:
+    """One channel of a connection.
+
+    prefetch_limit: of `basic.qos(global=true)`, for all consumers together.   prefetch: for consumers to
+        come. 0: no limit.
+    last_queue: what an empty queue name stands for (§3.8); None before the first declare.
+    held_cancels: while we delete a queue ourselves, the consumers to be told of it after our delete-ok
+        (§3.11).
+    """
+
+    def __init__(self, number: int, connection: "Connection") -> None:
+        self.number = number
+        self.connection = connection
+        self.broker = connection.broker
+        self.vhost = self.broker.vhosts[connection.vhost]
+        self.state = ChannelState.OPEN
+        self.consumers: dict[str, Consumer] = {}
+        self.reply_consumer: ReplyConsumer | None = None
+        self.unacked = Unacked()
+        self.confirms: Confirms | None = None
+        self.transaction: Transaction | None = None
+        self.prefetch = self.broker.settings.default_prefetch
+        self.prefetch_limit = self.broker.settings.default_prefetch_limit
+        self.last_queue: str | None = None
+        self.held_cancels: list[Consumer] | None = None
+        self._counters = ChannelCounters()
+        self.broker.counters.channel_created += 1
+        self.broker.channel_counts[connection.user_name] += 1
+        self._next_tag = 1
+        self._limited_count = 0  # unacknowledged messages that count against prefetch_limit
+        self._limit_since_tag = 1
+        self._blocked: dict[Consumer, None] = {}
+        self.pairs = self.broker.pairs.of_new(self)
+
+    @property
+    def counters(self) -> ChannelCounters:
+        """What happened on the channel so far. Once it is closed the broker has them."""
+        counters = self._counters
+        if self.state is not ChannelState.OPEN:
+            return counters
+        if self.confirms is not None:
+            counters.received_confirm, counters.confirm = self.confirms.numbered, self.confirms.confirmed
+        others = counters.deliver_no_ack + counters.get + counters.get_no_ack
+        counters.deliver = self._next_tag - 1 - others
+        return counters
+
+    def send(self, method: Method) -> None:
+        """Send a method without content."""
+        self.connection.send(method_frame(self.number, method))
+
+    # --- what handlers ask ---
+
+    def check(self, kind: ResourceKind, name: str, operation: Operation) -> None:
+        """Raise ProtocolError 403 unless the user may do that (§6.7)."""
+        connection = self.connection
+        check_resource(self.broker.catalogue, connection.user_name, connection.vhost, kind, name, operation)
+
+    def named_queue(self, name: str) -> str:
+        """The queue that a method means: an empty name is the last declared one (§3.8)."""
+        if name:
+            return name
+        if self.last_queue is None:
+            raise ProtocolError(ReplyCode.NOT_FOUND, "no previously declared queue")
+        return self.last_queue
+
+    def usable_queue(self, name: str) -> "LiveQueue":
+        """The live queue; raises ProtocolError 404, or 405 if it is exclusive to another connection."""
+        queue = self.broker.live_queue(self.connection.vhost, name)
+        self.check_exclusive(queue.record)
+        return queue
+
+    def check_exclusive(self, record: QueueRecord, *, declared_exclusive: bool | None = None) -> None:
+        """Raise ProtocolError 405 if the queue is another connection's alone.
+
+        declared_exclusive: at a declare, where the flag must be the same too (§3.7).
+        """
+        is_owner = record.exclusive_owner is None or record.exclusive_owner == self.connection.id
+        is_same = declared_exclusive in (None, record.exclusive_owner is not None)
+        if not is_owner or not is_same:
+            raise ProtocolError(
+                ReplyCode.RESOURCE_LOCKED,
+                f"cannot obtain exclusive access to locked {resource('queue', record.name, record.vhost)}. "
+                "It could be originally declared on another connection or the exclusive property value "
+                "does not match that of the original declaration.",
+            )
+
+    # --- publishing ---
+
+    def publish(self, route: Route, traits: Traits, contents: list[bytes], size: int) -> None:
+        """Publish a run of messages along a route.
+
+        Raises: ProtocolError for what is wrong with them, before any is enqueued.
+        """
+        envelope = route.envelope
+        if envelope is None or (traits is not route.traits and traits != route.traits):
+            envelope = make_envelope(self, route, traits)
+            if route.looks_at_each or traits.cc or traits.bcc is not None or traits.reply_to is not None:
+                for content in contents:
+                    self._publish_one(route, envelope, traits, content, size)
+                return
+            route.envelope, route.traits = envelope, traits
+        self._publish(
+            envelope,
+            contents,
+            size,
+            route.queues,
+            route.remote,
+            route.counters,
+            mandatory=route.mandatory,
+            is_mirrored=route.is_mirrored,
+        )
+
+    def _publish_one(
+        self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
+    ) -> None:
+        """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
+        headers = decode_content(content)[0].headers if route.looks_at_each and route.exchange else None
+        keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
+        queues, remote = local_and_remote(
+            self.broker.route(self.connection.vhost, route.exchange, keys, headers)
+        )
+        content = rewritten(self, content, traits)
+        if not route.exchange:
+            for key in dict.fromkeys(keys):
+                self.broker.reply(key, envelope, content)
+        is_mirrored = any(queue.mirror is not None for queue in queues)
+        self._publish(
+            envelope,
+            [content],
+            size,
+            queues,
+            remote,
+            route.counters,
+            mandatory=route.mandatory,
+            is_mirrored=is_mirrored,
+        )
+
+    def _publish(
+        self,
+        envelope: Envelope,
+        contents: list[bytes],
+        size: int,
+        queues: "Collection[Queue]",
+        remote: "Collection[RemoteQueue]",
+        exchange: ExchangeCounters,
+        *,
+        mandatory: bool,
+        is_mirrored: bool,
+    ) -> None:
+        if self.vhost.tracer is not None:
+            self.vhost.tracer.published(self, envelope, contents, [*queues, *remote])
+        if self.transaction is not None:
+            names = [queue.record.name for queue in (*queues, *remote)]
+            self.transaction.publish(envelope, contents, size, names, exchange, mandatory=mandatory)
+            return
+        count = len(contents)
+        self._counters.publish += count
+        exchange.publish_in += count
+        if self.pairs is not None:
+            self.pairs.published(envelope.exchange, count, queues, remote)
+        if queues or remote:
+            exchange.publish_out += count * (len(queues) + len(remote))
+        else:
+            self.unroutable(envelope, contents, mandatory)
+        spreading = self.connection.spreading
+        is_to_many = len(queues) + len(remote) > 1
+        if spreading.is_on or (is_to_many and is_wide(len(queues), len(remote), is_mirrored=is_mirrored)):
+            is_away = is_mirrored or bool(remote)
+            spreading.begin(self, envelope, contents, size, [*queues, *remote], is_away=is_away)
+            return
+        refused = self.broker.enqueue(envelope, contents, size, queues)
+        if remote or is_mirrored:
+            publish_away(self, envelope, contents, size, queues, remote, refused or ())
+            return
+        if self.confirms is None:
+            return
+        self.connection.confirming[self] = None
+        is_kept = envelope.persistent and is_any_durable(queues)
+        if not refused and not is_kept:
+            self.confirms.confirm_at_once(count)
+            return
+        first = self.confirms.expect(count)
+        for index in sorted(refused or ()):
+            self.confirms.reject(first + index, first + index)
+        if is_kept:
+            meter = self.broker.meter
+            waiter = self if meter is None else meter.timed(self, queues, self.broker.now)
+            self.broker.storage.await_safety(waiter, first, first + count - 1)
+        else:
+            self.confirms.confirm(first, first + count - 1)
+
+    def accepted(self, first: int, acceptance: Acceptance) -> None:
+        """All queues of a run have answered; its messages are numbered from `first`."""
+        if self.confirms is None or self.state is not ChannelState.OPEN:
+            return
+        for index in sorted(acceptance.rejected):
+            self.confirms.reject(first + index, first + index)
+        self.confirms.confirm(first, first + acceptance.count - 1)
+        self.connection.confirming[self] = None
+        self.broker.has_output(self.connection)
+
+    def settle(self, first: int, last: int, is_safe: bool) -> None:
+        """See `Waiter.settle`: publishes with these numbers are on disk, and on the mirrors' nodes."""
+        if self.confirms is None or self.state is not ChannelState.OPEN:
+            return
+        settle = self.confirms.confirm if is_safe else self.confirms.reject
+        settle(first, last)
+        self.connection.confirming[self] = None
+        self.broker.has_output(self.connection)
+
+    def unroutable(self, envelope: Envelope, contents: list[bytes], is_mandatory: bool) -> None:
+        """Messages were published that reach no queue: give those back that are mandatory (§4.2)."""
+        if self.pairs is not None:
+            self.pairs.unroutable(envelope.exchange, len(contents), is_mandatory=is_mandatory)
+        if not is_mandatory:
+            self._counters.drop_unroutable += len(contents)
+            return
+        self._counters.return_unroutable += len(contents)
+        code = ReplyCode.NO_ROUTE
+        head = method_frame(
+            self.number, BasicReturn(code, code.name, envelope.exchange, envelope.routing_key)
+        )
+        for content in contents:
+            self.connection.send(head)
+            self.connection.send(content)
+
+    def flush_confirms(self) -> None:
+        """Tell the client what has been settled since the last time."""
+        if self.confirms is not None:
+            for method in self.confirms.flush():
+                self.send(method)
+
+    # --- delivering: an `Outlet` ---
+
+    def credit(self, consumer: Consumer) -> int:
+        """See `Outlet.credit`. Both limits may be in force (§4.9)."""
+        if self.state is not ChannelState.OPEN:
+            return 0
+        credit = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
+        return min(credit, self.limit_left())
+
+    def room_bytes(self) -> int:
+        """See `Outlet.room_bytes`."""
+        return self.connection.room_bytes()
+
+    def block(self, consumer: Consumer) -> None:
+        """See `Outlet.block`."""
+        self._blocked[consumer] = None
+        if self.connection.room_bytes() <= 0:
+            self.connection.stalled[self] = None
+
+    def unblock(self) -> None:
+        """Credit or room came back: let the consumers that can take messages join in again."""
+        if not self._blocked:
+            return
+        if self.connection.room_bytes() <= 0:
+            self.connection.stalled[self] = None
+            return
+        # Freed room of the limit for all goes to whoever has waited longest, or the first would take it for ever.
+        for consumer in sorted(self._blocked, key=_LAST_TAG) if self.prefetch_limit else list(self._blocked):
+            # A queue on another node keeps account by itself, also of what it has sent and is not delivered yet.
+            if not consumer.queue.is_local or self.credit(consumer) > 0:
+                del self._blocked[consumer]
+                consumer.queue.resume(consumer)
+
+    def deliver(self, consumer: Consumer, run: Run, now: float) -> None:
+        """See `Outlet.deliver`."""
+        count = len(run.contents)
+        head, tail = deliver_frame(consumer, run, self.number)
+        tag = self._next_tag
+        self._next_tag = tag + count
+        consumer.last_tag = tag
+        contents = self.fit(run, consumer.queue)
+        if count == 1:
+            self.connection.send_parts([head, _TAG.pack(tag), tail, contents[0]], len(contents[0]))
+        else:
+            parts = [head] * (4 * count)
+            parts[1::4] = map(_TAG.pack, range(tag, tag + count))
+            parts[2::4] = [tail] * count
+            parts[3::4] = contents
+            self.connection.send_parts(parts, sum(map(len, contents)))
+        if run.deliveries:
+            self._counters.redeliver += count
+        if consumer.no_ack:
+            self._counters.deliver_no_ack += count
+            consumer.queue.consumed(run)
+        else:
+            consumer.unacked += count
+            self._limited_count += count
+            consumer.queue.delivered(run)
+            self.unacked.add(Delivery(tag, run, consumer.queue, consumer, now))
+        if self.pairs is not None:
+            self.pairs.delivered(consumer, run)
+        if self.vhost.tracer is not None:
+            self.vhost.tracer.delivered(self, consumer.queue, run)
+
+    def deliver_reply(self, requester: ReplyConsumer, envelope: Envelope, content: bytes) -> None:
+        """Send a direct reply: its delivery tag is the next one and isn't used up (§4.12). It may be dropped."""
+        if not self.connection.takes_replies:
+            return
+        deliver = BasicDeliver(requester.tag, self._next_tag, False, envelope.exchange, envelope.routing_key)
+        self.send(deliver)
+        self.connection.send(self.fit(Run(envelope, range(1), [content], 0))[0])
+
+    def fit(self, run: Run, queue: "LiveQueue | None" = None, *, is_got: bool = False) -> list[bytes]:
+        """The contents of a run, from a queue, as this channel's client can take them."""
+        return fitting(run, queue, self.number, self.connection.frame_max_bytes, is_got=is_got)
+
+    def take_tag(self) -> int:
+        """Use up the next delivery tag, for `basic.get`."""
+        self._next_tag += 1
+        return self._next_tag - 1
+
+    def cancelled_by_server(self, consumer: Consumer) -> None:
+        """See `Outlet.cancelled_by_server`."""
+        self._forget_consumer(consumer)
+        if self.held_cancels is not None:
+            self.held_cancels.append(consumer)
+        else:
+            self.notify_cancelled(consumer)
+
+    def reattached(self, consumer: Consumer, queue: "LiveQueue") -> Consumer | None:
+        """See `Outlet.reattached`. Its prefetch limit counts anew (§9.4)."""
+        if self.consumers.get(consumer.tag) is not consumer:
+            return None
+        self._blocked.pop(consumer, None)
+        if consumer.arguments.get(CANCEL_ON_FAILOVER) == _TRUE and self.connection.has_capability(
+            "consumer_cancel_notify"
+        ):
+            self._forget_consumer(consumer)
+            self.notify_cancelled(consumer)
+            return None
+        successor = Consumer(
+            consumer.tag,
+            self,
+            queue,
+            no_ack=consumer.no_ack,
+            exclusive=consumer.exclusive,
+            priority=consumer.priority,
+            prefetch=consumer.prefetch,
+            arguments=consumer.arguments,
+        )
+        self.consumers[consumer.tag] = successor
+        return successor
+
+    def disown(self) -> None:
+        """Queues have left: what was delivered from them counts for nothing any more (§9.4)."""
+        deliveries = self.unacked.disown()
+        if self.transaction is not None:
+            deliveries += self.transaction.disown()
+        for delivery in deliveries:
+            if delivery.consumer is not None or delivery.first_tag < self._limit_since_tag:
+                self._limited_count -= delivery.open
+        if deliveries:
+            self.unblock()
+
+    def notify_cancelled(self, consumer: Consumer) -> None:
+        """Tell the client that its consumer is gone, if it wants to know (§4.7)."""
+        if self.state is ChannelState.OPEN and self.connection.has_capability("consumer_cancel_notify"):
+            self.send(BasicCancel(consumer.tag, nowait=True))
+
+    # --- settling ---
+
+    def acks(self, first: int, last: int) -> None:
+        """Acknowledge the delivery tags from first to last, each by itself.
+
+        Raises: ProtocolError 406 at the first unknown tag, those before it being acknowledged.
+        """
+        settled = self.unacked.settle(first, last)
+        self.ack(settled)
+        self.require_settled(settled, first, last)
+
+    def require_settled(self, settled: list[Delivery], first: int, last: int) -> None:
+        """Raise ProtocolError 406 unless every tag from first to last was open."""
+        count = sum(delivery.open for delivery in settled)
+        if count < last - first + 1:
+            raise unknown_delivery_tag(first + count)
+
+    def ack(self, settled: list[Delivery]) -> None:
+        """The client is done with these: settle them, now or when the transaction commits."""
+        if self.transaction is not None:
+            self.transaction.ack(settled)
+        else:
+            self.settle_acked(settled)
+
+    def reject(self, settled: list[Delivery], *, requeue: bool) -> None:
+        """The client doesn't want these: settle them, now or when the transaction commits."""
+        if self.transaction is not None:
+            self.transaction.reject(settled, requeue=requeue)
+        else:
+            self.settle_rejected(settled, requeue=requeue)
+
+    def settle_acked(self, settled: list[Delivery]) -> None:
+        """Let the queues forget deliveries."""
+        if self.pairs is not None:
+            self.pairs.acked(settled)
+        acked = 0
+        for delivery in settled:
+            acked += delivery.open
+            self._uncount(delivery)
+            delivery.queue.ack(delivery.run)
+        self._counters.ack += acked
+        if self._blocked:
+            self.unblock()
+
+    def settle_rejected(self, settled: list[Delivery], *, requeue: bool) -> None:
+        """Requeue deliveries, or have them dead-lettered."""
+        now = self.broker.now
+        returned: dict[LiveQueue, list[Run]] = {}
+        # From the highest tag down where they go back: each then finds its place at the head of its queue.
+        for delivery in reversed(settled) if requeue else settled:
+            self._uncount(delivery)
+            if requeue:
+                returned.setdefault(delivery.queue, []).append(delivery.run)
+            else:
+                delivery.queue.reject(delivery.run, now)
+        for queue, runs in returned.items():
+            queue.requeue(runs, now)
+        if self._blocked:
+            self.unblock()
+
+    def _uncount(self, delivery: Delivery) -> None:
+        """A delivery no longer counts against prefetch limits."""
+        if delivery.queue is NOBODY:
+            return
+        if delivery.consumer is not None:
+            delivery.consumer.unacked -= delivery.open
+        if delivery.consumer is not None or delivery.first_tag < self._limit_since_tag:
+            self._limited_count -= delivery.open
+
+    def limit_left(self) -> int:
+        """How many more deliveries the limit for all consumers together allows now."""
+        return self.prefetch_limit - self._limited_count if self.prefetch_limit else UNLIMITED
+
+    def reserve(self, count: int) -> None:
+        """Promise so much of that limit to a queue on another node, or (negative) take it back."""
+        self._limited_count += count
+
+    def limit_prefetch(self, limit: int) -> None:
+        """Set the limit for all consumers together. What is unacknowledged now counts, later gets don't (§4.9)."""
+        if limit and not self.prefetch_limit:
+            self._limit_since_tag = self._next_tag
+            deliveries = self.unacked.deliveries()
+            self._limited_count = sum(each.open for each in deliveries if each.queue is not NOBODY)
+        if limit or self.prefetch_limit:
+            self.prefetch_limit = limit
+            for consumer in self.consumers.values():
+                consumer.queue.limit_changed(consumer)
+
+    # --- the end ---
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """A consumer is cancelled by the client or goes with the channel."""
+        self._forget_consumer(consumer)
+        consumer.queue.unsubscribe(consumer, self.broker.now)
+
+    def _forget_consumer(self, consumer: Consumer) -> None:
+        del self.consumers[consumer.tag]
+        self._blocked.pop(consumer, None)
+        self.broker.observer.consumer_removed(self, consumer)
+
+    def close(self) -> Chore:
+        """The end: a transaction is rolled back now, the chore gives back all else that the channel has (§2.1)."""
+        self.broker.observer.channel_closed(self)
+        self.broker.counters.channel_closed += 1
+        self.broker.channel_counts[self.connection.user_name] -= 1
+        if not self.broker.channel_counts[self.connection.user_name]:
+            del self.broker.channel_counts[self.connection.user_name]
+        counters = self.counters
+        self.broker.counters.ended.add(counters)
+        if (live := self.broker.vhosts.get(self.connection.vhost)) is not None:
+            live.ended.add(counters)
+        self._counters = ChannelCounters()
+        self.state = ChannelState.CLOSING
+        self.connection.stalled.pop(self, None)
+        self.connection.confirming.pop(self, None)
+        if self.transaction is not None:
+            self.unacked.restore(self.transaction.rollback())
+            self.transaction = None
+        if self.reply_consumer is not None:
+            self.broker.reply_consumers.remove(self.reply_consumer)
+            self.reply_consumer = None
+        self.broker.pairs.end(self)
+        if self.consumers or self.unacked.count:
+            self.broker.closing[self] = None
+        return give_back(self)
+
+    def check_consumer_timeout(self, now: float) -> None:
+        """Raise ProtocolError if a delivery has been unacknowledged for too long (§4.10)."""
+        timeout_ms = self.broker.settings.consumer_timeout_ms
+        oldest = self.unacked.oldest
+        if timeout_ms is None or oldest is None or now - oldest.at < timeout_ms / 1000:
+            return
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED,
+            f"delivery acknowledgement on channel {self.number} timed out. "
+            f"Timeout value used: {timeout_ms} ms. "
+            "This timeout value can be configured, see consumers doc guide to learn more",
+        )

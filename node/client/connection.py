@@ -1,0 +1,716 @@
+"""A client's connection: handshake, channels, errors and their scope, heartbeats, closing.
+
+Bytes come in by `receive_data`, bytes to write gather in `take_output`; what depends on time hangs on the
+broker's timers. The shell that owns the socket follows `is_reading` and `is_finished`.
+
+    connection = Connection(broker, peer)      connection.receive_data(data, now)      connection.lost(now)
+Source: amqp-behaviour §1, §2.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+from node.amqp.channel_state import ChannelState, Step, step
+from node.amqp.connection_state import ACCEPTED, ConnectionState
+from node.amqp.constants import FRAME_METHOD, ReplyCode
+from node.amqp.erlang import octets
+from node.amqp.errors import ProtocolError
+from node.amqp.field_table import Table
+from node.amqp.frames import HEARTBEAT, method_frame
+from node.amqp.method_codec import decode_method
+from node.amqp.methods import (
+    BasicAck,
+    BasicPublish,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpenOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    Method,
+)
+from node.amqp.properties import Traits
+from node.amqp.reader import FrameReader
+from node.catalogue.commands import Command
+from node.catalogue.limits import check_user_channels
+from node.catalogue.records import User
+from node.client.channel import Channel
+from node.client.handlers import HANDLERS, Steps
+from node.client.handshake import Handshake
+from node.client.heartbeat import Heartbeat
+from node.client.host import ClientHost
+from node.client.peer import Peer
+from node.client.publishing import Route, Routes, check_not_immediate
+from node.client.spreading import Spreading
+from node.client.throttle import Throttle
+from node.queue.live_queue import all_heard
+from node.scheduling.timers import Timer
+from node.scheduling.turn import Share
+
+OUT_MAX_BYTES: Final = 512 * 1024
+"""Deliveries that one connection is given in a turn: several socket buffers full, so that the others get their turn."""
+
+REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Unsent output at which we stop reading from a client that asks for more without reading the answers."""
+
+
+class Connection:
+    """One connection. Implements `node.amqp.reader.Sink`.
+
+    number: for the log.   vhost, user_name: empty before the connection is open.   auth_mechanism: of SASL.
+    stalled: channels with consumers that wait for room in our output.
+    confirming: channels with confirms to flush.
+    connected_at_ms: milliseconds since 1970.
+    recv_oct, recv_cnt: bytes that were received, in so many reads.   send_oct, send_cnt: sent, in so many writes.
+    throttle: what keeps us from reading when the client publishes too much.
+    is_writable, is_flooded: set by the shell; the socket takes no more for now, and far too much waits for it.
+    is_finished: there is nothing more to wait for: flush and reset the socket.
+    """
+
+    def __init__(self, broker: ClientHost, peer: Peer, *, now: float, on_change: Callable[[], None]) -> None:
+        self.broker = broker
+        self.peer = peer
+        self.number, self.id = broker.register(self)
+        self.state = ConnectionState.AWAIT_HEADER
+        self.user = User("", "", "")
+        self.vhost = ""
+        self.client_properties: Table = {}
+        self.client_name: str | None = None
+        self.auth_mechanism = ""
+        self.capabilities: frozenset[str] = frozenset()
+        self.channels: dict[int, Channel] = {}
+        self.frame_max_bytes = 0
+        self.channel_max = broker.settings.channel_max
+        self.heartbeat = Heartbeat(
+            broker.timers,
+            beat=lambda: self.send(HEARTBEAT),
+            excuses=lambda: not self.is_reading,
+            lost=self._heartbeats_missed,
+        )
+        self.connected_at_ms = int((now + broker.epoch_s) * 1000)
+        self.recv_oct = self.recv_cnt = 0
+        self.send_oct = self.send_cnt = 0
+        self.held_bytes = 0
+        """Of messages in open transactions."""
+        self.stalled: dict[Channel, None] = {}
+        self.confirming: dict[Channel, None] = {}
+        self.is_writable = True
+        self.is_flooded = False
+        self.is_finished = False
+        self._on_change = on_change
+        self._reader = FrameReader(
+            self,
+            frame_max_bytes=broker.settings.initial_frame_max_bytes,
+            content_max_bytes=broker.settings.message_max_bytes,
+        )
+        self._rest: tuple[int, bytes, Traits, list[bytes], int] | None = None  # of a run of publishes
+        self.throttle = Throttle(self, self._reader)
+        self.spreading = Spreading()
+        self._clock = broker.turns.clock
+        self._share = Share(broker.turns, self._reader, self.read_on)
+        self._handshake: Handshake | None = Handshake(self)
+        self._routes = Routes()
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._waits_for_log = False
+        self._is_choked = False  # there is more unsent output than a client may let pile up
+        self._is_deaf = False  # frames can't be told apart any more
+        self._timer: Timer | None = None
+        if broker.settings.handshake_timeout_s is not None:
+            deadline = now + broker.settings.handshake_timeout_s
+            self._timer = broker.timers.at(deadline, self._handshake_timed_out)
+
+    @property
+    def name(self) -> str:
+        """`PEERIP:PORT -> LOCALIP:PORT`, as management and tracing call the connection (§1.10)."""
+        return f"{self.peer.address} -> {self.peer.local}"
+
+    @property
+    def full_name(self) -> str:
+        """The name with what the client calls itself, for the log."""
+        return self.name if self.client_name is None else f"{self.name} - {self.client_name}"
+
+    @property
+    def user_name(self) -> str:
+        """Who is logged in."""
+        return self.user.name
+
+    def has_capability(self, name: str) -> bool:
+        """Whether the client announced that it can take this (§1.10)."""
+        return name in self.capabilities
+
+    # --- bytes ---
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the shell should go on reading from the socket."""
+        return not self._reader.paused
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take what the socket brought."""
+        self.broker.now = now
+        self.recv_oct += len(data)
+        self.recv_cnt += 1
+        self.heartbeat.has_heard = True
+        if self._handshake is not None and self.state is ConnectionState.AWAIT_HEADER:
+            data = self._handshake.take_header(data)
+            if not data:
+                return
+        self._share.begin()
+        if self._share.has_to_wait:
+            self._share.stop()
+        self._take(data)
+        self._share.end(came_in=True)
+        self._flush_confirms()
+
+    def _take(self, data: bytes | None) -> None:
+        """Work on what the client sent.   data: the next bytes; None: go on with those that were kept."""
+        try:
+            if data is None:
+                self._reader.resume()
+            else:
+                self._reader.feed(data)
+        except ProtocolError as error:
+            self._is_deaf = self._reader.paused = True
+            self._fail(error)
+
+    def _flush_confirms(self) -> None:
+        if self.confirming:
+            confirming, self.confirming = self.confirming, {}
+            for channel in confirming:
+                channel.flush_confirms()
+
+    def send_method(self, method: Method) -> None:
+        """Send a method of the connection class."""
+        self.send(method_frame(0, method))
+
+    def send(self, data: bytes) -> None:
+        """Add whole frames to the output."""
+        self.send_parts([data], len(data))
+
+    def send_parts(self, parts: list[bytes], size: int) -> None:
+        """Add whole frames in pieces.   size: their bytes, about."""
+        if not self._out:
+            self.broker.has_output(self)
+        self._out += parts
+        self._out_bytes += size
+        if self._out_bytes > REPLIES_MAX_BYTES:
+            self._is_choked = self._reader.paused = True
+
+    def take_output(self) -> bytes:
+        """What is to be written to the socket now."""
+        self._flush_confirms()  # of what the disk has settled
+        data = b"".join(self._out)
+        self._out.clear()
+        self._out_bytes = 0
+        if data:
+            self.send_oct += len(data)
+            self.send_cnt += 1
+        # A heartbeat alone doesn't put off the next one (§1.6).
+        self.heartbeat.has_spoken = self.heartbeat.has_spoken or data != HEARTBEAT
+        return data
+
+    def room_bytes(self) -> int:
+        """How much more deliveries this connection takes in this turn."""
+        return OUT_MAX_BYTES - self._out_bytes if self.is_writable else 0
+
+    @property
+    def takes_replies(self) -> bool:
+        """Whether a direct reply may still be added: a requester that reads none loses them."""
+        return not self.is_flooded and self._out_bytes <= REPLIES_MAX_BYTES
+
+    def flushed(self) -> None:
+        """The shell has written our output, and the socket takes more: go on with what waited for that."""
+        if self.stalled:
+            stalled, self.stalled = self.stalled, {}
+            for channel in stalled:
+                channel.unblock()
+        if self._is_choked:
+            self._is_choked = False
+            self.read_on()
+
+    @property
+    def has_unpublished(self) -> bool:
+        """Whether publishes were read that are to be published in coming turns."""
+        return self._rest is not None
+
+    def stop_reading(self) -> None:
+        """Read no further until `read_on`."""
+        self._reader.paused = True
+
+    def read_on(self) -> None:
+        """Read on, unless something else still keeps us from it."""
+        is_stopped = self._waits_for_log or self._is_choked or self._is_deaf or self._share.is_over
+        has_ended = self.state not in _LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
+        if is_stopped or self.throttle.holds or self.spreading.is_on or has_ended:
+            return
+        self._share.begin()
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            self._reader.paused = False
+            self.on_publish(*rest)
+        if rest is None or not self._reader.paused:
+            self._take(None)
+        self._share.end(came_in=False)
+        self._flush_confirms()
+        self._on_change()
+
+    # --- the handshake ---
+
+    def tune(self, channel_max: int, frame_max_bytes: int, heartbeat_s: int) -> None:
+        """Keep from now on to what both sides agreed on."""
+        self.channel_max = channel_max
+        self.frame_max_bytes = self._reader.frame_max_bytes = frame_max_bytes
+        self.heartbeat.start(heartbeat_s, self.broker.now)
+
+    def opened(self, vhost: str) -> None:
+        """The handshake is over."""
+        self.vhost = vhost
+        self.state = ConnectionState.OPEN
+        self._handshake = None
+        self._stop_timer()
+        self.broker.opened(self)
+        self.broker.observer.opened(self)
+
+    def fall_silent(self) -> None:
+        """Read and say nothing any more; after a pause the socket is reset."""
+        self.state = ConnectionState.FAILED
+        self._reader.paused = True
+        self._finish_after(self.broker.settings.auth_failure_delay_s)
+
+    def _handshake_timed_out(self, now: float) -> None:
+        self.broker.observer.handshake_timed_out(self)
+        self.finish()
+
+    def _heartbeats_missed(self) -> None:
+        self.broker.observer.heartbeats_missed(self)
+        self.finish()
+
+    # --- a `Sink` ---
+
+    def on_publish(
+        self, channel: int, method_frame: bytes, traits: Traits, contents: list[bytes], size: int
+    ) -> None:
+        """See `Sink.on_publish`."""
+        broker = self.broker
+        route = self._routes.find(method_frame, broker.catalogue.version)
+        try:
+            if size > broker.settings.message_max_bytes:
+                self._refuse_size(channel, method_frame, size)
+            if route is None:
+                route = self._new_route(channel, method_frame)
+                if route is None:
+                    return
+            if len(contents) <= route.at_once_max:
+                route.channel.publish(route, traits, contents, size)
+            else:
+                self._publish_in_pieces(channel, method_frame, route, traits, contents, size)
+            if broker.storage.is_congested:
+                self.throttle.hold()
+        except ProtocolError as error:
+            self._failed(error, channel, BasicPublish)
+        if self._clock() > self._share.ends_at:
+            self._share.stop()
+
+    def _publish_in_pieces(
+        self,
+        channel: int,
+        method_frame: bytes,
+        route: Route,
+        traits: Traits,
+        contents: list[bytes],
+        size: int,
+    ) -> None:
+        """Publish a long run as far as the share of the turn goes: what comes after it waits."""
+        step = route.at_once_max
+        for at in range(0, len(contents), step):
+            if at and (self._reader.paused or self._clock() > self._share.ends_at):
+                self._rest = channel, method_frame, traits, contents[at:], size
+                self._share.stop()
+                break
+            route.channel.publish(route, traits, contents[at : at + step], size)
+            if self.broker.storage.is_congested:
+                self.throttle.hold()  # pauses the reader
+
+    def _refuse_size(self, channel: int, method_frame: bytes, size: int) -> None:
+        publish = self._admit(channel, method_frame[7:-1])
+        if isinstance(publish, BasicPublish):
+            check_not_immediate(publish)
+            limit = self.broker.settings.message_max_bytes
+            raise ProtocolError(
+                ReplyCode.PRECONDITION_FAILED,
+                f"message size {size} is larger than configured max size {limit}",
+            )
+
+    def _new_route(self, number: int, method_frame: bytes) -> Route | None:
+        """Check a publish that has no route yet, and find it one. None: it is to be ignored."""
+        publish = self._admit(number, method_frame[7:-1])
+        if publish is None:
+            return None
+        assert isinstance(publish, BasicPublish)
+        return self._routes.open(self.channels[number], publish, method_frame)
+
+    def on_content_method(self, channel: int, payload: bytes) -> bool:
+        """See `Sink.on_content_method`."""
+        try:
+            return self._admit(channel, payload) is not None
+        except ProtocolError as error:
+            self._failed(error, channel, BasicPublish)
+            return False
+
+    def ignores(self, channel: int) -> bool:
+        """See `Sink.ignores`."""
+        known = self.channels.get(channel)
+        return self.state is ConnectionState.CLOSING or (
+            known is not None and known.state is ChannelState.CLOSING
+        )
+
+    def on_acks(self, channel: int, first: int, last: int) -> None:
+        """See `Sink.on_acks`."""
+        known = self.channels.get(channel)
+        if known is None or known.state is not ChannelState.OPEN or self.state is not ConnectionState.OPEN:
+            self.on_method(channel, _ACK_PAYLOAD)
+            return
+        try:
+            known.acks(first, last)
+        except ProtocolError as error:
+            self._failed(error, channel, BasicAck)
+        if self._clock() > self._share.ends_at:
+            self._share.stop()
+
+    def on_method(self, channel: int, payload: bytes) -> None:
+        """See `Sink.on_method`."""
+        method: Method | None = None
+        try:
+            if channel == 0:
+                method = decode_method(payload) if self.state in _LISTENING else None
+                if method is not None:
+                    self._connection_method(method)
+            else:
+                method = self._admit(channel, payload)
+                if method is not None:
+                    self._channel_method(channel, method)
+        except ProtocolError as error:
+            self._failed(error, channel, type(method) if method is not None else None)
+        if self._clock() > self._share.ends_at:
+            self._share.stop()
+
+    def on_content_frame(self) -> None:
+        """See `Sink.on_content_frame`."""
+        self.throttle.content_came()
+
+    def on_heartbeat(self) -> None:
+        """See `Sink.on_heartbeat`: that bytes came is all that counts."""
+
+    def on_fault(self, error: ProtocolError) -> None:
+        """See `Sink.on_fault`."""
+        if self.state is not ConnectionState.CLOSING:
+            self._fail(error)
+
+    # --- methods ---
+
+    def _admit(self, channel: int, payload: bytes) -> Method | None:
+        """Decode a method on a channel and check that it may come there; None: it is to be ignored."""
+        if self.state is not ConnectionState.OPEN:
+            if self.state in _LISTENING and self.state is not ConnectionState.CLOSING:
+                raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, octets(FRAME_METHOD, payload))
+            return None
+        method = decode_method(payload)
+        if channel == 0:
+            raise _unexpected_method(method, self.state)
+        if isinstance(method, BasicPublish):
+            known = self.channels.get(channel)
+            taken = step(known.state if known else None, type(method))
+            return method if taken is Step.HANDLE else None
+        return method
+
+    def _connection_method(self, method: Method) -> None:
+        if type(method) not in ACCEPTED[self.state]:
+            if self.state is ConnectionState.CLOSING:
+                return
+            raise _unexpected_method(method, self.state)
+        match method:
+            case ConnectionUpdateSecret():
+                self.broker.observer.secret_updated(self, method.reason)
+                self.send_method(ConnectionUpdateSecretOk())
+            case ConnectionClose():
+                self._closed_by_peer()
+            case ConnectionCloseOk():
+                self.finish()
+            case _:
+                assert self._handshake is not None
+                self._handshake.handle(method)
+
+    def _channel_method(self, number: int, method: Method) -> None:
+        channel = self.channels.get(number)
+        match step(channel.state if channel else None, type(method)):
+            case Step.OPEN:
+                try:
+                    self._open_channel(number)
+                except ProtocolError as error:
+                    self._fail(error, number, method.name)  # with ids 0, 0 (§2.1)
+            case Step.HANDLE:
+                assert channel is not None
+                self._handle(channel, method)
+            case Step.CLOSE:
+                assert channel is not None
+                self._take_steps(channel, method, self._close_channel(channel))
+            case Step.ANSWER_CLOSE:
+                self.send(method_frame(number, ChannelCloseOk()))
+            case Step.FORGET:
+                del self.channels[number]
+            case Step.IGNORE:
+                pass
+
+    def _open_channel(self, number: int) -> None:
+        if len(self.channels) >= self.channel_max > 0:
+            raise ProtocolError(
+                ReplyCode.NOT_ALLOWED,
+                f"number of channels opened ({len(self.channels)}) has reached the "
+                f"negotiated channel_max ({self.channel_max})",
+            )
+        account = self.broker.catalogue.user(self.user.name)
+        if account is not None and account.limits.max_channels is not None:
+            check_user_channels(account.limits, account.name, self.broker.channel_count(account.name))
+        self.channels[number] = channel = Channel(number, self)
+        self.broker.observer.channel_opened(channel)
+        self.send(method_frame(number, ChannelOpenOk()))
+
+    def _handle(self, channel: Channel, method: Method) -> None:
+        handler = HANDLERS.get(type(method))
+        if handler is None:
+            raise ProtocolError(
+                ReplyCode.COMMAND_INVALID, "unimplemented method", method.class_id, method.method_id
+            )
+        steps = handler(channel, method)
+        if steps is not None:
+            self._take_steps(channel, method, steps)
+
+    def _take_steps(self, channel: Channel, method: Method, steps: Steps) -> None:
+        self._advance(channel, type(method), steps, None)
+        self._reader.paused = self._reader.paused or self._waits_for_log
+
+    def _close_channel(self, channel: Channel) -> Steps:
+        """The client closes a channel, whose consumers have been given what they should have by now."""
+        yield from all_heard({consumer.queue: None for consumer in channel.consumers.values()})
+        closed = method_frame(channel.number, ChannelCloseOk())
+        self._routes.clear()
+        self._reader.forget(channel.number)
+        del self.channels[channel.number]
+        self.broker.chores.begin(channel.close(), partial(self._send_after_deletions, closed))
+
+    def _advance(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
+        """Run a handler up to where it waits, and on from there once that is done."""
+        self._waits_for_log = False
+        if channel.state is not ChannelState.OPEN:
+            steps.close()
+            return
+        try:
+            awaited = steps.send(result)
+        except StopIteration:
+            return
+        except ProtocolError as error:
+            self._failed(error, channel.number, method)
+            return
+        self._waits_for_log = True
+        on_done = partial(self._applied, channel, method, steps)
+        if isinstance(awaited, Command):
+            self.broker.log.submit(awaited, on_done)
+        else:
+            awaited(on_done)
+
+    def _applied(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
+        was_paused = self._reader.paused
+        self._advance(channel, method, steps, result)
+        if was_paused:
+            self.read_on()
+
+    # --- faults ---
+
+    def _failed(self, error: ProtocolError, number: int, method: type[Method] | None) -> None:
+        """A method failed: the channel or the connection pays, as the code says."""
+        if self.state is ConnectionState.CLOSING:
+            return
+        if method is not None and not error.class_id and error.code not in _WITHOUT_IDS:
+            error.class_id, error.method_id = method.class_id, method.method_id
+        channel = self.channels.get(number)
+        if channel is not None and error.code.closes_channel_only and self.state is ConnectionState.OPEN:
+            self._fail_channel(channel, error, method.name if method is not None else "")
+        else:
+            self._fail(error, number, method.name if method is not None else "")
+
+    def _fail_channel(self, channel: Channel, error: ProtocolError, method: str = "") -> None:
+        self.broker.observer.channel_failed(self, channel.number, error, method)
+        channel.flush_confirms()
+        self._routes.clear()
+        self._reader.forget(channel.number)
+        self.broker.chores.begin(channel.close())
+        channel.send(ChannelClose(error.code, error.reply_text, error.class_id, error.method_id))
+
+    def _fail(self, error: ProtocolError, channel: int = 0, method: str = "") -> None:
+        """The connection ends with an error: by a close handshake once it is open, in silence before."""
+        if self.state.is_handshake:
+            self.broker.observer.handshake_failed(self, error.explanation)
+            self.fall_silent()
+        elif self.state in (ConnectionState.AWAIT_OPEN, ConnectionState.OPEN):
+            self.broker.observer.connection_failed(self, channel, error, method)
+            self._flush_confirms()
+            self._release()
+            self.send_close(error)
+            self.state = ConnectionState.CLOSING
+            pause = self.broker.settings.auth_failure_delay_s if self._is_deaf else self._closing_s()
+            self._finish_after(pause)
+        elif self.state is ConnectionState.CLOSING:
+            self.finish()
+
+    def send_close(self, error: ProtocolError) -> None:
+        """Send connection.close, and nothing else."""
+        close = ConnectionClose(error.code, error.reply_text, error.class_id, error.method_id)
+        self.send_method(close)
+
+    # --- the end ---
+
+    def _closed_by_peer(self) -> None:
+        if self.state is not ConnectionState.OPEN:
+            self.send_method(ConnectionCloseOk())
+            return
+        closed = method_frame(0, ConnectionCloseOk())
+        self._release(partial(self._send_after_deletions, closed))
+        self.state = ConnectionState.CLOSED_BY_PEER
+        self._finish_after(self._closing_s())
+
+    def _send_after_deletions(self, data: bytes) -> None:
+        """Say that something is closed when the queues are gone that go with it."""
+
+        def send(_: object) -> None:
+            if self.state is not ConnectionState.CLOSED:
+                self.send(data)
+
+        self.broker.await_deletions(send)
+
+    def force_close(self, reason: str) -> None:
+        """Close with 320, for a reason of ours (§1.8). Before the connection is open: just end it."""
+        if self.state is ConnectionState.OPEN:
+            was_held = self.throttle.holds
+            self._fail(ProtocolError(ReplyCode.CONNECTION_FORCED, reason))
+            if was_held:
+                self.read_on()
+        elif self.state.is_handshake or self.state is ConnectionState.AWAIT_OPEN:
+            self.finish()
+
+    def check_consumer_timeouts(self, now: float) -> None:
+        """Close the channels whose consumers let a delivery lie for too long (§4.10)."""
+        for channel in list(self.channels.values()):
+            if channel.state is not ChannelState.OPEN:
+                continue
+            try:
+                channel.check_consumer_timeout(now)
+            except ProtocolError as error:
+                oldest = channel.unacked.oldest
+                tag = oldest.consumer.tag if oldest is not None and oldest.consumer is not None else ""
+                self.broker.observer.consumer_timed_out(self, channel.number, tag)
+                self._fail_channel(channel, error)
+
+    def _closing_s(self) -> float:
+        """How long to wait for the peer when a connection closes: its heartbeat interval, at most 30 s (§0.3)."""
+        limit = self.broker.settings.closing_s_max
+        return self.heartbeat.interval_s if 0 < self.heartbeat.interval_s < limit else limit
+
+    def _finish_after(self, seconds: float) -> None:
+        self._stop_timer()
+        self.heartbeat.stop()
+        self._timer = self.broker.timers.at(self.broker.now + seconds, lambda now: self.finish())
+
+    def finish(self) -> None:
+        """Have the socket reset, once what we have to say is written."""
+        if self.state is ConnectionState.OPEN:
+            self._release()
+        self.state = ConnectionState.CLOSED
+        self._reader.paused = True
+        self._stop_timer()
+        self.heartbeat.stop()
+        self.is_finished = True
+        self.broker.has_output(self)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def lost(self, now: float) -> None:
+        """The socket is gone."""
+        self.broker.now = now
+        in_good_order = self.state in (
+            ConnectionState.CLOSED_BY_PEER,
+            ConnectionState.CLOSED,
+            ConnectionState.CLOSING,
+        )
+        if self.state is ConnectionState.OPEN:
+            self._release()
+        self.state = ConnectionState.CLOSED
+        self.is_writable = False
+        self._out.clear()
+        self._let_go()
+        self.broker.forget(self)
+        self.broker.observer.closed(self, in_good_order=in_good_order)
+
+    def _let_go(self) -> None:
+        """Nothing comes any more: our parts forget what they kept, and us.
+
+        So a connection goes with the last reference to it, and not when Python looks for cycles among what is old.
+        """
+        self._reader.close()
+        self._share.close()
+        self._stop_timer()
+        self.heartbeat.stop()
+        self.throttle.release()
+        self._handshake = None
+
+    def _release(self, on_done: Callable[[], None] = lambda: None) -> None:
+        """Close the channels, then delete the queues that were ours alone (§1.8)."""
+        chores = [each.close() for each in self.channels.values() if each.state is ChannelState.OPEN]
+        self.channels.clear()
+        self._reader.forget_contents()
+        self._rest = None
+        self._routes.clear()
+        self.stalled.clear()
+        self.confirming.clear()
+        self.throttle.release()
+        self.broker.chores.begin(chain(*chores, self.broker.delete_exclusive_queues(self)), on_done)
+
+
+_LISTENING: Final = frozenset(
+    {
+        ConnectionState.AWAIT_HEADER,
+        ConnectionState.AWAIT_START_OK,
+        ConnectionState.AWAIT_SECURE_OK,
+        ConnectionState.AWAIT_TUNE_OK,
+        ConnectionState.AWAIT_OPEN,
+        ConnectionState.OPEN,
+        ConnectionState.CLOSING,
+    }
+)
+"""The states in which frames mean something."""
+
+_ACK_PAYLOAD: Final = b"\x00\x3c\x00\x50" + bytes(9)
+
+_WITHOUT_IDS: Final = frozenset(
+    {
+        ReplyCode.FRAME_ERROR,
+        ReplyCode.UNEXPECTED_FRAME,
+        ReplyCode.INTERNAL_ERROR,
+    }
+)
+"""Codes of frames, which name no method unless their raiser says so."""
+
+
+def _unexpected_method(method: Method, state: ConnectionState) -> ProtocolError:
+    word = "running" if state is ConnectionState.OPEN else "opening"
+    return ProtocolError(
+        ReplyCode.CHANNEL_ERROR,
+        f"unexpected method in connection state {word}",
+        method.class_id,
+        method.method_id,
+    )

@@ -1,0 +1,42 @@
+"""What binding and unbinding have in common, whatever the destination. Source: amqp-behaviour §3.14."""
+
+from node.amqp.field_table import Table
+from node.catalogue.access import check_topic
+from node.catalogue.limits import check_bindings, check_pattern
+from node.catalogue.names import check_not_default_exchange, not_found, resource
+from node.catalogue.records import ResourceKind
+from node.client.channel import Channel
+from node.routing.exchanges.headers import check_binding_arguments
+
+
+def check_binding(
+    channel: Channel,
+    source: str,
+    kind: ResourceKind,
+    destination: str,
+    routing_key: str,
+    arguments: Table | None = None,
+) -> None:
+    """Check what must hold before a binding is made, or (arguments None) removed: there its ends may be missing."""
+    catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
+    channel.check(kind, destination, "write")
+    if kind == "exchange":
+        check_not_default_exchange(destination)
+    check_not_default_exchange(source)
+    channel.check("exchange", source, "read")
+    exchange = catalogue.exchange(vhost, source)
+    if exchange is not None and exchange.type == "topic":
+        check_topic(catalogue, channel.connection.user_name, vhost, source, routing_key, "read")
+    if arguments is None:
+        return
+    if exchange is None:
+        raise not_found("exchange", source, vhost)
+    find = catalogue.exchange if kind == "exchange" else catalogue.queue
+    if find(vhost, destination) is None:
+        raise not_found(kind, destination, vhost)
+    if exchange.type == "headers":
+        check_binding_arguments(arguments)
+    elif exchange.type == "topic":
+        check_pattern(routing_key)
+    to_destination = len(catalogue.bindings_to(vhost, kind, destination))
+    check_bindings(vhost, resource(kind, destination, vhost), catalogue.binding_count(vhost), to_destination)

@@ -1,0 +1,138 @@
+"""What happens in the broker that somebody may want to log or count. Nothing in the broker depends on who
+listens.
+
+The base class listens to nothing; a shell overrides what it cares for (`node.io.log_observer`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from node.amqp.errors import ProtocolError
+from node.catalogue.events import Event
+from node.catalogue.records import QueueRecord
+
+if TYPE_CHECKING:
+    from node.client.channel import Channel
+    from node.client.connection import Connection
+    from node.queue.consumer import Consumer
+
+
+Level: TypeAlias = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorEvent:
+    """Something happened to a mirrored queue.
+
+    kind: see `cluster.mirror.happenings`; "detail" belongs to the event before it or after it.
+    text: the whole line of the log.
+    node: of the copy that it is about, with a new master the new one's; "": of none.   former: of the master before.
+    cause: `plan:<plan>:<step>` where a plan's step did it; "": not that.
+    """
+
+    level: Level
+    kind: str
+    vhost: str
+    queue: str
+    text: str
+    node: str = ""
+    former: str = ""
+    cause: str = ""
+
+
+class Observer:
+    """Told of events, in order. Implementations must not raise and must not call back."""
+
+    def accepted(self, connection: "Connection") -> None:
+        """A client spoke AMQP for the first time."""
+
+    def handshake_failed(self, connection: "Connection", explanation: str) -> None:
+        """Something was wrong before connection.open; the client is left in silence."""
+
+    def handshake_timed_out(self, connection: "Connection") -> None:
+        """The connection was not open in time."""
+
+    def login_tried(self, connection: "Connection", user: str, problem: str) -> None:
+        """A client tried to log in.   problem: why it could not; empty when it could."""
+
+    def login_refused(self, connection: "Connection", mechanism: str, reason: str) -> None:
+        """A client could not log in."""
+
+    def named_by_client(self, connection: "Connection") -> None:
+        """The client gave its connection a name of its own."""
+
+    def opened(self, connection: "Connection") -> None:
+        """connection.open succeeded."""
+
+    def secret_updated(self, connection: "Connection", reason: str) -> None:
+        """connection.update-secret succeeded."""
+
+    def connection_failed(
+        self, connection: "Connection", channel: int, error: ProtocolError, method: str
+    ) -> None:
+        """A fault of the client, or a refusal, closes the connection. method: its name or ''."""
+
+    def channel_opened(self, channel: "Channel") -> None:
+        """A channel was opened."""
+
+    def channel_closed(self, channel: "Channel") -> None:
+        """A channel ends, whatever for. Its consumers go after this."""
+
+    def consumer_added(self, channel: "Channel", consumer: "Consumer") -> None:
+        """A channel has a consumer of a queue."""
+
+    def consumer_removed(self, channel: "Channel", consumer: "Consumer") -> None:
+        """A channel has it no more."""
+
+    def changed(self, change: Event) -> None:
+        """The catalogue changed, by the doing of any node; the broker has followed."""
+
+    def channel_failed(
+        self, connection: "Connection", channel: int, error: ProtocolError, method: str
+    ) -> None:
+        """A fault of the client closes a channel. method: its name or ''."""
+
+    def consumer_timed_out(self, connection: "Connection", channel: int, consumer_tag: str) -> None:
+        """A delivery stayed unacknowledged for too long."""
+
+    def heartbeats_missed(self, connection: "Connection") -> None:
+        """Nothing came from the client for two heartbeat intervals."""
+
+    def closed(self, connection: "Connection", *, in_good_order: bool) -> None:
+        """The socket is gone. in_good_order: after a close handshake, or because we wanted it."""
+
+    def alarm_set(self, node: str, resource: str) -> None:
+        """The node has too little of this resource: who publishes is blocked."""
+
+    def alarm_cleared(self, node: str, resource: str) -> None:
+        """The node has enough of this resource again. Publishers go on once no alarm is left."""
+
+    def quorum_requested(self, queue: QueueRecord) -> None:
+        """A queue was declared with type quorum, which is an ordinary queue with a delivery limit here."""
+
+    def mirror_event(self, event: MirrorEvent) -> None:
+        """Something happened to a mirrored queue."""
+
+    def messages_unreadable(self, queue: QueueRecord, count: int, reason: str) -> None:
+        """Messages were dropped as the disk could not read them, and no mirror had them."""
+
+    def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
+        """A dead-lettered message came round to the queue by itself and was dropped."""
+
+
+class Observers(Observer):
+    """Several observers, told of all in turn."""
+
+    def __init__(self, *observers: Observer) -> None:
+        for name in _HOOKS:
+            setattr(self, name, partial(_tell, [getattr(observer, name) for observer in observers]))
+
+
+_HOOKS: Final = tuple(name for name in vars(Observer) if not name.startswith("_"))
+
+
+def _tell(hooks: Sequence[Callable[..., None]], /, *what: object, **named: object) -> None:
+    for hook in hooks:
+        hook(*what, **named)

@@ -1,0 +1,276 @@
+"""What each channel did with each queue and each exchange. It is counted only while somebody asks for it.
+
+    broker.pairs.ask(now)                  a scrape wants them: from here on channels count
+    broker.pairs.begin(channel)            a channel of that time begins to
+    channel.pairs.published(…)             bumped once a run, as all counters are
+
+When nobody has asked for `KEPT_S` channels forget them, and a run costs them one look at an attribute again. A node
+keeps no more than `PAIRS_MAX`, a channel no more than `CHANNEL_PAIRS_MAX`: what comes beyond is in the channel's own
+counters only. Pairs of queues and exchanges that are gone go when somebody looks. Source: a live RabbitMQ 3.10.8.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from node.client.unacked import NOBODY
+from node.scheduling.timers import Timers
+
+if TYPE_CHECKING:
+    from node.catalogue.catalogue import Catalogue
+    from node.client.channel import Channel
+    from node.client.unacked import Delivery
+    from node.queue.consumer import Consumer
+    from node.queue.live_queue import LiveQueue
+    from node.queue.run import Run
+
+KEPT_S: Final = 900.0
+"""For how long channels go on counting after somebody asked; Prometheus asks each minute or more often."""
+
+PAIRS_MAX: Final = 50_000
+"""Of a node: some 15 MB, and 50 MB of a scrape where all of them are channels with queues."""
+
+CHANNEL_PAIRS_MAX: Final = 5_000
+"""Of one channel, so that one that goes through names doesn't take them all."""
+
+_FORGOTTEN_AT_ONCE: Final = 200
+_FORGETTING_PAUSE_S: Final = 0.05
+
+_Counts = TypeVar("_Counts", "QueuePair", "ExchangePair")
+
+
+@dataclass(slots=True)
+class QueuePair:
+    """Of a channel and a queue; as in `ChannelCounters`."""
+
+    deliver: int = 0
+    deliver_no_ack: int = 0
+    get: int = 0
+    get_no_ack: int = 0
+    get_empty: int = 0
+    redeliver: int = 0
+    ack: int = 0
+
+
+@dataclass(slots=True)
+class ExchangePair:
+    """Of a channel and an exchange; as in `ChannelCounters`."""
+
+    publish: int = 0
+    confirm: int = 0
+    return_unroutable: int = 0
+    drop_unroutable: int = 0
+
+
+class Pairs:
+    """Of one node: whether its channels count, and how many pairs there are."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.is_on = False
+        self.count = 0
+        self._timers = timers
+        self._asked_s = 0.0
+        self._counting: dict[Channel, None] = {}
+
+    def ask(self, now: float) -> None:
+        """Somebody wants them: channels count from now on."""
+        self._asked_s = now
+        if not self.is_on:
+            self.is_on = True
+            self._timers.at(now + KEPT_S, self._review)
+
+    def of_new(self, channel: "Channel") -> "ChannelPairs | None":
+        """What a new channel has from the start."""
+        return ChannelPairs(self, channel) if self.is_on else None
+
+    def begin(self, channel: "Channel") -> "ChannelPairs":
+        """Those of a channel, which counts if it didn't."""
+        if channel.pairs is None:
+            channel.pairs = ChannelPairs(self, channel)
+        return channel.pairs
+
+    def note(self, channel: "Channel") -> None:
+        """A channel counts."""
+        self._counting[channel] = None
+
+    def end(self, channel: "Channel") -> None:
+        """A channel is closed, or counts no longer."""
+        if channel.pairs is not None:
+            self.count -= channel.pairs.count
+            channel.pairs = None
+            if channel.confirms is not None:
+                channel.confirms.spans = None
+            del self._counting[channel]
+
+    def _review(self, now: float) -> None:
+        if now < self._asked_s + KEPT_S:
+            self._timers.at(self._asked_s + KEPT_S, self._review)
+            return
+        self.is_on = False
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        """Some channels at a time, as there may be thousands; it stops if somebody asks meanwhile."""
+        for channel in list(self._counting)[:_FORGOTTEN_AT_ONCE]:
+            self.end(channel)
+        if self._counting and not self.is_on:
+            self._timers.at(now + _FORGETTING_PAUSE_S, self._forget)
+
+
+class Spans:
+    """Which exchange the publishes that wait for a confirm went to.
+
+    One span for all that followed each other to one exchange; one that is settled is gone, so that there are no more
+    of them than publishes are outstanding.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._spans: list[tuple[int, int, ExchangePair]] = []  # last number, how many are open, whose
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def add(self, first: int, count: int, pair: ExchangePair) -> None:
+        """The publishes from `first` on went to that exchange; their numbers follow all others."""
+        if self._spans and self._spans[-1][0] == first - 1 and self._spans[-1][2] is pair:
+            last, left, _ = self._spans[-1]
+            self._spans[-1] = last + count, left + count, pair
+        else:
+            self._starts.append(first)
+            self._spans.append((first + count - 1, count, pair))
+
+    def settle(self, first: int, last: int, *, is_confirmed: bool) -> None:
+        """The publishes from first to last, which were open, are confirmed or refused."""
+        at = max(0, bisect_right(self._starts, first) - 1)
+        while at < len(self._spans) and self._starts[at] <= last:
+            end, left, pair = self._spans[at]
+            count = max(0, min(end, last) + 1 - max(self._starts[at], first))
+            if is_confirmed:
+                pair.confirm += count
+            if left == count:
+                del self._spans[at], self._starts[at]
+            else:
+                self._spans[at] = end, left - count, pair
+                at += 1
+
+
+class ChannelPairs:
+    """Of one channel.   queues, exchanges: by name.   routed: messages by (queue, exchange)."""
+
+    __slots__ = ("_channel", "_node", "_spans", "exchanges", "queues", "routed")
+
+    def __init__(self, node: Pairs, channel: "Channel") -> None:
+        self._node = node
+        self._channel = channel
+        self._spans = Spans()
+        self.queues: dict[str, QueuePair] = {}
+        self.exchanges: dict[str, ExchangePair] = {}
+        self.routed: dict[tuple[str, str], int] = {}
+        node.note(channel)
+
+    @property
+    def count(self) -> int:
+        """How many pairs there are."""
+        return len(self.queues) + len(self.exchanges) + len(self.routed)
+
+    def published(
+        self,
+        exchange: str,
+        count: int,
+        queues: "Collection[LiveQueue]",
+        remote: "Collection[LiveQueue]",
+    ) -> None:
+        """A run was published, and reached those queues. It has no numbers to be confirmed by yet."""
+        pair = self.exchanges.get(exchange) or self._added(self.exchanges, exchange, ExchangePair())
+        if pair is not None:
+            pair.publish += count
+            confirms = self._channel.confirms
+            if confirms is not None:
+                confirms.spans = self._spans
+                self._spans.add(confirms.numbered + 1, count, pair)
+        routed = self.routed
+        for queue in chain(queues, remote):
+            key = queue.record.name, exchange
+            if key in routed:
+                routed[key] += count
+            elif self._has_room:
+                routed[key] = count
+                self._node.count += 1
+
+    def unroutable(self, exchange: str, count: int, *, is_mandatory: bool) -> None:
+        """A run of those reached no queue."""
+        pair = self.exchanges.get(exchange)
+        if pair is None:
+            return
+        if is_mandatory:
+            pair.return_unroutable += count
+        else:
+            pair.drop_unroutable += count
+
+    def delivered(self, consumer: "Consumer", run: "Run") -> None:
+        """A run went to a consumer."""
+        pair = self._queue(consumer.queue.record.name)
+        if pair is None:
+            return
+        count = len(run.contents)
+        if consumer.no_ack:
+            pair.deliver_no_ack += count
+        else:
+            pair.deliver += count
+        if run.deliveries:
+            pair.redeliver += count
+
+    def got(self, queue: str, run: "Run | None", *, no_ack: bool) -> None:
+        """basic.get was answered.   run: None, the queue was empty."""
+        pair = self._queue(queue)
+        if pair is None:
+            return
+        if run is None:
+            pair.get_empty += 1
+        elif no_ack:
+            pair.get_no_ack += 1
+        else:
+            pair.get += 1
+        if run is not None and run.deliveries:
+            pair.redeliver += 1
+
+    def acked(self, settled: "list[Delivery]") -> None:
+        """Deliveries were acknowledged; of a queue that has left meanwhile, it is in the channel's counters only."""
+        for delivery in settled:
+            if delivery.queue is not NOBODY:
+                pair = self._queue(delivery.queue.record.name)
+                if pair is not None:
+                    pair.ack += delivery.open
+
+    def prune(self, catalogue: "Catalogue") -> None:
+        """Forget what is deleted by now."""
+        vhost, before = self._channel.connection.vhost, self.count
+        names = self.queues.keys() | {queue for queue, _ in self.routed}
+        queues = {name for name in names if catalogue.queue(vhost, name) is None}
+        exchanges = {name for name in self.exchanges if name and catalogue.exchange(vhost, name) is None}
+        if not queues and not exchanges:
+            return
+        for name in queues:
+            self.queues.pop(name, None)
+        for name in exchanges:
+            del self.exchanges[name]
+        for key in [key for key in self.routed if key[0] in queues or key[1] in exchanges]:
+            del self.routed[key]
+        self._node.count -= before - self.count
+
+    @property
+    def _has_room(self) -> bool:
+        return self._node.count < PAIRS_MAX and self.count < CHANNEL_PAIRS_MAX
+
+    def _queue(self, name: str) -> QueuePair | None:
+        return self.queues.get(name) or self._added(self.queues, name, QueuePair())
+
+    def _added(self, pairs: dict[str, _Counts], name: str, pair: _Counts) -> _Counts | None:
+        if not self._has_room:
+            return None
+        self._node.count += 1
+        pairs[name] = pair
+        return pair

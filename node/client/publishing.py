@@ -1,0 +1,247 @@
+"""What a publish goes through before it reaches queues: checks in RabbitMQ's order, routing, and the
+envelope.
+
+`open_route` does once, for all publishes with the same method frame, what depends on that frame alone; its
+result is cached by the connection. `make_envelope` does once, for all messages with the same traits on that
+route, what depends on those.
+Source: amqp-behaviour §4.1; the numbers in comments are its steps.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from node.amqp.constants import ReplyCode
+from node.amqp.erlang import string_literal, tagged_tuple
+from node.amqp.errors import ProtocolError
+from node.amqp.methods import BasicPublish
+from node.amqp.properties import PERSISTENT, TRANSIENT, Traits
+from node.catalogue.access import check_resource, check_topic, check_user_id
+from node.catalogue.names import not_found, resource
+from node.client.reply_to import is_reply_name
+from node.queue.content import decode_content, encode_content
+from node.queue.live_queue import local_and_remote
+from node.queue.run import Envelope
+
+if TYPE_CHECKING:
+    from node.client.channel import Channel
+    from node.queue.live_queue import LiveQueue, RemoteQueue
+    from node.queue.queue import Queue
+
+ROUTES_MAX: Final = 8192
+"""Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
+
+_COPIES_AT_ONCE: Final = 16384
+_RULED_AT_ONCE: Final = 16
+"""Messages that queues look at one by one, by their rules, at some 20 us each."""
+
+EXPIRATION_MAX_MS: Final = 315360000000
+"""Ten years, RabbitMQ's limit for every time to live."""
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DELIVERY_MODES: Final = (None, 1, 2)
+
+
+class Target(NamedTuple):
+    """An exchange that a user may publish to, as long as the catalogue doesn't change.
+
+    is_topic: the routing key needs permission too.   needs_headers: routing looks at each message's headers.
+    """
+
+    is_topic: bool
+    needs_headers: bool
+
+
+class Route:
+    """Where the publishes with one method frame go, checked and resolved. Valid for one version of the
+    catalogue.
+
+    queues, remote: where it leads to on this node, and on others.   is_mirrored: one of `queues` is.
+    looks_at_each: routing depends on each message's headers, or leads to a direct reply.
+    at_once_max: messages of a run that are published before the clock is looked at again.
+    counters: of the exchange.
+    traits, envelope: of the messages that came last, to be used again while the traits stay the same.
+    """
+
+    __slots__ = (
+        "at_once_max",
+        "channel",
+        "counters",
+        "envelope",
+        "exchange",
+        "is_mirrored",
+        "looks_at_each",
+        "mandatory",
+        "queues",
+        "remote",
+        "routing_key",
+        "traits",
+    )
+
+    def __init__(
+        self, channel: "Channel", publish: BasicPublish, queues: "Sequence[LiveQueue]", *, looks_at_each: bool
+    ) -> None:
+        self.channel = channel
+        self.exchange = publish.exchange
+        self.routing_key = publish.routing_key
+        self.counters = channel.broker.vhosts[channel.connection.vhost].count(publish.exchange)
+        self.mandatory = publish.mandatory
+        self.queues: Collection[Queue]
+        self.remote: Collection[RemoteQueue]
+        self.queues, self.remote = local_and_remote(queues)
+        self.is_mirrored = any(queue.mirror is not None for queue in self.queues)
+        self.looks_at_each = looks_at_each
+        if looks_at_each:
+            self.at_once_max = 1  # it may have ten thousand headers
+        elif all(queue.is_plain for queue in queues):
+            self.at_once_max = max(1, _COPIES_AT_ONCE // (1 + len(queues)))
+        else:
+            self.at_once_max = _RULED_AT_ONCE
+        self.traits: Traits | None = None
+        self.envelope: Envelope | None = None
+
+
+class Routes:
+    """The routes that a connection remembers, by the whole method frame of the publish."""
+
+    def __init__(self) -> None:
+        self._routes: dict[bytes, Route] = {}
+        self._targets: dict[str, Target] = {}
+        self._version = -1
+
+    def find(self, method_frame: bytes, version: int) -> Route | None:
+        """The route of a publish, if it was opened under this version of the catalogue."""
+        if version != self._version:
+            self._routes.clear()
+            self._targets.clear()
+            self._version = version
+        return self._routes.get(method_frame)
+
+    def open(self, channel: "Channel", publish: BasicPublish, method_frame: bytes) -> Route:
+        """Open a route and remember it; see `open_route`."""
+        route = open_route(channel, publish, self._targets)
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+        self._routes[method_frame] = route
+        return route
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def clear(self) -> None:
+        """Forget them all: a channel closed, which they lead from."""
+        self._routes.clear()
+
+
+def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Target]) -> Route:
+    """Check a publish as far as its method goes, and route it.
+
+    targets: the exchanges that were checked before, to be added to.
+    Raises: ProtocolError, of connection scope for `immediate`, else of channel scope.
+    """
+    vhost, name, key = channel.connection.vhost, publish.exchange, publish.routing_key
+    check_not_immediate(publish)
+    target = targets.get(name)
+    if target is None:
+        target = targets[name] = _open_target(channel, name)
+    if not name:
+        queue = channel.broker.vhosts[vhost].queues.get(key)
+        return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))
+    if target.is_topic:  # 6
+        check_topic(channel.broker.catalogue, channel.connection.user_name, vhost, name, key, "write")
+    if target.needs_headers:
+        return Route(channel, publish, (), looks_at_each=True)
+    return Route(channel, publish, channel.broker.route(vhost, name, (key,), None), looks_at_each=False)
+
+
+def check_not_immediate(publish: BasicPublish) -> None:
+    """Step 1, which ends the connection."""
+    if publish.immediate:
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
+
+
+def _open_target(channel: "Channel", name: str) -> Target:
+    """Check that the user may publish to an exchange."""
+    catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
+    check_resource(catalogue, channel.connection.user_name, vhost, "exchange", name, "write")  # 3
+    exchange = catalogue.exchange(vhost, name)
+    if exchange is None:  # 4
+        raise not_found("exchange", name, vhost)
+    if exchange.internal:  # 5
+        raise ProtocolError(
+            ReplyCode.ACCESS_REFUSED, f"cannot publish to internal {resource('exchange', name, vhost)}"
+        )
+    needs_headers = channel.broker.vhosts[vhost].router.needs_headers(name)
+    return Target(exchange.type == "topic", needs_headers)
+
+
+def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:
+    """Check what the properties claim and make the envelope.
+
+    Raises: ProtocolError 406.
+    """
+    if traits is not TRANSIENT and traits is not PERSISTENT:
+        expiration_ms = _check_claims(channel, traits)
+    else:
+        expiration_ms = None
+    return Envelope(
+        route.exchange,
+        route.routing_key,
+        channel=channel.number,
+        frame_max_bytes=channel.connection.frame_max_bytes,
+        persistent=traits.persistent,
+        priority=traits.priority or 0,
+        expiration_ms=expiration_ms,
+        cc=traits.cc,
+        bcc=traits.bcc or (),
+    )
+
+
+def _check_claims(channel: "Channel", traits: Traits) -> int | None:
+    """Steps 7 to 10; the expiration in milliseconds."""
+    if traits.reply_to is not None and channel.reply_consumer is None:  # 7
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist")
+    check_user_id(channel.connection.user, traits.user_id)  # 8
+    expiration_ms = None if traits.expiration is None else _expiration_ms(traits.expiration)  # 9
+    if traits.delivery_mode not in _DELIVERY_MODES:  # 10
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED,
+            f"invalid message: {{delivery_mode_unknown,{traits.delivery_mode}}}",
+        )
+    if traits.bad_sender_selected is not None:
+        header, found = traits.bad_sender_selected
+        raise ProtocolError(
+            ReplyCode.PRECONDITION_FAILED,
+            f"invalid message: {{unacceptable_type_in_header,{string_literal(header)},{found}}}",
+        )
+    return expiration_ms
+
+
+def _expiration_ms(text: str) -> int:
+    """Read an expiration as Erlang's `string:to_integer` does, with RabbitMQ's bounds."""
+    number = _INTEGER.match(text)
+    start = f"invalid expiration '{text}': "
+    if number is None:
+        problem = "no_integer"
+    elif number.end() < len(text):
+        problem = tagged_tuple("leftover_string", string_literal(text[number.end() :]), after=start)
+    elif (value := int(number[0])) < 0:
+        problem = tagged_tuple("value_negative", value, after=start)
+    elif value > EXPIRATION_MAX_MS:
+        problem = tagged_tuple("value_too_large", value, after=start)
+    else:
+        return value
+    raise ProtocolError(ReplyCode.PRECONDITION_FAILED, start + problem)
+
+
+def rewritten(channel: "Channel", content: bytes, traits: Traits) -> bytes:
+    """The content as it is kept: without BCC (§4.1), and with the reply-to that leads back to the requester (§4.12)."""
+    if traits.bcc is None and traits.reply_to is None:
+        return content
+    properties, body = decode_content(content)
+    if properties.headers is not None:
+        properties.headers.pop("BCC", None)
+    if traits.reply_to is not None:
+        assert channel.reply_consumer is not None
+        properties.reply_to = channel.reply_consumer.name
+    return encode_content(properties, body, channel.number, channel.connection.frame_max_bytes)

@@ -1,0 +1,60 @@
+"""A vhost as it lives on this node: its router, and the queues within reach."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from node.catalogue.records import Binding
+from node.queue.counters import ChannelCounters, ExchangeCounters
+from node.queue.live_queue import LiveQueue
+from node.queue.run import Envelope, Run
+from node.routing.router import Router
+
+if TYPE_CHECKING:
+    from node.client.channel import Channel
+
+
+class Tracer(Protocol):
+    """What copies messages while a vhost is traced."""
+
+    def published(
+        self, channel: "Channel", envelope: Envelope, contents: Iterable[bytes], queues: Iterable[LiveQueue]
+    ) -> None:
+        """A client publishes messages.   queues: that they are routed to, on this node and others."""
+
+    def delivered(self, channel: "Channel", queue: LiveQueue, run: Run) -> None:
+        """A client is given messages of a queue."""
+
+
+class LiveVhost:
+    """The live side of a vhost of the catalogue.
+
+    queues: those of this node, and those of other nodes that are up.
+    tracer: makes copies of all messages; None: the vhost is not traced.
+    exchange_counters: of the exchanges that clients of this node have published to, by name.
+    ended: the counters of all channels that are gone.   recv_oct, send_oct: bytes of all connections that are.
+    """
+
+    def __init__(self, name: str, tracer: Tracer | None) -> None:
+        self.name = name
+        self.tracer = tracer
+        self.router = Router()
+        self.queues: dict[str, LiveQueue] = {}
+        self.exchange_counters: dict[str, ExchangeCounters] = {}
+        self.ended = ChannelCounters()
+        self.recv_oct = self.send_oct = 0
+
+    def count(self, exchange: str) -> ExchangeCounters:
+        """The counters of an exchange that is published to."""
+        counters = self.exchange_counters.get(exchange)
+        if counters is None:
+            counters = self.exchange_counters[exchange] = ExchangeCounters()
+        return counters
+
+    def remove_exchange(self, name: str) -> ExchangeCounters:
+        """An exchange was deleted; its counters."""
+        self.router.remove_exchange(name)
+        return self.exchange_counters.pop(name, ExchangeCounters())
+
+    def is_routable(self, binding: Binding) -> bool:
+        """Whether a binding leads anywhere: its queue is within reach. It must be there (§9.1)."""
+        return binding.destination_kind == "exchange" or binding.destination in self.queues
