@@ -106,14 +106,6 @@ def test_limits_are_where_the_document_says() -> None:
     assert stale == []
 
 
-def test_every_file_has_a_row() -> None:
-    """ARCHITECTURE.md's table of files has each file of node/, cluster/ and spark_ops/ once, and no other."""
-    rows = re.findall(
-        r"^\| `((?:node|cluster|spark_ops)/[^`]+)` \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE
-    )
-    assert sorted(rows) == sorted(_name(path) for path in NODE if path.read_text())
-
-
 def test_commands_are_targets() -> None:
     """Each `make …` that a document shows is there, and each target is in the README."""
     makefile = (ROOT / "Makefile").read_text()

@@ -1,1 +1,5 @@
-"""A client as the broker sees it: its connection, its channels, and what each method does."""
+"""One client as the broker sees it: its connection, its channels, and what each method does.
+
+`connection.py` takes bytes and leaves bytes; `channel.py` publishes, delivers and settles; `handlers/` has the methods,
+a file for each class of AMQP. What clients ask of the broker around them is the protocol in `host.py`.
+"""

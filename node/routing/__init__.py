@@ -1,1 +1,4 @@
-"""Where messages go: from an exchange and the keys of a message to queues."""
+"""Where messages go: from an exchange and the routing keys of a message to the names of queues.
+
+`router.py` has the exchanges of a vhost; `exchanges/` has an index of bindings for each type of exchange.
+"""

@@ -1,1 +1,4 @@
-"""When a broker works on what: timers, turns that are bounded by the clock, and chores that are done in pieces."""
+"""When a broker works on what.
+
+Timers, the share of a connection in a turn of the loop, and chores that are done in pieces.
+"""

@@ -2,7 +2,8 @@
 
 It is the broker's, without what lies between (joining, flushing): a new copy joins before the master in the order of
 members, a promotion changes nothing in that order, and who comes first in it becomes master if the master dies.
-Raises ValueError for a step that the broker would refuse. Source: node/catalogue/mirrors/views.py, read; reliability §4.1.
+Raises ValueError for a step that the broker would refuse.
+Source: node/catalogue/mirrors/views.py, read; reliability §4.1.
 """
 
 from collections.abc import Collection

@@ -1,7 +1,7 @@
 """A cluster in memory that answers as `node/management/resources/planning.py` does, with faults when asked for.
 
-Each queue is a real view of node/catalogue/mirrors/views.py, so rings, epochs and heirs are the broker's own. Time is an
-argument. What was asked for goes on by itself: a mirror joins, gets what there is and is synchronised; a promotion
+Each queue is a real view of node/catalogue/mirrors/views.py, so rings, epochs and heirs are the broker's own. Time is
+an argument. What was asked for goes on by itself: a mirror joins, gets what there is and is synchronised; a promotion
 takes a moment; who is dropped has to be erased.
 """
 

@@ -4,7 +4,8 @@ The subtle cases of reliability §4.7 have a story each as far as the ring decid
 tested, elsewhere: S4 (numbers in a snapshot) by the mirrors, in the simulator; S11 (a link breaks and nobody dies) by
 the transport, which repeats and never tells (tests/cluster/transport); S15 (delete and purge in a flush) by catalogue
 and queue; S19 (a lonely leader) by membership (tests/transcripts/membership). S12 and S13 end in the views
-(tests/node/catalogue/mirrors/test_views.py), S18 begins on disks, S20 with leases: what the ring has to do with them is here.
+(tests/node/catalogue/mirrors/test_views.py), S18 begins on disks, S20 with leases: what the ring
+has to do with them is here.
 """
 
 from pathlib import Path
