@@ -23,7 +23,7 @@ from node.broker.away import publish_away
 from node.broker.chores import Chore
 from node.broker.confirms import Confirms
 from node.broker.consumer import UNLIMITED, Consumer
-from node.broker.content import decode_content
+from node.broker.content import chosen_headers
 from node.broker.counters import ChannelCounters, ExchangeCounters
 from node.broker.deliver_frames import deliver_frame, fitting
 from node.broker.giving_back import give_back
@@ -167,7 +167,7 @@ class Channel:
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
     ) -> None:
         """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
-        headers = decode_content(content)[0].headers if route.looks_at_each and route.exchange else None
+        headers = chosen_headers(content, route.headers_asked)
         keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
         queues, remote = local_and_remote(
             self.broker.route(self.connection.vhost, route.exchange, keys, headers)
