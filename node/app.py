@@ -75,7 +75,7 @@ class Node:
     """One broker with its listeners. `await start()`, then `await stop()`; not to be started again.
 
     cluster: None for a broker by itself.   mirroring_events: where they are kept; None: for as long as the broker runs.
-    observer: is told what happens, beside the log.   on_failed: see `Persistence`.
+    observer: is told what happens, beside the log.   on_failed: see `Persistence`.   on_held: see `Server`.
     """
 
     def __init__(
@@ -87,8 +87,10 @@ class Node:
         mirroring_events: MirroringEvents | None = None,
         observer: Observer | None = None,
         on_failed: Callable[[], None] = lambda: None,
+        on_held: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self.config = config
+        self._on_held = on_held
         self._on_failed = on_failed
         self._watching = observer
         self.mirroring_events = mirroring_events or MirroringEvents()
@@ -138,7 +140,7 @@ class Node:
                 self._logger.info(log_phrases.will_not_seed())
             else:
                 self._seed()
-            self._server = Server(self.broker, self.config, on_refused=self._refused)
+            self._server = Server(self.broker, self.config, on_refused=self._refused, on_held=self._on_held)
             if self._cluster is not None:
                 await self._cluster.enter()  # from here on the other nodes may speak to this one
             self._publish_what_happens()
