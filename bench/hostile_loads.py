@@ -44,6 +44,9 @@ STRANGERS: Final = 1200
 """Whom each flooder keeps at once."""
 VHOST: Final = "bench.vhost"
 VHOST_QUEUES: Final = 10_000
+AT_ONCE: Final = 100
+"""Clients that prepare a cluster: each change waits for the one before of the same client."""
+DONE_S: Final = 200.0
 OFFENDER: Final = "bench.offender"
 NO_WAIT: Final = 16
 """The bit of queue.declare."""
@@ -70,12 +73,17 @@ Load = Callable[[Server, Flood], None]
 
 def many_headers(server: Server, flood: Flood) -> None:
     """Messages of thousands of headers for a headers exchange, whose bindings ask for the last one."""
-    headers = f.header_properties({f"k{number}": "v" for number in range(HEADERS)})
+    message = f.Message("amq.headers", "", b"m", headers_of_a_message())
     with Connection(server.ports[0]) as owner:
         owner.declare_queue("bench.headers")
         asked = f.string_table({f"k{HEADERS - 1}": "w"})
         owner.bind_queue("bench.headers", "amq.headers", arguments=asked)
-        _send_all(server, flood, lambda _: repeat(f.Message("amq.headers", "", b"m", headers).publish()))
+        _send_all(server, flood, lambda _: repeat(message.publish()))
+
+
+def headers_of_a_message() -> f.Properties:
+    """Named k0, k1 and so on."""
+    return f.header_properties({f"k{number}": "v" for number in range(HEADERS)})
 
 
 def wide_fanout(server: Server, flood: Flood) -> None:
@@ -96,7 +104,7 @@ def topic_patterns(server: Server, flood: Flood) -> None:
         owner.declare_queue("bench.patterns")
         for number in range(PATTERNS):
             owner.bind_queue("bench.patterns", "amq.topic", wild_pattern(number))
-        _send_all(server, flood, _topic_publishes)
+        _send_all(server, flood, topic_publishes)
 
 
 def wild_pattern(number: int) -> str:
@@ -110,7 +118,8 @@ def wild_key(flooder: int, number: int) -> str:
     return "a." * (KEY_WORDS - 2) + f"{flooder}.{number}"
 
 
-def _topic_publishes(flooder: int) -> Iterator[bytes]:
+def topic_publishes(flooder: int) -> Iterator[bytes]:
+    """One write after the other."""
     for first in count(step=PUBLISHES):
         keys = (wild_key(flooder, first + number) for number in range(PUBLISHES))
         yield b"".join(f.Message("amq.topic", key, b"").publish() for key in keys)
@@ -134,8 +143,13 @@ def backtracking(server: Server, flood: Flood) -> None:
             each.result()
 
 
+def queue_of_letters(number: int) -> str:
+    """A name that looks for very long as if it matched."""
+    return "a" * NAME_LETTERS + f"!{number}"
+
+
 def _declare_and_delete(server: Server, flood: Flood, number: int) -> None:
-    name = "a" * NAME_LETTERS + f"!{number}"
+    name = queue_of_letters(number)
     with Connection(server.ports[0]) as connection:
         while not flood.ended.is_set():
             connection.declare_queue(name)
@@ -143,7 +157,7 @@ def _declare_and_delete(server: Server, flood: Flood, number: int) -> None:
 
 
 def _be_refused(server: Server, flood: Flood, number: int) -> None:
-    name = "a" * NAME_LETTERS + f"!{number}"
+    name = queue_of_letters(number)
     with Connection(server.ports[0], user=OFFENDER) as connection:
         while not flood.ended.is_set():
             with suppress(BenchError):
@@ -167,10 +181,12 @@ def mass_deletion(server: Server, flood: Flood) -> None:
 
 def one_deletion(cluster: Broker, flood: Flood) -> None:
     """A queue with very many bindings is deleted once."""
+    name = "bench.bound"
     with Connection(cluster.ports[0]) as owner:
-        _bind_often(owner, "bench.bound", BINDINGS // flood.divisor)
+        owner.declare_queue(name)
+        _do_at_once(cluster, name, list(binds(name, BINDINGS // flood.divisor)))
         flood.begun.set()
-        owner.delete_queue("bench.bound")
+        owner.delete_queue(name)
     flood.ended.set()
 
 
@@ -180,16 +196,31 @@ def vhost_deletion(cluster: Cluster, flood: Flood) -> None:
     ctl("add_vhost", VHOST)
     ctl("set_permissions", "-p", VHOST, "guest", ".*", ".*", ".*")
     with Connection(cluster.ports[0], vhost=VHOST) as owner:
-        names = [f"bench.{number}" for number in range(VHOST_QUEUES // flood.divisor)]
-        owner.socket.sendall(b"".join(map(_declare_without_answer, names)))
-        owner.declare_queue(names[-1], passive=True)
-        owner.close()
+        owner.declare_queue("bench.first")
+    names = (f"bench.{number}" for number in range(VHOST_QUEUES // flood.divisor))
+    _do_at_once(cluster, "bench.first", list(map(declare_without_answer, names)), vhost=VHOST)
     flood.begun.set()
     ctl("delete_vhost", VHOST)
     flood.ended.set()
 
 
-def _declare_without_answer(queue: str) -> bytes:
+def _do_at_once(cluster: Broker, queue: str, methods: Sequence[bytes], *, vhost: str = "/") -> None:
+    """Have many clients send these methods, which get no answer, and wait until all are done.   queue: is there."""
+
+    def do(first: int) -> None:
+        with Connection(cluster.ports[0], vhost=vhost) as connection:
+            connection.socket.settimeout(DONE_S)
+            connection.socket.sendall(b"".join(methods[first::AT_ONCE]))
+            connection.declare_queue(queue, passive=True)
+            connection.close()
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for each in [pool.submit(do, first) for first in range(AT_ONCE)]:
+            each.result()
+
+
+def declare_without_answer(queue: str) -> bytes:
+    """The frame of queue.declare."""
     return f.method(
         1, f.QUEUE_DECLARE, b"\0\0" + f.short_string(queue) + bytes([NO_WAIT]) + f.string_table({})
     )
@@ -197,11 +228,12 @@ def _declare_without_answer(queue: str) -> bytes:
 
 def _bind_often(owner: Connection, queue: str, times: int) -> None:
     owner.declare_queue(queue)
-    owner.socket.sendall(b"".join(_binds(queue, times)))
+    owner.socket.sendall(b"".join(binds(queue, times)))
     owner.declare_queue(queue, passive=True)
 
 
-def _binds(queue: str, times: int) -> Iterator[bytes]:
+def binds(queue: str, times: int) -> Iterator[bytes]:
+    """Frames of queue.bind, without answers, each with another key."""
     for number in range(times):
         names = f.short_string(queue) + f.short_string("amq.direct") + f.short_string(str(number))
         yield f.method(1, f.QUEUE_BIND, b"\0\0" + names + b"\1" + f.string_table({}))
@@ -212,15 +244,15 @@ def _binds(queue: str, times: int) -> Iterator[bytes]:
 
 def unread_metrics(server: Server, flood: Flood) -> None:
     """Strangers ask for the metrics of very many queues, and don't read them."""
-    _ask_and_not_read(server.metrics_port, "/metrics/per-object", flood)
+    ask_and_not_read(server.metrics_port, "/metrics/per-object", flood)
 
 
 def unread_lists(server: Server, flood: Flood) -> None:
     """Users ask for the list of very many queues, and don't read it."""
-    _ask_and_not_read(server.http_port, "/api/queues", flood)
+    ask_and_not_read(server.http_port, "/api/queues", flood)
 
 
-def _ask_and_not_read(port: int, path: str, flood: Flood) -> None:
+def ask_and_not_read(port: int, path: str, flood: Flood) -> None:
     """A hundred askers, of whom one leaves and comes anew again and again."""
     fields = "".join(f"{name}: {value}\r\n" for name, value in API_HEADERS.items())
     request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n".encode()

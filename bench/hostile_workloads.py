@@ -98,15 +98,12 @@ class _Memory:
     def rows(self, seconds: float) -> dict[str, float]:
         """In MB.   seconds: how long to wait until it is back."""
         deadline = time.perf_counter() + seconds
-        while (after := self._server.rss_bytes()) > BACK_RATIO * self._before_bytes:
-            if time.perf_counter() > deadline:
-                break
+        after = top = self._server.rss_bytes()
+        while after > BACK_RATIO * self._before_bytes and time.perf_counter() < deadline:
             time.sleep(POLL_S)
-        found = {
-            "rss_before": self._before_bytes,
-            "rss_top": max(self._watch.max_bytes, after),
-            "rss_after": after,
-        }
+            after = self._server.rss_bytes()
+        top = max(top, self._watch.max_bytes)
+        found = {"rss_before": self._before_bytes, "rss_top": top, "rss_after": after}
         return {name: value / 1e6 for name, value in found.items()}
 
 
