@@ -236,6 +236,8 @@ class Bench:
         for each in self.brokers.asked_by(workload):
             each.wait_until_quiet()
         outcome = workload.run(server, self.scale)
+        if workload.fresh:
+            server.stop()  # what was asked of it may keep it busy beside the next one
         numbers = (f"{row.metric} {outcome.metrics[row.metric]:,.2f} {row.unit}" for row in workload.rows)
         busy = f"CPU {outcome.server_cpu_s:.2f} s, generator {outcome.generator_cpu_s:.2f} s"
         took = f"{outcome.elapsed_s:.1f} s"

@@ -18,10 +18,16 @@ class BenchError(Exception):
 
 
 class Connection:
-    """Connected, with one channel open. Heartbeats are off unless `heartbeat` accepts the broker's offer."""
+    """Connected, with one channel open. Heartbeats are off unless `heartbeat` accepts the broker's offer.
 
-    def __init__(self, port: int, *, channel: int = 1, heartbeat: bool = False) -> None:
+    user: whose password is the name.
+    """
+
+    def __init__(
+        self, port: int, *, channel: int = 1, heartbeat: bool = False, user: str = "guest", vhost: str = "/"
+    ) -> None:
         self.channel = channel
+        self._user, self._vhost = user, vhost
         self.server_properties = b""
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=REPLY_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -37,13 +43,14 @@ class Connection:
         self.socket.sendall(b"AMQP\0\0\x09\x01")
         self.server_properties = self._read(0, f.START)
         arguments = f.string_table({"product": "fluffle-bench"}) + f.short_string("PLAIN")
-        arguments += f.long_string(b"\0guest\0guest") + f.short_string("en_US")
+        arguments += f.long_string(f"\0{self._user}\0{self._user}".encode()) + f.short_string("en_US")
         self.socket.sendall(f.method(0, f.START_OK, arguments))
         channel_max, frame_bytes_max, heartbeat_s = struct.unpack(">HIH", self._read(0, f.TUNE))
         if frame_bytes_max != f.FRAME_BYTES_MAX:
             raise BenchError(f"frame_max is {frame_bytes_max}, the prepared buffers need {f.FRAME_BYTES_MAX}")
         tune = struct.pack(">HIH", channel_max, frame_bytes_max, heartbeat_s if heartbeat else 0)
-        self.socket.sendall(f.method(0, f.TUNE_OK, tune) + f.method(0, f.OPEN, f.short_string("/") + b"\0\0"))
+        opening = f.method(0, f.OPEN, f.short_string(self._vhost) + b"\0\0")
+        self.socket.sendall(f.method(0, f.TUNE_OK, tune) + opening)
         self._read(0, f.OPEN_OK)
 
     def __enter__(self) -> Self:
@@ -73,6 +80,11 @@ class Connection:
         self.socket.sendall(f.method(0, f.CONNECTION_CLOSE, struct.pack(">HBHH", 200, 0, 0, 0)))
         self._read(0, f.CONNECTION_CLOSE_OK)
         self.socket.close()
+
+    def reopen(self) -> None:
+        """Open the channel again, which the broker has closed."""
+        self.socket.sendall(f.method(self.channel, f.CHANNEL_CLOSE_OK))
+        self.call(f.CHANNEL_OPEN, b"\0", f.CHANNEL_OPEN_OK)
 
     def abandon(self) -> None:
         """Close the consumer's connection in the midst of deliveries, which may be cut off where reading ended."""
@@ -131,9 +143,13 @@ class Connection:
     def delete_exchange(self, exchange: str) -> None:
         self.call(f.EXCHANGE_DELETE, b"\0\0" + f.short_string(exchange) + b"\0", f.EXCHANGE_DELETE_OK)
 
-    def bind_queue(self, queue: str, exchange: str, routing_key: str = "") -> None:
+    def bind_queue(
+        self, queue: str, exchange: str, routing_key: str = "", *, arguments: bytes | None = None
+    ) -> None:
+        """arguments: as a table."""
         names = f.short_string(queue) + f.short_string(exchange) + f.short_string(routing_key)
-        self.call(f.QUEUE_BIND, b"\0\0" + names + b"\0" + f.string_table({}), f.QUEUE_BIND_OK)
+        table = f.string_table({}) if arguments is None else arguments
+        self.call(f.QUEUE_BIND, b"\0\0" + names + b"\0" + table, f.QUEUE_BIND_OK)
 
     def set_prefetch(self, count: int) -> None:
         self.call(f.QOS, struct.pack(">IHB", 0, count, 0), f.QOS_OK)

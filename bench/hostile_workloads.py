@@ -1,145 +1,181 @@
-"""Hostile clients: what somebody else on the same node notices while one asks for as much work as a few bytes can.
+"""Hostile clients: what somebody else on the same node notices meanwhile, and what it costs in memory.
 
-A bystander declares its queue passively every 2 ms, first by itself, then beside the load. Each load runs on a broker
-that was started for it alone, and keeps on until the bystander is done.
+A bystander declares its queue passively every 2 ms, first by itself, then beside the load; in a cluster there is one on
+each node. Each load runs on a broker that was started for it alone, and keeps on until the bystander is done.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, Final
 
-from bench import frames as f
+from bench import hostile_loads as loads
 from bench.client import BenchError, Connection
+from bench.hostile_loads import Flood
+from bench.management import make_queues
 from bench.report import Below, Row, percentile
-from bench.servers import Meter, Server
+from bench.servers import MemoryWatch, Meter, Server
 from bench.workloads import Outcome, Scale, Workload
 
-QUEUE = "bench.bystander"
-PAUSE_S = 0.002
-FLOODERS = 5
-HEADERS = 8000
-"""Of one message: as many as fit into a frame of 128 KiB."""
-WIDE = 1500
-"""Queues that one message goes to."""
-BINDINGS = 50_000
-
-PREPARED_S = 60.0
+QUEUE: Final = "bench.bystander"
+PAUSE_S: Final = 0.002
+PREPARED_S: Final = 240.0
 """How long a load may prepare."""
-
-
-class Flood(NamedTuple):
-    """begun: set by a load once it has made what it needs.   ended: set when it is to stop."""
-
-    begun: threading.Event
-    ended: threading.Event
-
-
-Load = Callable[[Server, Flood], None]
+OVER_S: Final = 120.0
+"""How long one that is over by itself may take."""
+AFTER_S: Final = 40.0
+"""How long the memory has to come back: longer than the longest rest between two times that a node gives it back."""
+BACK_RATIO: Final = 1.1
+"""It is back when no more is left than this times what there was before."""
+POLL_S: Final = 0.2
 
 
 @dataclass(frozen=True)
 class Bystander:
-    """idle_p99, p99, longest: milliseconds until its answers.   times: p99 as a multiple of idle_p99."""
+    """idle_p99, p99, longest: milliseconds until its answers.   times: p99 as a multiple of idle_p99.
 
-    load: Load
+    All of the node that fares worst.
+    rss_before, rss_top, rss_after: MB of a broker whose memory is watched; the last when it is back, or after AFTER_S.
+    prepare: makes what is there before the bystander begins.   watches_memory: a single node's.
+    is_once: the load is over by itself, and the bystander waits for that.
+    """
 
-    def __call__(self, server: Server, scale: Scale) -> Outcome:
-        flood = Flood(threading.Event(), threading.Event())
-        thread = threading.Thread(target=self.load, args=(server, flood), daemon=True)
-        with Connection(server.ports[0]) as connection:
-            connection.declare_queue(QUEUE)
-            idle = _waits(connection, scale.seconds)
-            thread.start()
-            if not flood.begun.wait(PREPARED_S):
-                raise BenchError("the load was not prepared in time")
-            with Meter(server) as meter:
-                beside = _waits(connection, 2 * scale.seconds)
-            flood.ended.set()
-            thread.join()
-            connection.delete_queue(QUEUE)
-        idle_p99, p99 = percentile(idle, 99) * 1e3, percentile(beside, 99) * 1e3
-        metrics = {"idle_p99": idle_p99, "p99": p99, "longest": max(beside) * 1e3, "times": p99 / idle_p99}
-        return Outcome(metrics, len(beside), meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s)
+    load: Callable[[Any, Flood], None]
+    prepare: Callable[[Any], None] | None = None
+    watches_memory: bool = False
+    is_once: bool = False
+
+    def __call__(self, broker: Any, scale: Scale) -> Outcome:
+        flood = Flood(threading.Event(), threading.Event(), scale.divisor)
+        seconds = OVER_S if self.is_once else 2 * scale.seconds
+        metrics: dict[str, float] = {}
+        if self.prepare is not None:
+            self.prepare(broker)
+        with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+            watching = [stack.enter_context(Connection(port)) for port in broker.ports]
+            for number, connection in enumerate(watching):
+                connection.declare_queue(f"{QUEUE}{number}")
+            idle = _all_wait(watching, partial(_is_over, time.perf_counter() + scale.seconds))
+            load = pool.submit(self.load, broker, flood)
+            try:
+                _await_begin(flood, load)
+                memory = stack.enter_context(_Memory(broker)) if self.watches_memory else None
+                with Meter(broker) as meter:
+                    over = partial(_is_over, time.perf_counter() + seconds, flood.ended)
+                    beside = _all_wait(watching, over)
+            finally:
+                flood.ended.set()
+            load.result(OVER_S)
+            if memory is not None:
+                metrics = memory.rows(AFTER_S / scale.divisor)
+        worst = max(percentile(waits, 99) for waits in beside) * 1e3
+        idle_worst = max(percentile(waits, 99) for waits in idle) * 1e3
+        longest = max(map(max, beside)) * 1e3
+        metrics |= {"idle_p99": idle_worst, "p99": worst, "longest": longest, "times": worst / idle_worst}
+        answers = sum(map(len, beside))
+        return Outcome(metrics, answers, meter.elapsed_s, meter.server_cpu_s, meter.generator_cpu_s)
 
 
-def _waits(connection: Connection, seconds: float) -> list[float]:
-    waits, end = list[float](), time.perf_counter() + seconds
-    while time.perf_counter() < end:
+class _Memory:
+    """What a broker has before, at most, and afterwards."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._before_bytes = server.rss_bytes()
+        self._watch = MemoryWatch(server)
+
+    def __enter__(self) -> "_Memory":
+        self._watch.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watch.__exit__()
+
+    def rows(self, seconds: float) -> dict[str, float]:
+        """In MB.   seconds: how long to wait until it is back."""
+        deadline = time.perf_counter() + seconds
+        after = top = self._server.rss_bytes()
+        while after > BACK_RATIO * self._before_bytes and time.perf_counter() < deadline:
+            time.sleep(POLL_S)
+            after = self._server.rss_bytes()
+        top = max(top, self._watch.max_bytes)
+        found = {"rss_before": self._before_bytes, "rss_top": top, "rss_after": after}
+        return {name: value / 1e6 for name, value in found.items()}
+
+
+def _await_begin(flood: Flood, load: Future[None]) -> None:
+    """Wait until a load is prepared. Errors: its own; BenchError."""
+    deadline = time.perf_counter() + PREPARED_S
+    while not flood.begun.wait(POLL_S):
+        if load.done():
+            load.result()
+        if load.done() or time.perf_counter() > deadline:
+            raise BenchError("the load was not prepared in time")
+
+
+def _is_over(ends_at: float, ended: threading.Event | None = None) -> bool:
+    return time.perf_counter() >= ends_at or (ended is not None and ended.is_set())
+
+
+def _all_wait(connections: Sequence[Connection], is_over: Callable[[], bool]) -> list[list[float]]:
+    """The seconds that each one waited for each answer."""
+    with ThreadPoolExecutor(len(connections)) as pool:
+        waits = [
+            pool.submit(_waits, connection, f"{QUEUE}{number}", is_over)
+            for number, connection in enumerate(connections)
+        ]
+        return [each.result() for each in waits]
+
+
+def _waits(connection: Connection, queue: str, is_over: Callable[[], bool]) -> list[float]:
+    waits = list[float]()
+    while not waits or not is_over():
         began = time.perf_counter()
-        connection.declare_queue(QUEUE, passive=True)
+        connection.declare_queue(queue, passive=True)
         waits.append(time.perf_counter() - began)
         time.sleep(PAUSE_S)
     return waits
 
 
-def many_headers(server: Server, flood: Flood) -> None:
-    """Messages of thousands of headers for a headers exchange."""
-    headers = f.header_properties({f"k{n}": "v" for n in range(HEADERS)})
-    _send_all(server, flood, f.Message("amq.headers", "", b"m", headers).publish())
+_ROWS: Final = (
+    Row("idle_p99", "ms"),
+    Row("p99", "ms"),
+    Row("longest", "ms"),
+    Row("times", "× idle", Below(3.0)),
+)
+_MEMORY: Final = (Row("rss_before", "MB"), Row("rss_top", "MB"), Row("rss_after", "MB"))
 
 
-def wide_fanout(server: Server, flood: Flood) -> None:
-    """Empty messages for very many queues of one client."""
-    with Connection(server.ports[0]) as owner:
-        for number in range(WIDE):
-            name = f"bench.wide{number:04}"
-            owner.declare_queue(name)
-            owner.bind_queue(name, "amq.fanout")
-        _send_all(server, flood, f.Message("amq.fanout", "", b"").publish() * 5)
-        for number in range(WIDE):
-            owner.delete_queue(f"bench.wide{number:04}")
+def _hostile(name: str, load: Callable[[Any, Flood], None]) -> Workload:
+    return Workload(f"hostile-{name}", Bystander(load), _ROWS, fresh=True)
 
 
-def mass_deletion(server: Server, flood: Flood) -> None:
-    """A queue with very many bindings is deleted, again and again."""
-    name = "bench.bound"
-    with Connection(server.ports[0]) as owner:
-        while not flood.ended.is_set():
-            owner.declare_queue(name)
-            owner.socket.sendall(b"".join(_binds(name)))
-            owner.declare_queue(name, passive=True)
-            flood.begun.set()
-            owner.delete_queue(name)
+def _filling(
+    name: str, load: Callable[[Any, Flood], None], prepare: Callable[[Any], None] | None = None
+) -> Workload:
+    """Of a load that is after memory, too."""
+    run = Bystander(load, prepare, watches_memory=True)
+    return Workload(f"hostile-{name}", run, (*_ROWS, *_MEMORY), fresh=True, managed=prepare is not None)
 
 
-def _binds(queue: str) -> Iterator[bytes]:
-    for number in range(BINDINGS):
-        names = f.short_string(queue) + f.short_string("amq.direct") + f.short_string(str(number))
-        yield f.method(1, f.QUEUE_BIND, b"\0\0" + names + b"\1" + f.string_table({}))
+def _clustered(name: str, load: Callable[[Any, Flood], None]) -> Workload:
+    run = Bystander(load, is_once=True)
+    return Workload(f"hostile-cluster-{name}", run, _ROWS, fresh=True, clustered=True)
 
-
-def _send_all(server: Server, flood: Flood, data: bytes) -> None:
-    """Several clients send this for as long as it lasts, and read nothing."""
-    with _connections(server, FLOODERS) as connections:
-        threads = [threading.Thread(target=_send, args=(each, flood.ended, data)) for each in connections]
-        for thread in threads:
-            thread.start()
-        flood.begun.set()
-        for thread in threads:
-            thread.join()
-
-
-@contextmanager
-def _connections(server: Server, count: int) -> Iterator[Sequence[Connection]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(Connection(server.ports[0])) for _ in range(count)]
-
-
-def _send(connection: Connection, ended: threading.Event, data: bytes) -> None:
-    connection.socket.settimeout(0.2)
-    left = memoryview(data)
-    while not ended.is_set():
-        with suppress(TimeoutError):
-            left = left[connection.socket.send(left) :] or memoryview(data)
-
-
-_ROWS = [Row("idle_p99", "ms"), Row("p99", "ms"), Row("longest", "ms"), Row("times", "× idle", Below(3.0))]
 
 HOSTILE_WORKLOADS: Sequence[Workload] = (
-    Workload("hostile-headers", Bystander(many_headers), _ROWS, fresh=True),
-    Workload("hostile-fanout", Bystander(wide_fanout), _ROWS, fresh=True),
-    Workload("hostile-deletion", Bystander(mass_deletion), _ROWS, fresh=True),
+    _hostile("headers", loads.many_headers),
+    _filling("fanout", loads.wide_fanout),
+    _hostile("deletion", loads.mass_deletion),
+    _hostile("topic", loads.topic_patterns),
+    _hostile("regexes", loads.backtracking),
+    _filling("strangers", loads.strangers),
+    _filling("metrics", loads.unread_metrics, make_queues),
+    _filling("lists", loads.unread_lists, make_queues),
+    _clustered("deletion", loads.one_deletion),
+    _clustered("vhost", loads.vhost_deletion),
 )

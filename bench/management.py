@@ -137,6 +137,8 @@ def make_queues(server: Server) -> None:
             for number in range(QUEUE_COUNT):
                 connection.declare_queue(f"{QUEUES}{number:05}", durable=True)
             connection.close()
+        api.close()
+        api = Api(server)  # the other one may have been idle for too long
         deadline = time.perf_counter() + SEEN_S
         while api.get(f"/api/queues?page=1&page_size=1&name={QUEUES}")[1]["filtered_count"] < QUEUE_COUNT:
             if time.perf_counter() > deadline:

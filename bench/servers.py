@@ -129,6 +129,8 @@ class Server(Broker):
         self.port = 0
         self.http_port = 0
         """Of its HTTP API; 0: it has none."""
+        self.metrics_port = 0
+        """Where metrics are read; 0: nowhere."""
         self.ready_s = 0.0
         self._data: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[str] | None = None
@@ -384,8 +386,11 @@ class ManagedFluffle(Fluffle):
     def command(self) -> Sequence[str]:
         return [*super().command(), "--management", f"127.0.0.1:{self.http_port}"]
 
+    def configuration(self) -> Sequence[str]:
+        return [*_metrics_listener(self.metrics_port), *super().configuration()]
+
     def _prepare(self) -> None:
-        self.http_port = free_port()
+        self.http_port, self.metrics_port = free_port(), free_port()
 
 
 class Erlang:
@@ -470,20 +475,26 @@ class RabbitMQ(Server):
 
 
 class ManagedRabbitMQ(RabbitMQ):
-    """With its management plug-in."""
+    """With its plug-ins for management and metrics."""
 
-    plugins = "[rabbitmq_management]."
+    plugins = "[rabbitmq_management,rabbitmq_prometheus]."
 
     def configuration(self) -> Sequence[str]:
         return [
             *super().configuration(),
             "management.tcp.ip = 127.0.0.1",
             f"management.tcp.port = {self.http_port}",
+            *_metrics_listener(self.metrics_port),
         ]
 
     def _prepare(self) -> None:
-        self.http_port = free_port()
+        self.http_port, self.metrics_port = free_port(), free_port()
         super()._prepare()
+
+
+def _metrics_listener(port: int) -> Sequence[str]:
+    """Both brokers have the same keys."""
+    return ["prometheus.tcp.ip = 127.0.0.1", f"prometheus.tcp.port = {port}"]
 
 
 class Meter:

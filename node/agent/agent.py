@@ -24,6 +24,7 @@ from node.app import Node
 from node.config import Config
 from node.io.control import register, unregister
 from node.io.control_server import ControlServer
+from node.io.loop_lag import LoopLag
 from node.log import category_logger
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Agent:
         """Whether it only votes on metadata, and has no broker."""
         self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop, self._tell_others)
         self.operations = Operations(self)
+        self.lag = LoopLag()
         self.management = Management(self)
         self.telemetry: Telemetry | None = None
         """Of the broker that runs, starts or stops, if it is on."""
@@ -220,6 +222,7 @@ class Agent:
             mirroring_events=self.management.events,
             observer=None if self.telemetry is None else self.telemetry.observer,
             on_failed=self.ask_to_stop,
+            on_held=self.lag.held,
         )
 
     def _make_telemetry(self) -> "Telemetry | None":
@@ -228,7 +231,7 @@ class Agent:
         from node.agent.telemetry import AgentSurroundings
         from node.telemetry.telemetry import Telemetry
 
-        return Telemetry(self.config, AgentSurroundings(self), self.logger)
+        return Telemetry(self.config, AgentSurroundings(self), self.logger, self.lag)
 
     async def _end(self, node: Node) -> bool:
         self.management.detach()

@@ -432,6 +432,7 @@ class Cluster:
         if self._is_membership_due or now >= self._membership_due_s:
             self._tick_membership()
         self._set_timer(min(self._metadata_due_s, self._membership_due_s))
+        self.agent.lag.held(boottime() - now)
 
     def _set_timer(self, due_s: float) -> None:
         """Have a turn then."""

@@ -10,8 +10,9 @@ nothing of the web server is imported; a node of a cluster keeps statistics all 
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from node.admin.admin import Admin
 from node.agent import status
@@ -20,6 +21,7 @@ from node.agent.questions import Questions
 from node.app import Node
 from node.config import Config
 from node.io.log_lines import LogLines
+from node.io.loop_lag import Longest
 from node.io.mirroring_events import MirroringEvents
 from node.io.turns import taken
 from node.management.node_facts import LOOP_LAG_US, measure
@@ -29,11 +31,14 @@ from node.statistics.rows import Kind, Row
 from node.statistics.series import Retention
 from node.statistics.statistics import Statistics, StatisticsOptions
 from node.statistics.sums import add_up
-from node.telemetry.process import LoopLag
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
     from node.management.listeners import Listeners
+
+
+RECENT_S: Final = 60.0
+"""Longer than Prometheus waits between two scrapes, so that each of those who scrape sees the longest time."""
 
 
 class Management:
@@ -48,9 +53,11 @@ class Management:
         """Kept between `start` and `close`, where there is management."""
         self._statistics: Statistics | None = None
         self._sampling: asyncio.Task[None] | None = None
-        self._lag = LoopLag()
+        self._longest: Longest | None = None
         self.loop_lag_ms = 0.0
-        """By how much the event loop came late at most, in the last interval of the statistics."""
+        """For how long the event loop was held at once at most, in the last interval of the statistics."""
+        self._recent_lags: deque[tuple[float, float]] = deque()
+        """Of the last RECENT_S: when an interval ended, and its longest time."""
         self._listeners: Listeners | None = None
 
     # --- the whole ---
@@ -91,20 +98,37 @@ class Management:
         )
         if not self._is_asked:
             return
-        self._lag.start()
+        self._longest = self._agent.lag.watch()
         self._sampling = asyncio.get_running_loop().create_task(self._sample(self._statistics))
         self._sampling.add_done_callback(self._sampled)
 
     def detach(self) -> None:
         """It runs no more."""
-        self._lag.stop()
+        if self._longest is not None:
+            self._agent.lag.leave(self._longest)
+            self._longest = None
+        self._recent_lags.clear()
         if self._sampling is not None:
             self._sampling.cancel()
         self._sampling = self._statistics = None
 
     def _measure(self, node: Node) -> dict[str, int]:
-        self.loop_lag_ms = self._lag.take_max_ms()
+        if self._longest is not None:
+            self.loop_lag_ms = self._longest.take_ms()
+            self._recent_lags.append((time.monotonic(), self.loop_lag_ms))
+            self._forget_lags()
         return {**measure(node), LOOP_LAG_US: round(self.loop_lag_ms * 1000)}
+
+    def _forget_lags(self) -> None:
+        while self._recent_lags and self._recent_lags[0][0] < time.monotonic() - RECENT_S:
+            self._recent_lags.popleft()
+
+    @property
+    def longest_lag_ms(self) -> float:
+        """For how long the event loop was held at once at most, in the last RECENT_S and until now."""
+        self._forget_lags()
+        present = 0.0 if self._longest is None else self._longest.ms
+        return max([present, *(lag_ms for _, lag_ms in self._recent_lags)])
 
     @property
     def _is_asked(self) -> bool:

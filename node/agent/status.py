@@ -240,6 +240,7 @@ def node_status(agent: "Agent") -> dict[str, Any]:
         "totals": _totals(node),
         "run_queue": 0,
         "loop_lag_ms": agent.management.loop_lag_ms,
+        "loop_lag_longest_ms": agent.management.longest_lag_ms,
         "processes": {"limit": sys.maxsize, "used": 0 if node is None else len(node.broker.connections)},
         "net_ticktime": config.cluster.lease_s,
         "partitions": [] if agent.cluster is None else list(agent.cluster.membership.partitions),

@@ -5,11 +5,12 @@
 Every value keeps the type with which it came, because peers tell an `s` from an `I` and RabbitMQ prints the
 types in error texts. Only `L` becomes `l`: both are a signed 64-bit number, and so RabbitMQ writes them back.
 Two readers share one verdict: `decode_table` builds values, `check_table` only walks over them, for the many
-headers that nobody looks at. Both cost time and memory in proportion to the bytes of the table, and stop at a
-nesting that no client uses.
+headers that nobody looks at; of a table that was checked `pick_fields` builds a few. All cost time and memory in
+proportion to the bytes of the table, and stop at a nesting that no client uses.
 Source: amqp-behaviour §0.4; AMQP 0-9-1 errata §3.
 """
 
+from collections.abc import Collection
 from math import isfinite
 from struct import Struct
 from struct import error as struct_error
@@ -153,6 +154,25 @@ def check_table(data: bytes, pos: int = 0, end: int | None = None) -> int:
     except (IndexError, struct_error):
         raise _malformed("cut short") from None
     return end
+
+
+def pick_fields(data: bytes, pos: int, keys: Collection[bytes]) -> Table:
+    """Of the table at `pos`, which passed `check_table`: the fields with these keys, as `decode_table` reads them."""
+    pos, end = _extent(data, pos, len(data))
+    found: Table = {}
+    missing = len(keys)
+    while pos < end and missing:
+        start = pos + 1
+        pos = start + data[pos]
+        key = data[start:pos]
+        if key in keys and (name := key.decode("utf-8", "surrogateescape")) not in found:
+            found[name], pos = _decode_field(data, pos, end, TABLE_DEPTH_MAX)
+            missing -= 1
+            continue
+        width = _WIDTHS.get(data[pos])
+        # All other values begin with their size.
+        pos += 5 + _read_size(data, pos + 1)[0] if width is None else 1 + width
+    return found
 
 
 def encode_table(value: Table) -> bytes:

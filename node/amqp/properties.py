@@ -12,6 +12,7 @@ Property strings may be any bytes.
 Source: amqp-behaviour §0.4, §1.7, §4.1, §10.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
@@ -19,7 +20,15 @@ from typing import Any, Final, NamedTuple
 
 from node.amqp.constants import CLASS_BASIC, ReplyCode
 from node.amqp.errors import ProtocolError
-from node.amqp.field_table import Field, Table, check_table, decode_table, encode_table, type_name
+from node.amqp.field_table import (
+    Field,
+    Table,
+    check_table,
+    decode_table,
+    encode_table,
+    pick_fields,
+    type_name,
+)
 
 PERSISTENT_MODE: Final = 2
 TRANSIENT_MODE: Final = 1
@@ -87,6 +96,7 @@ _PLAIN: Final = {TRANSIENT: TRANSIENT, PERSISTENT: PERSISTENT}
 _NAMES: Final = tuple(Properties.__dataclass_fields__)
 _BITS: Final = {name: 1 << (15 - place) for place, name in enumerate(_NAMES)}
 _OCTETS: Final = ("delivery_mode", "priority")
+_BEFORE_HEADERS: Final = ("content_type", "content_encoding")
 
 # What `read_traits` does at a property. The hot ones come first in its chain of comparisons.
 _SKIP: Final = 0  # a shortstr of no interest
@@ -176,6 +186,18 @@ def decode_properties(data: bytes, pos: int, end: int) -> Properties:
     if pos != end:
         raise _malformed()
     return Properties(**found)
+
+
+def read_headers(data: bytes, pos: int, names: Collection[bytes]) -> Table:
+    """Of the flags and values at `pos`, which passed `read_traits`: the headers with these names."""
+    (flags,) = _FLAGS.unpack_from(data, pos)
+    if not flags & _BITS["headers"]:
+        return {}
+    pos += 2
+    for name in _BEFORE_HEADERS:
+        if flags & _BITS[name]:
+            pos += 1 + data[pos]
+    return pick_fields(data, pos, names)
 
 
 def read_traits(data: bytes, pos: int, end: int) -> Traits:

@@ -30,7 +30,7 @@ from node.client.transaction import Transaction
 from node.client.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
 from node.queue.acceptance import Acceptance
 from node.queue.consumer import UNLIMITED, Consumer
-from node.queue.content import decode_content
+from node.queue.content import chosen_headers
 from node.queue.counters import ChannelCounters, ExchangeCounters
 from node.queue.deliver_frames import deliver_frame, fitting
 from node.queue.live_queue import local_and_remote
@@ -167,7 +167,7 @@ class Channel:
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
     ) -> None:
         """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
-        headers = decode_content(content)[0].headers if route.looks_at_each and route.exchange else None
+        headers = chosen_headers(content, route.headers_asked)
         keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
         queues, remote = local_and_remote(
             self.broker.route(self.connection.vhost, route.exchange, keys, headers)

@@ -45,11 +45,11 @@ _DELIVERY_MODES: Final = (None, 1, 2)
 class Target(NamedTuple):
     """An exchange that a user may publish to, as long as the catalogue doesn't change.
 
-    is_topic: the routing key needs permission too.   needs_headers: routing looks at each message's headers.
+    is_topic: the routing key needs permission too.   headers_asked: routing looks at these of each message's headers.
     """
 
     is_topic: bool
-    needs_headers: bool
+    headers_asked: Collection[bytes]
 
 
 class Route:
@@ -58,6 +58,7 @@ class Route:
 
     queues, remote: where it leads to on this node, and on others.   is_mirrored: one of `queues` is.
     looks_at_each: routing depends on each message's headers, or leads to a direct reply.
+    headers_asked: the names of those headers.
     at_once_max: messages of a run that are published before the clock is looked at again.
     counters: of the exchange.
     traits, envelope: of the messages that came last, to be used again while the traits stay the same.
@@ -69,6 +70,7 @@ class Route:
         "counters",
         "envelope",
         "exchange",
+        "headers_asked",
         "is_mirrored",
         "looks_at_each",
         "mandatory",
@@ -79,7 +81,13 @@ class Route:
     )
 
     def __init__(
-        self, channel: "Channel", publish: BasicPublish, queues: "Sequence[LiveQueue]", *, looks_at_each: bool
+        self,
+        channel: "Channel",
+        publish: BasicPublish,
+        queues: "Sequence[LiveQueue]",
+        *,
+        looks_at_each: bool,
+        headers_asked: Collection[bytes] = (),
     ) -> None:
         self.channel = channel
         self.exchange = publish.exchange
@@ -91,6 +99,7 @@ class Route:
         self.queues, self.remote = local_and_remote(queues)
         self.is_mirrored = any(queue.mirror is not None for queue in self.queues)
         self.looks_at_each = looks_at_each
+        self.headers_asked = headers_asked
         if looks_at_each:
             self.at_once_max = 1  # it may have ten thousand headers
         elif all(queue.is_plain for queue in queues):
@@ -149,8 +158,8 @@ def open_route(channel: "Channel", publish: BasicPublish, targets: dict[str, Tar
         return Route(channel, publish, (queue,) if queue else (), looks_at_each=is_reply_name(key))
     if target.is_topic:  # 6
         check_topic(channel.broker.catalogue, channel.connection.user_name, vhost, name, key, "write")
-    if target.needs_headers:
-        return Route(channel, publish, (), looks_at_each=True)
+    if target.headers_asked:
+        return Route(channel, publish, (), looks_at_each=True, headers_asked=target.headers_asked)
     return Route(channel, publish, channel.broker.route(vhost, name, (key,), None), looks_at_each=False)
 
 
@@ -171,8 +180,7 @@ def _open_target(channel: "Channel", name: str) -> Target:
         raise ProtocolError(
             ReplyCode.ACCESS_REFUSED, f"cannot publish to internal {resource('exchange', name, vhost)}"
         )
-    needs_headers = channel.broker.vhosts[vhost].router.needs_headers(name)
-    return Target(exchange.type == "topic", needs_headers)
+    return Target(exchange.type == "topic", channel.broker.vhosts[vhost].router.headers_asked(name))
 
 
 def make_envelope(channel: "Channel", route: Route, traits: Traits) -> Envelope:

@@ -42,6 +42,7 @@ class Server:
     """Listens for clients of one broker.
 
     clock: seconds, monotonic.   on_refused: told why a socket was refused before AMQP began.
+    on_held: told for how long each turn and each run of timers held the loop, in seconds.
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class Server:
         *,
         clock: Callable[[], float] = time.monotonic,
         on_refused: Callable[[str], None] = lambda reason: None,
+        on_held: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self.broker = broker
         self.config = config
         self.clock = clock
         self.loop = asyncio.get_running_loop()
         self._on_refused = on_refused
+        self._on_held = on_held
         self._sessions: dict[Session, None] = {}
         self._by_connection: dict[Connection, Session] = {}
         self._servers: list[asyncio.Server] = []
@@ -188,8 +191,9 @@ class Server:
         self.turn += 1
         self._is_turn_coming = True  # what the turn itself brings up is done by it, or comes next
         dirty: deque[Connection] = deque()
+        began = self.clock()
         try:
-            dirty.extend(self.broker.turn(self.clock()))
+            dirty.extend(self.broker.turn(began))
             while dirty:
                 self._by_connection[dirty.popleft()].flush()
         finally:
@@ -202,6 +206,7 @@ class Server:
             self._is_turn_coming = False
             if self.broker.has_work:
                 self.broker.wake()
+            self._on_held(self.clock() - began)
 
     def _set_timer(self) -> None:
         """Be woken for the broker's next timer."""
@@ -223,3 +228,4 @@ class Server:
         self.broker.epoch_s = time.time() - now
         self.broker.tick(now)
         self.broker.timers.on_earlier()
+        self._on_held(self.clock() - now)

@@ -391,6 +391,11 @@ DAMAGED_FILES: Final = Metric(
 SCRUBBED_BYTES: Final = Metric("store_scrubbed_bytes_total", COUNTER, "Bytes that were read to find rot")
 SCRUB_ROUNDS: Final = Metric("store_scrub_rounds_total", COUNTER, "How often all files were read to find rot")
 SCRUB_FINDINGS: Final = Metric("store_scrub_findings_total", COUNTER, "Files in which there was some")
+LOOP_HELD: Final = Metric(
+    "event_loop_held_seconds",
+    GAUGE,
+    "The longest time for which the event loop was held at once, in the last minute",
+)
 PARTITIONED_PEERS: Final = Metric(
     "partitioned_peers", GAUGE, "Nodes that run and can't be reached from this one"
 )

@@ -97,7 +97,7 @@ _STORE: Final = (
 )
 
 LOOP_LAG_US: Final = "loop_lag_us"
-"""The longest time in a tick's interval by which the event loop came late, as it is followed over time."""
+"""The longest time in a tick's interval for which the event loop was held, as it is followed over time."""
 
 _MEAN_TIMES: Final = {f"io_{what}_avg_time": what for what in ("read", "write", "sync")}
 """Means, in ms, and what of the disk is meant: followed over time as the counts and the times that they are made of."""
@@ -364,7 +364,7 @@ def _mean_times(statistics: Statistics, what: str, range_: Range | None) -> Fact
 
 
 def _loop_lags(statistics: Statistics, range_: Range | None) -> Facts:
-    """By how much the event loop came late at most before each sample, in ms."""
+    """For how long the event loop was held at once at most before each sample, in ms."""
     followed = statistics.node_details(LOOP_LAG_US, range_).get("samples", ())
     samples = [(each["timestamp"], each["sample"] / 1000) for each in followed]
     return {"rate": 0.0, **means(samples)} if samples else dict(IDLE)

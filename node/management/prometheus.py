@@ -397,6 +397,8 @@ class Scrape:
             out.add(collections, "python_", stats["collections"], labelled({"generation": str(generation)}))
         info = {"implementation": platform.python_implementation(), "version": platform.python_version()}
         out.add(Metric("info", "gauge", "What runs the node"), "python_", 1, labelled(info))
+        held_ms = self._site.status().get("loop_lag_longest_ms", 0.0)
+        out.add(families.LOOP_HELD, OWN, round(held_ms / 1000, 6))
         build = labelled({"version": VERSION})
         out.add(Metric("build_info", "gauge", "The broker's own version"), OWN, 1, build)
 

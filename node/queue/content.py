@@ -1,19 +1,27 @@
 """Contents taken apart and put together again: what the broker does only where it must rewrite a message."""
 
+from collections.abc import Collection
 from typing import Final
 
-from node.amqp.field_table import Field
+from node.amqp.constants import FRAME_OVERHEAD_BYTES
+from node.amqp.field_table import Field, Table
 from node.amqp.frames import content_frames, split_content
-from node.amqp.properties import Properties, content_header, decode_properties
+from node.amqp.properties import Properties, content_header, decode_properties, read_headers
 
 _FLAGS_AT: Final = 12
 """Where the property flags stand in the payload of a content header."""
+_FLAGS_OF_CONTENT_AT: Final = FRAME_OVERHEAD_BYTES - 1 + _FLAGS_AT
 
 
 def decode_content(content: bytes) -> tuple[Properties, bytes]:
     """The properties and the body of a content, decoded."""
     header, body = split_content(content)
     return decode_properties(header, _FLAGS_AT, len(header)), body
+
+
+def chosen_headers(content: bytes, names: Collection[bytes]) -> Table:
+    """The headers of a content that have these names: costs less the fewer there are, whatever else it has."""
+    return read_headers(content, _FLAGS_OF_CONTENT_AT, names) if names else {}
 
 
 def encode_content(properties: Properties, body: bytes, channel: int, frame_max_bytes: int) -> bytes:

@@ -7,7 +7,7 @@ exchanges end.
 Source: amqp-behaviour §3.15 (routing, CC and BCC), §3.18 (alternate exchange).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from node.amqp.field_table import Table
@@ -113,7 +113,7 @@ class Router:
         """The names of the queues that a message goes to: each once, sorted.
 
         routing_keys: the publish key, then those of CC and BCC; at least one.
-        headers: None when there are none, and allowed to be None whenever not `needs_headers(exchange)`.
+        headers: at least those of `headers_asked(exchange)`; None when there are none.
         An exchange that does not exist leads nowhere: refusing the publish (§4.1) is the caller's business.
         Raises: ProtocolError 406 for a message that may match in more ways than `STATES_MAX`.
         """
@@ -148,22 +148,23 @@ class Router:
                     pending.append(successor)
         return sorted(queues)
 
-    def needs_headers(self, exchange: str) -> bool:
-        """Whether a message published to `exchange` may reach a headers exchange, by whatever way.
+    def headers_asked(self, exchange: str) -> Collection[bytes]:
+        """The names of all headers that the route of a message published to `exchange` may depend on.
 
-        If not, its route depends on the exchange and the keys alone and may be cached until the topology
-        changes.
+        Good until the topology changes, and so is a route that depends on none.
         """
+        found: list[Collection[bytes]] = []
         reached = {exchange}
         pending = [exchange]
         for name in pending:
             visited = self._exchanges.get(name)
             if visited is None:
                 continue
-            if visited.index.uses_headers:
-                return True
+            if visited.index.headers_asked:
+                found.append(visited.index.headers_asked)
             for successor in visited.successors():
                 if successor not in reached:
                     reached.add(successor)
                     pending.append(successor)
-        return False
+        # Not copied where it can be helped: there may be a hundred thousand of them.
+        return found[0] if len(found) == 1 else frozenset().union(*found)

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from node.app import Node
 from node.config import Config
+from node.io.loop_lag import Longest, LoopLag
 from node.io.resources import rss_bytes
 from node.queue.counters import DiskCounters
-from node.telemetry.process import GcPauses, LoopLag
+from node.telemetry.process import GcPauses
 from node.telemetry.queues import QueueRows
 from node.telemetry.surroundings import Surroundings
 from node.version import VERSION
@@ -19,15 +20,22 @@ SOCKETS_SHARE: Final = 9, 10
 
 
 class NodeRows:
-    """Makes the row of one node.   lag, pauses: of its process."""
+    """Makes the row of one node.   lag, pauses: of its process.   longest: of the lag, since the last row."""
 
     def __init__(
-        self, node: Node, surroundings: Surroundings, queues: QueueRows, lag: LoopLag, pauses: GcPauses
+        self,
+        node: Node,
+        surroundings: Surroundings,
+        queues: QueueRows,
+        lag: LoopLag,
+        longest: Longest,
+        pauses: GcPauses,
     ) -> None:
         self._node = node
         self._surroundings = surroundings
         self._queues = queues
         self._lag = lag
+        self._longest = longest
         self._pauses = pauses
         self._started_s = time.monotonic()
 
@@ -46,7 +54,7 @@ class NodeRows:
             "disk_limit": guard.disk.limit_bytes,
             **_disk(broker.storage.counters),
             **_processor(),
-            "loop_lag_ms_max": self._lag.take_max_ms(),
+            "loop_lag_ms_max": self._longest.take_ms(),
             "loop_lag_us": list(self._lag.histogram),
             "gc_pause_ms_total": round(self._pauses.pause_ms, 3),
             "gc_count_total": self._pauses.count,

@@ -22,10 +22,11 @@ from node.app import Node
 from node.client.observer import Observer
 from node.config import Config
 from node.io.disk import FileDisk
+from node.io.loop_lag import Longest, LoopLag
 from node.telemetry.clocks import Clocks
 from node.telemetry.events import EventObserver
 from node.telemetry.nodes import NodeRows
-from node.telemetry.process import GcPauses, LoopLag
+from node.telemetry.process import GcPauses
 from node.telemetry.queues import QueueRows
 from node.telemetry.rows import Moment, Rows
 from node.telemetry.segments import Segments
@@ -45,7 +46,7 @@ CLOSE_S: Final = 10.0
 class Telemetry:
     """Of one broker. `observer` is given to its `Node`; then `start`, when it runs, and `stop`, when it does no more.
 
-    surroundings: of the process.
+    surroundings, lag: of the process.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Telemetry:
         config: Config,
         surroundings: Surroundings,
         logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]",
+        lag: LoopLag,
     ) -> None:
         self._config = config
         self._surroundings = surroundings
@@ -63,7 +65,8 @@ class Telemetry:
         self._observer = EventObserver(config.node_name, self._tell, self._flush_soon)
         self._is_flush_coming = False
         self._clocks = Clocks()
-        self._lag = LoopLag()
+        self._lag = lag
+        self._longest: Longest | None = None
         self._pauses = GcPauses()
         self._disk: FileDisk | None = None
         self._segments: Segments | None = None
@@ -100,13 +103,13 @@ class Telemetry:
         self._logger.info("telemetry goes to %s", directory)
         self._node = node
         self._queues = QueueRows(node.broker, meter, self.rows)
-        self._nodes = NodeRows(node, self._surroundings, self._queues, self._lag, self._pauses)
+        self._longest = self._lag.watch()
+        self._nodes = NodeRows(node, self._surroundings, self._queues, self._lag, self._longest, self._pauses)
         self._topology = TopologyRows(node, self._surroundings, self.rows)
         self._opened = node.broker.counters.connection_created
         self._look_at_name()
         self._observer.begin(node.broker)
         self._tell({"event": "node_start", "to_node": self._config.node_name})
-        self._lag.start()
         self._pauses.start()
         loop = asyncio.get_running_loop()
         for run in (self._tick_each_second(), self._sample_each_interval(), self._ask_each_interval()):
@@ -137,7 +140,8 @@ class Telemetry:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._tasks.clear()
-        self._lag.stop()
+        if self._longest is not None:
+            self._lag.leave(self._longest)
         self._pauses.stop()
         segments, disk = self._segments, self._disk
         if segments is None or disk is None:

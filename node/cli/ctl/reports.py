@@ -157,6 +157,7 @@ _RUNTIME: Final = (
     ("Erlang configuration", "erlang_version"),
     ("Crypto library", "crypto_lib_version"),
     ("Scheduler run queue", "run_queue"),
+    ("Event loop held at once, longest of the last minute (ms)", "loop_lag_longest_ms"),
     ("Cluster heartbeat timeout (net_ticktime)", "net_ticktime"),
     ("Fluffle version", "fluffle_version"),
     ("Python version", "python_version"),

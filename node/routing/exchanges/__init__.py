@@ -4,7 +4,7 @@ An index knows the bindings *from* one exchange and nothing of other exchanges; 
 from exchange to exchange. The rules are those of amqp-behaviour §3.15-§3.17.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import ClassVar, Final, NamedTuple, Protocol
 
 from node.amqp.constants import ReplyCode
@@ -69,7 +69,10 @@ class BindingIndex(Protocol):
     """
 
     uses_routing_key: ClassVar[bool]
-    uses_headers: ClassVar[bool]
+
+    @property
+    def headers_asked(self) -> Collection[bytes]:
+        """The names of all headers that bindings ask for; good until the next change of the index."""
 
     @property
     def states(self) -> int:
@@ -84,7 +87,7 @@ class BindingIndex(Protocol):
     def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
         """The destinations whose binding selects the message; a destination may come more than once.
 
-        headers: the message's headers, None when it has none. Only a type with `uses_headers` looks at them.
+        headers: the message's headers, at least those of `headers_asked`; None when it has none.
         The result must be consumed before the next change of the index.
         Raises: ProtocolError 406 for what passes `STATES_MAX`.
         """

@@ -3,7 +3,7 @@
 Source: amqp-behaviour §3.15.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 from node.amqp.field_table import Table
@@ -15,7 +15,7 @@ class DirectIndex:
     """Routing key → destinations."""
 
     uses_routing_key: ClassVar[bool] = True
-    uses_headers: ClassVar[bool] = False
+    headers_asked: ClassVar[Collection[bytes]] = ()
     states: ClassVar[int] = 0
 
     def __init__(self) -> None:

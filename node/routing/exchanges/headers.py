@@ -2,12 +2,13 @@
 
 Routing keys are ignored. A binding is compiled once into a `Pattern`; bindings with equal patterns share one,
 so a match evaluates each different pattern once. It is linear in them: there is no order among headers that
-an index could use.
+an index could use. Of a message only those headers are read that some pattern asks for.
 
 Source: amqp-behaviour §3.17; values compare as `node.catalogue.arguments.comparable` says.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from typing import ClassVar, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
@@ -40,6 +41,10 @@ class Pattern(NamedTuple):
             if holds is not self.needs_all:
                 return holds
         return self.needs_all
+
+    def names(self) -> Iterator[bytes]:
+        """Of the headers that it looks at."""
+        return (key.encode("utf-8", "surrogateescape") for key, _ in self.conditions)
 
 
 def check_binding_arguments(arguments: Table) -> None:
@@ -75,16 +80,26 @@ class HeadersIndex:
     """Pattern → destinations."""
 
     uses_routing_key: ClassVar[bool] = False
-    uses_headers: ClassVar[bool] = True
     states: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._by_pattern: dict[Pattern, Destinations] = {}
+        self._asked: Counter[bytes] = Counter()
+        """In how many patterns each name is."""
+
+    @property
+    def headers_asked(self) -> Collection[bytes]:
+        """See `BindingIndex.headers_asked`."""
+        return self._asked
 
     def bind(self, binding: Binding) -> None:
         """See `BindingIndex.bind`; the arguments passed `check_binding_arguments`."""
         pattern = compile_pattern(binding.arguments)
-        self._by_pattern.setdefault(pattern, Destinations()).add(destination_of(binding))
+        destinations = self._by_pattern.get(pattern)
+        if destinations is None:
+            destinations = self._by_pattern[pattern] = Destinations()
+            self._asked.update(pattern.names())
+        destinations.add(destination_of(binding))
 
     def unbind(self, binding: Binding) -> None:
         """See `BindingIndex.unbind`."""
@@ -93,6 +108,10 @@ class HeadersIndex:
         destinations.remove(destination_of(binding))
         if not destinations:
             del self._by_pattern[pattern]
+            for name in pattern.names():
+                self._asked[name] -= 1
+                if not self._asked[name]:
+                    del self._asked[name]
 
     def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
         """See `BindingIndex.match`."""

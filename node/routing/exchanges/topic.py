@@ -9,7 +9,7 @@ bounded: what passes `STATES_MAX` is refused.
 Source: amqp-behaviour §3.16.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 from node.amqp.field_table import Table
@@ -60,7 +60,7 @@ class TopicIndex:
     """A trie of patterns."""
 
     uses_routing_key: ClassVar[bool] = True
-    uses_headers: ClassVar[bool] = False
+    headers_asked: ClassVar[Collection[bytes]] = ()
 
     def __init__(self) -> None:
         self._root = _Node()

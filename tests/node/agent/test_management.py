@@ -184,6 +184,16 @@ def test_the_event_loops_lag_is_told(directory: Path) -> None:
         do(hold())
         await_true(lambda: get(f"{url}/api/nodes/{OWN}")[1]["loop_lag"] > 50, "the lag of a held loop")
 
+        def samples() -> list[float]:
+            found = get(f"{url}/api/nodes/{OWN}?node_stats_age=60&node_stats_incr=1")[1]
+            return [each["sample"] for each in found["loop_lag_details"]["samples"]]
+
+        agent.lag.held(3.5)
+        assert agent.management.longest_lag_ms == 3500
+        await_true(lambda: 3500 in samples(), "what was told of a turn is the longest of an interval")
+        await_true(lambda: get(f"{url}/api/nodes/{OWN}")[1]["loop_lag"] < 3500, "the next interval")
+        assert agent.management.longest_lag_ms == 3500
+
     serve(directory, story, statistics=StatisticsConfig(interval_s=1.0))
 
 

@@ -18,6 +18,7 @@ from node.amqp.field_table import (
     encode_table,
     long,
     longstr,
+    pick_fields,
     table,
     timestamp,
     type_name,
@@ -107,6 +108,21 @@ def test_order_is_kept_and_the_first_of_equal_keys_counts() -> None:
     data = sized(b"\x01bB\x01" + b"\x01aB\x02" + b"\x01bB\x03")
     value, _ = decode_table(data)
     assert list(value.items()) == [("b", Field("B", 1)), ("a", Field("B", 2))]
+
+
+@pytest.mark.parametrize("number", range(len(ROWS)))
+def test_fields_are_picked_as_they_are_decoded(number: int) -> None:
+    """Behind and before each other type of value; of equal keys the first counts."""
+    raw, field, _ = ROWS[number]
+    others = b"".join(b"\x01%c%s" % (key, value) for key, (value, _, _) in enumerate(ROWS))
+    data = b"before" + sized(others + b"\x04\xffkey" + raw + others + b"\x04\xffkey" + b"V")
+    assert pick_fields(data, 6, {b"\xffkey"}) == {"\udcffkey": field}
+    assert pick_fields(data, 6, {b"\xffkey", b"\x00", b"nope"}) == {"\udcffkey": field, "\x00": ROWS[0][1]}
+    assert pick_fields(data, 6, ()) == {}
+
+
+def test_nothing_is_picked_of_the_empty_table() -> None:
+    assert pick_fields(b"\0\0\0\0rest", 0, {b"k"}) == {}
 
 
 def test_keys_may_be_any_bytes() -> None:

@@ -1,5 +1,6 @@
 """Properties and traits: §1.7 row "garbage property list", §4.1, §10."""
 
+from dataclasses import replace
 from struct import pack
 from typing import Any
 
@@ -16,6 +17,7 @@ from node.amqp.properties import (
     content_header,
     decode_properties,
     encode_properties,
+    read_headers,
     read_traits,
 )
 
@@ -64,6 +66,21 @@ def test_each_property_has_its_bit(place: int) -> None:
     raw = encode_properties(alone)
     assert raw[:2] == pack(">H", 1 << (15 - place))
     assert decode_properties(raw, 0, len(raw)) == alone
+
+
+@pytest.mark.parametrize(
+    "without", [(), ("content_type",), ("content_encoding",), ("content_type", "content_encoding")]
+)
+def test_headers_are_found_behind_what_is_before_them(without: tuple[str, ...]) -> None:
+    """Two other properties may stand there."""
+    data = b"--" + encode_properties(replace(FULL, **dict.fromkeys(without)))
+    assert read_headers(data, 2, {b"h", b"i"}) == {"h": long(1)}
+    assert read_headers(data, 2, {b"i"}) == {}
+
+
+def test_there_may_be_no_headers() -> None:
+    data = encode_properties(replace(FULL, headers=None))
+    assert read_headers(data, 0, {b"h"}) == {}
 
 
 def test_none_at_all() -> None:

@@ -1,8 +1,10 @@
 """What a publish goes through before it reaches queues (amqp-behaviour §4.1; the steps are numbered as there)."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from node.amqp.field_table import Field, array, long, longstr
+from node.amqp.field_table import Field, Table, array, long, longstr
 from node.amqp.methods import (
     BasicAck,
     BasicGet,
@@ -314,3 +316,45 @@ def test_numbers_count_from_select() -> None:
     client.ask(1, ConfirmSelect())
     client.publish(1, "q", b"2")
     assert client.methods() == [BasicAck(2)]
+
+
+# --- headers exchanges ------------------------------------------------------------------------------------
+
+
+def client_of_headers(monkeypatch: pytest.MonkeyPatch, arguments: Table) -> tuple[Client, list[Table | None]]:
+    """A client with the queue q, bound to the exchange x of type headers, and what routing looks at from now on."""
+    client = World().client()
+    client.send(1, QueueDeclare(queue="q"))
+    client.send(1, ExchangeDeclare(exchange="x", type="headers"))
+    client.send(1, QueueBind(queue="q", exchange="x", arguments=arguments))
+    client.received()
+    router = client.world.broker.vhosts["/"].router
+    route, looked_at = router.route, list[Table | None]()
+
+    def told(exchange: str, keys: Sequence[str], headers: Table | None = None) -> list[str]:
+        looked_at.append(headers)
+        return route(exchange, keys, headers)
+
+    monkeypatch.setattr(router, "route", told)
+    return client, looked_at
+
+
+def test_only_headers_that_bindings_ask_for_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message has room for thousands of them, and the others on the node wait."""
+    client, looked_at = client_of_headers(monkeypatch, {"asked": long(1), "x-match": longstr("any")})
+    headers = {f"k{number}": long(number) for number in range(100)} | {"asked": long(1)}
+    client.publish(1, "", b"m", exchange="x", properties=Properties(headers=headers))
+    assert looked_at == [{"asked": long(1)}]
+    assert got(client) == (Properties(headers=headers), b"m")
+
+
+def test_messages_are_not_looked_at_when_no_binding_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The route is found once, until somebody binds."""
+    client, looked_at = client_of_headers(monkeypatch, {})
+    for value in range(3):
+        client.publish(1, "", b"m", exchange="x", properties=Properties(headers={"k": long(value)}))
+    assert looked_at == [None]
+    client.send(1, QueueBind(queue="q", exchange="x", arguments={"k": long(7)}))
+    client.received()
+    client.publish(1, "", b"m", exchange="x", properties=Properties(headers={"k": long(8), "l": long(7)}))
+    assert looked_at == [None, {"k": long(8)}]

@@ -53,6 +53,7 @@ class ServerThread:
     def __init__(self, options: Config | None = None) -> None:
         self.config = options or config()
         self.refusals: list[str] = []
+        self.held: list[float] = []
         self.problems: list[dict[str, Any]] = []
         self._loop = uvloop.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: self.problems.append(context))
@@ -95,7 +96,9 @@ class ServerThread:
             permissions=(".*", ".*", ".*"),
         ):
             self.broker.log.submit(command)
-        self.server = Server(self.broker, self.config, on_refused=self.refusals.append)
+        self.server = Server(
+            self.broker, self.config, on_refused=self.refusals.append, on_held=self.held.append
+        )
         try:
             self.listeners: list[Listener] = list(await self.server.listen())
         except BaseException:

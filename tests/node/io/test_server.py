@@ -252,6 +252,28 @@ def test_a_timer_set_by_a_client_shortens_the_wait(server: ServerThread) -> None
     client.close()
 
 
+def test_it_is_told_for_how_long_turns_and_timers_held_the_loop(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them, to its end."""
+
+    def hold(now: float) -> None:
+        time.sleep(0.02)
+
+    server.call(lambda: server.broker.timers.at(server.broker.now, hold))
+    server.wait_until(lambda: max(server.held, default=0.0) >= 0.02)
+    server.held.clear()
+
+    def long_turn(now: float) -> tuple[()]:
+        time.sleep(0.03)
+        return ()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(server.broker, "turn", long_turn)
+        server.call(server.broker.wake)
+        server.wait_until(lambda: max(server.held, default=0.0) >= 0.03)
+
+
 @pytest.mark.slow
 def test_a_clients_storm_is_cut_into_turns(server: ServerThread) -> None:
     """20,000 declares at once: another client's answer comes while they are still being worked on."""

@@ -48,6 +48,7 @@ class MonitorSite(FakeSite):
             "disk_free_limit": 50_000_000,
             "run_queue": 0,
             "loop_lag_ms": 1.5,
+            "loop_lag_longest_ms": 2.5,
             "net_ticktime": 4.0,
             "listeners": self.listeners,
             "log_files": ["<stderr>"],

@@ -94,6 +94,13 @@ def test_global_counters_outlive_their_channels() -> None:
     assert value(after, "rabbitmq_channel_messages_published_total") == 0
 
 
+def test_for_how_long_the_loop_was_held() -> None:
+    """In the last minute, whoever else scrapes."""
+    site = busy_site()
+    for _ in range(2):
+        assert value(scrape(site, SUMS), "fluffle_event_loop_held_seconds") == 0.0025
+
+
 def test_what_of_the_store_is_damaged() -> None:
     """Messages that were given up, files, and how far the search for rot is."""
     site = busy_site()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from node.amqp.field_table import long, longstr
 from node.amqp.frames import split_content
 from node.amqp.properties import Properties
-from node.queue.content import decode_content, encode_content, with_header
+from node.queue.content import chosen_headers, decode_content, encode_content, with_header
 
 properties = st.builds(
     Properties,
@@ -25,6 +25,13 @@ def test_what_is_encoded_is_what_is_decoded(
     content = encode_content(value, body, channel, frame_max_bytes)
     assert decode_content(content) == (value, body)
     assert int.from_bytes(content[1:3]) == channel
+
+
+@given(properties, st.binary(max_size=300), st.sets(st.text(max_size=2)))
+def test_some_headers_are_chosen(value: Properties, body: bytes, names: set[str]) -> None:
+    content = encode_content(value, body, 1, 64)
+    expected = {name: field for name, field in (value.headers or {}).items() if name in names}
+    assert chosen_headers(content, {name.encode() for name in names}) == expected
 
 
 @given(properties, st.binary(max_size=300))

@@ -248,36 +248,68 @@ def test_alternate_is_taken_away() -> None:
     assert r.route("x", ["k"]) == []
 
 
-# --- needs_headers ------------------------------------------------------------------------------------------
+# --- headers_asked ------------------------------------------------------------------------------------------
 
 
-def test_needs_headers_of_each_type() -> None:
+def asking(name: str, *headers: str) -> Binding:
+    """From the exchange `h` of type headers to a queue."""
+    return Binding("/", "h", "queue", name, "", {header: long(1) for header in headers})
+
+
+def test_no_headers_are_asked_without_conditions() -> None:
+    """Then a route depends on no header, whatever the type of the exchange."""
     for type_ in EXCHANGE_TYPES:
-        assert router(exchange("x", type_)).needs_headers("x") is (type_ == "headers")
-    assert not router().needs_headers("")
-    assert not router().needs_headers("missing")
+        assert not router(exchange("x", type_)).headers_asked("x")
+    assert not router().headers_asked("")
+    assert not router().headers_asked("missing")
+    r = router(exchange("h", "headers"), queues="q")
+    r.bind(asking("q"))
+    assert not r.headers_asked("h")
+    assert r.route("h", ["k"], {}) == ["q"]
 
 
-def test_needs_headers_through_bindings_and_alternates() -> None:
-    r = router(exchange("x"), exchange("y"), exchange("h", "headers"), alternates={"y": "h"})
-    assert r.needs_headers("y")
-    assert not r.needs_headers("x")
+def test_headers_are_asked_while_a_pattern_has_them() -> None:
+    """Equal patterns count once, a name as often as patterns have it."""
+    r = router(exchange("h", "headers"), queues="pqr")
+    for binding in (asking("p", "a", "é"), asking("q", "a", "é"), asking("r", "a")):
+        r.bind(binding)
+    assert set(r.headers_asked("h")) == {b"a", "é".encode()}
+    r.unbind(asking("p", "a", "é"))
+    assert set(r.headers_asked("h")) == {b"a", "é".encode()}
+    r.unbind(asking("q", "a", "é"))
+    assert set(r.headers_asked("h")) == {b"a"}
+    r.unbind(asking("r", "a"))
+    assert not r.headers_asked("h")
+
+
+def test_headers_asked_through_bindings_and_alternates() -> None:
+    r = router(exchange("x"), exchange("y"), exchange("h", "headers"), alternates={"y": "h"}, queues="q")
+    r.bind(asking("q", "a"))
+    assert set(r.headers_asked("y")) == {b"a"}
+    assert not r.headers_asked("x")
     r.bind(to_exchange("x", "y", "k1"))
     r.bind(to_exchange("x", "y", "k2"))
-    assert r.needs_headers("x")
+    assert set(r.headers_asked("x")) == {b"a"}
     r.unbind(to_exchange("x", "y", "k1"))
-    assert r.needs_headers("x")
+    assert set(r.headers_asked("x")) == {b"a"}
     r.unbind(to_exchange("x", "y", "k2"))
-    assert not r.needs_headers("x")
+    assert not r.headers_asked("x")
     r.set_alternate("y", None)
-    assert not r.needs_headers("y")
+    assert not r.headers_asked("y")
 
 
-def test_needs_headers_ends_in_loops() -> None:
+def test_headers_asked_of_several_exchanges() -> None:
+    r = router(exchange("h", "headers"), exchange("i", "headers"), queues="q", alternates={"h": "i"})
+    r.bind(asking("q", "a"))
+    r.bind(Binding("/", "i", "queue", "q", "", {"b": long(1)}))
+    assert set(r.headers_asked("h")) == {b"a", b"b"}
+
+
+def test_headers_asked_ends_in_loops() -> None:
     r = router(exchange("x"), exchange("y"), alternates={"y": "x"})
     r.bind(to_exchange("x", "y", "k"))
     r.bind(to_exchange("x", "x", "k"))
-    assert not r.needs_headers("x")
+    assert not r.headers_asked("x")
 
 
 def test_many_keys_and_many_exchanges_count_together() -> None:

@@ -1,4 +1,4 @@
-"""Other nodes' clocks, and how late the loop and how long the garbage collector was."""
+"""Other nodes' clocks, and how long the garbage collector was."""
 
 import gc
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.telemetry.clocks import KEPT_S, PEERS_MAX, Clocks
-from node.telemetry.process import GcPauses, LoopLag
+from node.telemetry.process import GcPauses
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -50,17 +50,6 @@ def test_all_are_asked_in_turn(count: int) -> None:
         assert len(chosen) == len(set(chosen)) <= PEERS_MAX
         asked.update(chosen)
     assert asked == names
-
-
-def test_the_loop_is_late() -> None:
-    """Counted, and the most until it is taken."""
-    lag = LoopLag()
-    for late_s in (0.00005, 0.010, 0.002):
-        lag.note(late_s)
-    assert sum(lag.histogram) == 3
-    assert lag.histogram[0] == 1
-    assert lag.take_max_ms() == 10.0
-    assert lag.take_max_ms() == 0.0
 
 
 def test_pauses_are_counted_until_the_end() -> None:

@@ -65,7 +65,7 @@ export function nodesTable(view) {
       { id: 'disk', title: 'Disk space', class: 'meter-cell', cell: diskMeter },
       { id: 'fd', title: 'File descriptors', class: 'meter-cell', cell: (node) => usedMeter(node.fd_used, node.fd_total) },
       { id: 'sockets', title: 'Sockets', class: 'meter-cell', cell: (node) => usedMeter(node.sockets_used, node.sockets_total) },
-      { id: 'lag', title: 'Loop lag', number: true, hint: 'Event-loop lag: by how much the node’s loop came late at most in the last seconds', cell: (node) => milliseconds(node.loop_lag) },
+      { id: 'lag', title: 'Loop lag', number: true, hint: 'Event-loop lag: for how long the node’s loop was held at once at most in the last seconds', cell: (node) => milliseconds(node.loop_lag) },
       { id: 'uptime', title: 'Uptime', class: 'uptime-cell', cell: (node) => duration(node.uptime) },
       { id: 'info', title: 'Info', class: 'info-cell', cell: info },
       ...resets,

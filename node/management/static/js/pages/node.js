@@ -24,7 +24,7 @@ const GROUPS = {
     ['disk', 'Free disk space', 'bytes', [one('Free', 'disk_free', 'free')]],
     ['fd', 'File descriptors', 'count', [one('Used', 'fd_used', 'confirm')]],
     ['sockets', 'Sockets', 'count', [one('Used', 'sockets_used', 'publish')]],
-    ['lag', 'Event-loop lag', 'ms', [one('Longest', 'loop_lag', 'redeliver', 'By how much the node’s loop came late at most: what clients wait for when it is busy')]],
+    ['lag', 'Event-loop lag', 'ms', [one('Longest', 'loop_lag', 'redeliver', 'For how long the node’s loop was held at once at most: what clients wait for when it is busy')]],
   ],
   persistence: [
     ['store', 'Message store', 'rate', [one('Read', 'msg_store_read_count', 'read'), one('Write', 'msg_store_write_count', 'write')]],
@@ -130,7 +130,7 @@ function detailsOf(node) {
     version ? ['Version', own ? `${own} (as RabbitMQ ${version})` : version] : null,
     ['Process', node.os_pid],
     ['Cores', number(node.processors)],
-    ['Event-loop lag', milliseconds(node.loop_lag), 'By how much the node’s loop came late at most in the last seconds: what its clients wait for when it is busy'],
+    ['Event-loop lag', milliseconds(node.loop_lag), 'For how long the node’s loop was held at once at most in the last seconds: what its clients wait for when it is busy'],
     ['Low watermark of the disk', bytes(node.disk_free_limit)],
     ...scrubOf(node.store_scrub),
     ['Lease', node.net_ticktime ? `${node.net_ticktime} s` : null, 'A node that the others have not heard of for so long is taken for lost'],

@@ -1,0 +1,350 @@
+"""Hostile loads: what asks for as much work as a few bytes can, or for as much memory.
+
+Each prepares what it needs, says so, and keeps on until it is told to end. Of what the broker answers it reads as
+little as it can.
+"""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count, cycle, repeat
+from typing import Final, NamedTuple
+
+from bench import frames as f
+from bench.client import BenchError, Connection
+from bench.cluster_servers import Cluster
+from bench.management import HEADERS as API_HEADERS
+from bench.servers import Broker, Server
+
+FLOODERS: Final = 5
+HEADERS: Final = 8000
+"""Of one message: as many as fit into a frame of 128 KiB."""
+WIDE: Final = 1500
+"""Queues that one message goes to."""
+BINDINGS: Final = 50_000
+PATTERNS: Final = 100
+PATTERN_WORDS: Final = 16
+"""Pairs of `#` and `*` in a pattern: as many `#` as a Fluffle takes."""
+KEY_WORDS: Final = 19
+"""With these a message costs just less than what a Fluffle refuses."""
+PUBLISHES: Final = 20
+"""In one write, each with a key of its own."""
+NAME_LETTERS: Final = 240
+"""Of a queue whose name regular expressions are tried on."""
+BACKTRACKING: Final = ("^(a+)+$", "^(a|aa)+$", "^([a-z]+)*$", "(x+x+)+y|^(a|a)*$")
+READERS: Final = 100
+STAY_S: Final = 2.0
+"""How long each of them does not read before it leaves, and comes again."""
+RECEIVE_BYTES: Final = 4096
+"""What the kernel may take of an answer that nobody reads."""
+STRANGERS: Final = 1200
+"""Whom each flooder keeps at once."""
+VHOST: Final = "bench.vhost"
+VHOST_QUEUES: Final = 10_000
+AT_ONCE: Final = 100
+"""Clients that prepare a cluster: each change waits for the one before of the same client."""
+DONE_S: Final = 200.0
+OFFENDER: Final = "bench.offender"
+NO_WAIT: Final = 16
+"""The bit of queue.declare."""
+RESET: Final = struct.pack("ii", 1, 0)
+"""A socket that is closed then is reset, and its port is free again."""
+
+
+class Flood(NamedTuple):
+    """begun: set by a load once it has made what it needs, right before it floods.
+
+    ended: set when it is to stop, or by a load that is over.   divisor: of what is counted.
+    """
+
+    begun: threading.Event
+    ended: threading.Event
+    divisor: int = 1
+
+
+Load = Callable[[Server, Flood], None]
+
+
+# --- messages ---
+
+
+def many_headers(server: Server, flood: Flood) -> None:
+    """Messages of thousands of headers for a headers exchange, whose bindings ask for the last one."""
+    message = f.Message("amq.headers", "", b"m", headers_of_a_message())
+    with Connection(server.ports[0]) as owner:
+        owner.declare_queue("bench.headers")
+        asked = f.string_table({f"k{HEADERS - 1}": "w"})
+        owner.bind_queue("bench.headers", "amq.headers", arguments=asked)
+        _send_all(server, flood, lambda _: repeat(message.publish()))
+
+
+def headers_of_a_message() -> f.Properties:
+    """Named k0, k1 and so on."""
+    return f.header_properties({f"k{number}": "v" for number in range(HEADERS)})
+
+
+def wide_fanout(server: Server, flood: Flood) -> None:
+    """Empty messages for very many queues of one client."""
+    names = [f"bench.wide{number:04}" for number in range(WIDE // flood.divisor)]
+    with Connection(server.ports[0]) as owner:
+        for name in names:
+            owner.declare_queue(name)
+            owner.bind_queue(name, "amq.fanout")
+        _send_all(server, flood, lambda _: repeat(f.Message("amq.fanout", "", b"").publish() * 5))
+        for name in names:
+            owner.delete_queue(name)
+
+
+def topic_patterns(server: Server, flood: Flood) -> None:
+    """Twenty publishes at a time, with keys that never repeat, against patterns of very many wildcards."""
+    with Connection(server.ports[0]) as owner:
+        owner.declare_queue("bench.patterns")
+        for number in range(PATTERNS):
+            owner.bind_queue("bench.patterns", "amq.topic", wild_pattern(number))
+        _send_all(server, flood, topic_publishes)
+
+
+def wild_pattern(number: int) -> str:
+    """A pattern whose ways through a trie are its own after a few words."""
+    pairs = ("#.*" if number >> place & 1 else "*.#" for place in range(PATTERN_WORDS))
+    return ".".join(pairs)
+
+
+def wild_key(flooder: int, number: int) -> str:
+    """A routing key that nobody used before."""
+    return "a." * (KEY_WORDS - 2) + f"{flooder}.{number}"
+
+
+def topic_publishes(flooder: int) -> Iterator[bytes]:
+    """One write after the other."""
+    for first in count(step=PUBLISHES):
+        keys = (wild_key(flooder, first + number) for number in range(PUBLISHES))
+        yield b"".join(f.Message("amq.topic", key, b"").publish() for key in keys)
+
+
+# --- names ---
+
+
+def backtracking(server: Server, flood: Flood) -> None:
+    """Queues are declared under policies, and refused by permissions, whose expressions backtrack without end."""
+    for number, pattern in enumerate(BACKTRACKING):
+        words = ("--apply-to", "queues", f"p{number}", pattern, '{"max-length": 10}')
+        server.ctl("set_policy", *words)
+    server.ctl("add_user", OFFENDER, OFFENDER)
+    server.ctl("set_permissions", OFFENDER, BACKTRACKING[0], ".*", ".*")
+    flood.begun.set()
+    with ThreadPoolExecutor(FLOODERS) as pool:
+        work = [_declare_and_delete, _be_refused]
+        done = [pool.submit(work[number % 2], server, flood, number) for number in range(FLOODERS)]
+        for each in done:
+            each.result()
+
+
+def queue_of_letters(number: int) -> str:
+    """A name that looks for very long as if it matched."""
+    return "a" * NAME_LETTERS + f"!{number}"
+
+
+def _declare_and_delete(server: Server, flood: Flood, number: int) -> None:
+    name = queue_of_letters(number)
+    with Connection(server.ports[0]) as connection:
+        while not flood.ended.is_set():
+            connection.declare_queue(name)
+            connection.delete_queue(name)
+
+
+def _be_refused(server: Server, flood: Flood, number: int) -> None:
+    name = queue_of_letters(number)
+    with Connection(server.ports[0], user=OFFENDER) as connection:
+        while not flood.ended.is_set():
+            with suppress(BenchError):
+                connection.declare_queue(name)
+                raise ValueError("a queue was declared that permissions forbid")
+            connection.reopen()
+
+
+# --- deletions ---
+
+
+def mass_deletion(server: Server, flood: Flood) -> None:
+    """A queue with very many bindings is deleted, again and again."""
+    name = "bench.bound"
+    with Connection(server.ports[0]) as owner:
+        while not flood.ended.is_set():
+            _bind_often(owner, name, BINDINGS // flood.divisor)
+            flood.begun.set()
+            owner.delete_queue(name)
+
+
+def one_deletion(cluster: Broker, flood: Flood) -> None:
+    """A queue with very many bindings is deleted once."""
+    name = "bench.bound"
+    with Connection(cluster.ports[0]) as owner:
+        owner.declare_queue(name)
+        _do_at_once(cluster, name, list(binds(name, BINDINGS // flood.divisor)))
+        flood.begun.set()
+        owner.delete_queue(name)
+    flood.ended.set()
+
+
+def vhost_deletion(cluster: Cluster, flood: Flood) -> None:
+    """A vhost of very many queues is deleted."""
+    ctl = cluster.nodes[0].ctl
+    ctl("add_vhost", VHOST)
+    ctl("set_permissions", "-p", VHOST, "guest", ".*", ".*", ".*")
+    with Connection(cluster.ports[0], vhost=VHOST) as owner:
+        owner.declare_queue("bench.first")
+    names = (f"bench.{number}" for number in range(VHOST_QUEUES // flood.divisor))
+    _do_at_once(cluster, "bench.first", list(map(declare_without_answer, names)), vhost=VHOST)
+    flood.begun.set()
+    ctl("delete_vhost", VHOST)
+    flood.ended.set()
+
+
+def _do_at_once(cluster: Broker, queue: str, methods: Sequence[bytes], *, vhost: str = "/") -> None:
+    """Have many clients send these methods, which get no answer, and wait until all are done.   queue: is there."""
+
+    def do(first: int) -> None:
+        with Connection(cluster.ports[0], vhost=vhost) as connection:
+            connection.socket.settimeout(DONE_S)
+            connection.socket.sendall(b"".join(methods[first::AT_ONCE]))
+            connection.declare_queue(queue, passive=True)
+            connection.close()
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for each in [pool.submit(do, first) for first in range(AT_ONCE)]:
+            each.result()
+
+
+def declare_without_answer(queue: str) -> bytes:
+    """The frame of queue.declare."""
+    return f.method(
+        1, f.QUEUE_DECLARE, b"\0\0" + f.short_string(queue) + bytes([NO_WAIT]) + f.string_table({})
+    )
+
+
+def _bind_often(owner: Connection, queue: str, times: int) -> None:
+    owner.declare_queue(queue)
+    owner.socket.sendall(b"".join(binds(queue, times)))
+    owner.declare_queue(queue, passive=True)
+
+
+def binds(queue: str, times: int) -> Iterator[bytes]:
+    """Frames of queue.bind, without answers, each with another key."""
+    for number in range(times):
+        names = f.short_string(queue) + f.short_string("amq.direct") + f.short_string(str(number))
+        yield f.method(1, f.QUEUE_BIND, b"\0\0" + names + b"\1" + f.string_table({}))
+
+
+# --- strangers ---
+
+
+def unread_metrics(server: Server, flood: Flood) -> None:
+    """Strangers ask for the metrics of very many queues, and don't read them."""
+    ask_and_not_read(server.metrics_port, "/metrics/per-object", flood)
+
+
+def unread_lists(server: Server, flood: Flood) -> None:
+    """Users ask for the list of very many queues, and don't read it."""
+    ask_and_not_read(server.http_port, "/api/queues", flood)
+
+
+def ask_and_not_read(port: int, path: str, flood: Flood) -> None:
+    """A hundred askers, of whom one leaves and comes anew again and again."""
+    fields = "".join(f"{name}: {value}\r\n" for name, value in API_HEADERS.items())
+    request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n".encode()
+    flood.begun.set()
+    with ExitStack() as stack:
+        places = [stack.enter_context(ExitStack()) for _ in range(READERS)]
+        for place in places:
+            place.enter_context(_asker(port, request))
+        for place in cycle(places):
+            if flood.ended.wait(STAY_S / READERS):
+                break
+            place.close()
+            place.enter_context(_asker(port, request))
+
+
+def _asker(port: int, request: bytes) -> socket.socket:
+    asker = socket.socket()
+    asker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+    asker.settimeout(10.0)
+    with suppress(OSError):  # too many wait to be accepted: one asker less
+        asker.connect(("127.0.0.1", port))
+        asker.sendall(request)
+    return asker
+
+
+def strangers(server: Server, flood: Flood) -> None:
+    """Who knows no password opens connections, and stops at one place or another of the handshake."""
+    with ThreadPoolExecutor(FLOODERS) as pool:
+        flood.begun.set()
+        done = [pool.submit(_knock, server.ports[0], flood) for _ in range(FLOODERS)]
+        for each in done:
+            each.result()
+
+
+def _knock(port: int, flood: Flood) -> None:
+    login = (
+        f.string_table({})
+        + f.short_string("PLAIN")
+        + f.long_string(b"\0guest\0wrong")
+        + f.short_string("en_US")
+    )
+    header = b"AMQP\0\0\x09\x01"
+    words = cycle([b"", header, header + f.method(0, f.START_OK, login), b"GET / HTTP/1.1\r\n\r\n"])
+    kept: list[socket.socket] = []
+    try:
+        for at in count():
+            if flood.ended.is_set():
+                return
+            stranger = socket.socket()
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            stranger.settimeout(0.2)
+            with suppress(OSError):  # the queue for accept is full: somebody else's turn
+                stranger.connect(("127.0.0.1", port))
+                stranger.sendall(next(words))
+            if len(kept) < STRANGERS:
+                kept.append(stranger)
+            else:
+                kept[at % STRANGERS].close()
+                kept[at % STRANGERS] = stranger
+    finally:
+        for stranger in kept:
+            stranger.close()
+
+
+# --- sending ---
+
+
+def _send_all(server: Server, flood: Flood, data: Callable[[int], Iterator[bytes]]) -> None:
+    """Several clients send this for as long as it lasts, and read nothing.   data: of one of them."""
+    with _connections(server, FLOODERS) as connections, ThreadPoolExecutor(FLOODERS) as pool:
+        flood.begun.set()
+        done = [
+            pool.submit(_send, each, flood.ended, data(number)) for number, each in enumerate(connections)
+        ]
+        for each in done:
+            each.result()
+
+
+@contextmanager
+def _connections(server: Server, number: int) -> Iterator[Sequence[Connection]]:
+    """Reset at the end: what the broker has not read by then it never reads."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(Connection(server.ports[0])) for _ in range(number)]
+        for each in connections:
+            each.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        yield connections
+
+
+def _send(connection: Connection, ended: threading.Event, data: Iterator[bytes]) -> None:
+    connection.socket.settimeout(0.2)
+    left = memoryview(b"")
+    while not ended.is_set():
+        left = left or memoryview(next(data))
+        with suppress(TimeoutError):
+            left = left[connection.socket.send(left) :]
