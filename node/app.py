@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from node import log_phrases
 from node.broker.broker import Broker
 from node.broker.event_exchange import EventExchange
 from node.catalogue.catalogue import Catalogue
@@ -25,9 +24,9 @@ from node.catalogue.snapshot import everything
 from node.client.observer import Observer, Observers
 from node.client.server_properties import text_properties
 from node.client.settings import BrokerSettings
-from node.config import AuthOptions, Config
-from node.config_file import ConfigError
-from node.config_plugins import EVENTS
+from node.config.config import AuthOptions, Config
+from node.config.file import ConfigError
+from node.config.plugins import EVENTS
 from node.io.log_exchange import LogExchange
 from node.io.log_observer import LogObserver
 from node.io.mirroring_events import MirroringEvents
@@ -35,7 +34,8 @@ from node.io.persistence import Persistence
 from node.io.resource_guard import ResourceGuard
 from node.io.resources import total_memory_bytes
 from node.io.server import Listener, Server
-from node.log import NODE_PROCESS, category_logger
+from node.log import phrases as log_phrases
+from node.log.log import NODE_PROCESS, category_logger
 from node.queue.counters import BrokerCounters
 from node.queue.live_queue import Peers
 from node.queue.metering import Meter

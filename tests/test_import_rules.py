@@ -169,7 +169,7 @@ LAYERS: Final = {
 
 A broker and spark_ops share files and HTTP, no code.
 
-`node.config` are the files config*.py, `node.log` log.py and log_phrases.py; `node.__main__` belongs to the CLI.
+`node.__main__` belongs to the CLI.
 """
 
 PURE: Final = (
@@ -365,9 +365,6 @@ def _part(module: str) -> str | None:
     if module in ("node.__main__", "spark_ops.__main__"):
         return module.replace("__main__", "cli")
     name = ".".join(module.split(".")[:2])
-    for flat in ("node.config", "node.log"):
-        if name == flat or name.startswith(f"{flat}_"):
-            return flat
     return None if name in ("node", "node.version", "cluster", "spark_ops") else name
 
 

@@ -33,7 +33,7 @@ from cluster.transport.peer_pb2 import Reply, Request
 from cluster.transport.security import Security
 from cluster.transport.service import Service
 from cluster.transport.wire import OutgoingStream, StreamEnded, bind, make_server, open_channel
-from node.log import category_logger, escape
+from node.log.log import category_logger, escape
 
 _GRACE_S: Final = 0.2
 """How long gRPC waits for streams that don't end by themselves."""

@@ -15,7 +15,7 @@ from node.broker.broker import Broker
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, Refused
 from node.catalogue.records import Json
-from node.config import Config
+from node.config.config import Config
 
 ResultT = TypeVar("ResultT")
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from node import log_admin
 from node.admin import permissions, users, vhosts
 from node.admin.admin import Admin, AdminError
 from node.catalogue.commands import Bind, DeclareQueue, SetGlobalParameter
@@ -27,6 +26,7 @@ from node.definitions.document import (
 from node.definitions.export import Stamp, export_steps
 from node.definitions.reading import DefinitionsInvalid
 from node.definitions.rows import Row
+from node.log import admin as log_admin
 from node.version import COMPATIBLE_VERSION
 
 ItemT = TypeVar("ItemT")

@@ -3,7 +3,6 @@
 Source: management §1.10; what RabbitMQ 3.10.8 answers.
 """
 
-from node import log_admin
 from node.admin.admin import Admin, AdminError
 from node.admin.parameters import parameter_command
 from node.admin.policies import NO_PARAMETER
@@ -11,6 +10,7 @@ from node.admin.vhosts import existing
 from node.catalogue.commands import ClearParameter
 from node.catalogue.parameters import VHOST_LIMITS, VHOST_LIMITS_NAME
 from node.catalogue.records import Json
+from node.log import admin as log_admin
 
 
 async def set_vhost_limits(admin: Admin, vhost: str, limits: Json) -> None:

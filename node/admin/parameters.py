@@ -5,7 +5,6 @@ Source: management §1.10; what RabbitMQ 3.10.8 answers.
 
 from typing import Final
 
-from node import log_admin
 from node.admin.admin import Admin, AdminError, check_name
 from node.admin.policies import NO_PARAMETER, invalid
 from node.admin.vhosts import existing
@@ -18,6 +17,7 @@ from node.catalogue.commands import (
 from node.catalogue.parameters import POLICY, validate_parameter
 from node.catalogue.records import Json
 from node.definitions.reading import DefinitionsInvalid, check_depth
+from node.log import admin as log_admin
 
 NO_POLICIES: Final = "policies may not be set using this method"
 KEEPS_POLICIES: Final = "policies may not be cleared using this method"

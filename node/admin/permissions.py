@@ -3,7 +3,6 @@
 Source: management §1.9; what RabbitMQ 3.10.8 answers.
 """
 
-from node import log_admin
 from node.admin.admin import Admin, AdminError
 from node.catalogue.commands import (
     ClearPermission,
@@ -12,7 +11,8 @@ from node.catalogue.commands import (
     SetTopicPermission,
 )
 from node.definitions.reading import DefinitionsInvalid, check_patterns
-from node.log import escape
+from node.log import admin as log_admin
+from node.log.log import escape
 
 
 async def set_permissions(admin: Admin, user: str, vhost: str, configure: str, write: str, read: str) -> bool:

@@ -6,7 +6,6 @@ What a step may do is judged in the catalogue (`node.catalogue.mirrors.plan_step
 import asyncio
 from typing import TypeVar
 
-from node import log_mirroring
 from node.admin.admin import WAIT_S, Admin, AdminError
 from node.admin.submission import submit
 from node.catalogue.commands import (
@@ -18,6 +17,7 @@ from node.catalogue.commands import (
     TakePlanStep,
 )
 from node.catalogue.records import PlanLock
+from node.log import mirroring as log_mirroring
 
 ResultT = TypeVar("ResultT")
 

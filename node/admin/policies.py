@@ -5,12 +5,12 @@ Source: management §1.10; what RabbitMQ 3.10.8 answers.
 
 from typing import cast, get_args
 
-from node import log_admin
 from node.admin.admin import Admin, AdminError, check_name
 from node.admin.vhosts import existing
 from node.catalogue.commands import ClearPolicy, SetPolicy
 from node.catalogue.policy_validation import validate_policy
 from node.catalogue.records import ApplyTo, Json
+from node.log import admin as log_admin
 
 NO_PARAMETER = "Parameter does not exist"
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from node import log_admin
 from node.admin.admin import Admin, AdminError, check_name
 from node.catalogue.access import LoginRefused, check_login
 from node.catalogue.commands import ChangePassword, DeleteUser, PutUser, SetUserLimits, SetUserTags
@@ -18,6 +17,7 @@ from node.catalogue.passwords import ALGORITHMS, SALT_BYTES, hash_password
 from node.catalogue.records import Json, User, UserLimits
 from node.definitions.reading import DefinitionsInvalid
 from node.definitions.users import UserItem, check_hash, limits_row
+from node.log import admin as log_admin
 
 NO_PASSWORD: Final = ""
 """The hash of a user who cannot log in with a password."""

@@ -6,10 +6,10 @@ Source: management §1.9, §2.7; what RabbitMQ 3.10.8 answers.
 from collections.abc import Sequence
 from typing import Final, get_args
 
-from node import log_admin
 from node.admin.admin import Admin, AdminError, check_name
 from node.catalogue.commands import DeleteVhost, PutVhost, SetPermission
 from node.catalogue.records import QueueType, Vhost
+from node.log import admin as log_admin
 
 TRACING: Final = "tracing"
 """The key of a vhost's metadata that says whether its messages are traced (management §2.7)."""

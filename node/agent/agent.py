@@ -21,11 +21,11 @@ from node.agent.operations import Operations
 from node.agent.phases import Phase
 from node.agent.supervisor import GivenUp, Supervisor
 from node.app import Node
-from node.config import Config
+from node.config.config import Config
 from node.io.control import register, unregister
 from node.io.control_server import ControlServer
 from node.io.loop_lag import LoopLag
-from node.log import category_logger
+from node.log.log import category_logger
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster

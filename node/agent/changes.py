@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from node import log_phrases
 from node.agent import errors
-from node.config import DEFAULT_PEER_PORT
+from node.config.config import DEFAULT_PEER_PORT
 from node.io.control import EX_SOFTWARE, ControlError, find_node, request
 from node.io.data_directory import open_data_directory
+from node.log import phrases as log_phrases
 from node.store.directory import CORRUPT, FILES, JOURNAL, MESSAGES, QUEUES, STORE_FILE, TRANSIENT
 from node.store.disk import RemoveTree, Rename, SyncDir
 
@@ -108,7 +108,7 @@ async def _join(cluster: "Cluster", address: str, cluster_id: str, node_type: No
 
 async def _open(agent: "Agent") -> "Cluster":
     """Open the peer listener of a node that had none. Raises: ControlError."""
-    from node.config_file import ConfigError
+    from node.config.file import ConfigError
 
     try:
         return await agent.open_cluster()

@@ -23,7 +23,6 @@ from cluster.membership.options import MembershipOptions
 from cluster.transport.interface import Hello, Identity, InsecureListener, Topic
 from cluster.transport.security import Security, SecurityError
 from cluster.transport.transport import Transport
-from node import log_phrases
 from node.admin.submission import submit
 from node.agent import errors, formation, moves
 from node.agent.admission import Admission, KnownNode
@@ -45,10 +44,11 @@ from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Refused, SetDraining
 from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.catalogue.records import Member
-from node.config_file import ConfigError
-from node.config_values import Address
+from node.config.file import ConfigError
+from node.config.values import Address
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
+from node.log import phrases as log_phrases
 from node.queue.live_queue import Peers
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster.transport.interface import PeerRefused
-from node import log_phrases
 from node.agent import errors, metadata, requests
 from node.agent.changes import REMOVED_DIRECTORY
 from node.agent.identity import CLUSTER_ID, NodeIdentity
@@ -28,10 +27,11 @@ from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, PutMember, SetGlobalParameter
 from node.catalogue.records import MemberType
 from node.catalogue.snapshot import snapshot
-from node.config import DEFAULT_PEER_PORT
+from node.config.config import DEFAULT_PEER_PORT
 from node.io.control import ControlError
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
+from node.log import phrases as log_phrases
 from node.store.directory import STORE_FILE
 from node.store.disk import Remove, SyncDir
 from node.store.metadata_log import PATH as METADATA_LOG

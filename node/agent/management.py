@@ -19,7 +19,7 @@ from node.agent import status
 from node.agent.answers import ANSWERS
 from node.agent.questions import Questions
 from node.app import Node
-from node.config import Config
+from node.config.config import Config
 from node.io.log_lines import LogLines
 from node.io.loop_lag import Longest
 from node.io.mirroring_events import MirroringEvents

@@ -7,7 +7,7 @@ nodes, which give it no new mirrors or masters until it goes on; it hands its ow
 import logging
 from typing import Final
 
-from node import log_phrases
+from node.log import phrases as log_phrases
 
 ALARM: Final = "message_disk"
 """How `cluster_status` and the health checks call it. Unlike the resources of `node.client.alarms` it blocks nobody."""

@@ -7,7 +7,7 @@ blocks publishers. But what is declared through it is not answered, and its copy
 import logging
 from typing import Final
 
-from node import log_phrases
+from node.log import phrases as log_phrases
 
 ALARM: Final = "metadata_disk"
 """How `cluster_status` and the health checks call it, beside the resources of `node.client.alarms`."""

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from node import log_mirroring
 from node.admin.submission import submit
 from node.agent import errors
 from node.agent.queues import records
@@ -19,6 +18,7 @@ from node.catalogue.mirrors.rebalance import Move, QueueKind, Rebalancer, plan, 
 from node.catalogue.mirrors.views import TransferMaster, is_followed
 from node.catalogue.patterns import PatternInvalid, compile_pattern
 from node.catalogue.records import QueueRecord
+from node.log import mirroring as log_mirroring
 from node.statistics.query import Query
 
 if TYPE_CHECKING:

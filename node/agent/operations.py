@@ -8,7 +8,6 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from node import log_mirroring, log_phrases
 from node.agent import changes, errors, moves, phases, status
 from node.agent.definition_operations import DefinitionOperations
 from node.agent.list_operations import ListOperations
@@ -17,8 +16,10 @@ from node.agent.runtime_operations import RuntimeOperations
 from node.agent.supervisor import GivenUp
 from node.agent.user_operations import UserOperations
 from node.agent.vhost_operations import VhostOperations
-from node.config_file import ConfigError
+from node.config.file import ConfigError
 from node.io.control import EX_USAGE, ControlError
+from node.log import mirroring as log_mirroring
+from node.log import phrases as log_phrases
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent

@@ -12,15 +12,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from node import log
 from node.agent import errors, status
 from node.agent.admin_operations import AdminOperations, Arguments, Operation, number, text
 from node.agent.queues import records
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.records import QueueRecord
-from node.config import Config, LogLevel
-from node.config_plugins import with_needed
+from node.config.config import Config, LogLevel
+from node.config.plugins import with_needed
 from node.io.control import EX_USAGE, ControlError
+from node.log import log
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent

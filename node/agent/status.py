@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from node.admin.feature_flags import feature_flags
 from node.agent import errors, message_disk, metadata_disk
 from node.catalogue.commands import Refused, SetGlobalParameter
-from node.config import Config
-from node.config_plugins import with_needed
+from node.config.config import Config
+from node.config.plugins import with_needed
 from node.io.resources import (
     free_disk_bytes,
     free_limit_bytes,

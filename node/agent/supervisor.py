@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from node.app import Node
-from node.config_file import ConfigError
+from node.config.file import ConfigError
 
 RETRY_S: Final = 5.0
 """How long after a start that failed, with no operator there to see it, the next one is tried."""

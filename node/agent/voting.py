@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.transport.interface import PeerRefused, Unreachable
-from node import log_phrases
 from node.admin.submission import submit
 from node.agent import errors, requests
 from node.agent.requests import Applicant, Body
 from node.catalogue.commands import Command, PutMember, Refused, RemoveMember
 from node.catalogue.records import Member
 from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
+from node.log import phrases as log_phrases
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cluster.membership import outputs
-from node.log import escape
+from node.log.log import escape
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster

@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from node.config import Config
+    from node.config.config import Config
 
 HINT: Final = (
     "give other addresses with --listen HOST:PORT (make run LISTEN=HOST:PORT) or in the configuration"

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from node.config import Config
+    from node.config.config import Config
 
 EX_OK: Final = 0
 EX_USAGE: Final = 64
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Start, serve, stop. Returns: the exit code."""
     import socket
 
-    from node.config_file import ConfigError
-    from node.config_load import StartOptions, load_config
+    from node.config.file import ConfigError
+    from node.config.load import StartOptions, load_config
 
     options = StartOptions(
         arguments.name,
@@ -86,10 +86,10 @@ def run_node(config: "Config") -> int:
 
     import uvloop
 
-    from node import log
     from node.cli.ports import busy_ports
-    from node.config_file import ConfigError
+    from node.config.file import ConfigError
     from node.io.data_directory import is_locked
+    from node.log import log
 
     # A node that runs on the same directory is the better reason, which its lock gives.
     if not is_locked(config.data_dir) and (busy := busy_ports(config)):
@@ -123,11 +123,11 @@ async def _serve(config: "Config") -> bool:
     import asyncio
     import signal
 
-    from node import log_phrases
     from node.agent.agent import Agent
     from node.agent.status import active_plugins
-    from node.config_values import Address
-    from node.log import category_logger
+    from node.config.values import Address
+    from node.log import phrases as log_phrases
+    from node.log.log import category_logger
 
     logger = category_logger()
     asked_to_stop = asyncio.Event()
@@ -159,7 +159,7 @@ async def _serve(config: "Config") -> bool:
 
 
 def _open_logs(config: "Config") -> Any:
-    from node import log
+    from node.log import log
 
     if config.log.file is not None:
         os.makedirs(os.path.dirname(config.log.file.path) or ".", exist_ok=True)
@@ -169,8 +169,8 @@ def _open_logs(config: "Config") -> Any:
 def _log_start(config: "Config", file_limit: int) -> None:
     import platform
 
-    from node import log_phrases
-    from node.log import category_logger
+    from node.log import phrases as log_phrases
+    from node.log.log import category_logger
     from node.version import VERSION
 
     logger = category_logger()

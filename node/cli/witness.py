@@ -31,8 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     import sys
     from dataclasses import replace
 
-    from node.config_file import ConfigError
-    from node.config_load import StartOptions, load_config
+    from node.config.file import ConfigError
+    from node.config.load import StartOptions, load_config
 
     options = StartOptions(arguments.name, arguments.data, (), arguments.config, arguments.peer)
     try:

@@ -1,4 +1,4 @@
-"""What an operator may set and the broker's rules ask for; `node.config` fills it in.
+"""What an operator may set and the broker's rules ask for; `node.config.config` fills it in.
 
 Source: amqp-behaviour §11, management.md §6.1.
 """

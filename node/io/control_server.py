@@ -27,7 +27,7 @@ from node.io.control import (
 from node.io.data_directory import DIRECTORY_MODE, LOCK_NAME, DataDirectoryError
 from node.io.json_pieces import json_pieces
 from node.io.turns import taken
-from node.log import category_logger
+from node.log.log import category_logger
 
 REQUESTS_MAX: Final = 64
 """Requests at once; whoever comes then is told so, and twice as many are not even read."""

@@ -16,8 +16,8 @@ from node.amqp.properties import Properties
 from node.broker.broker import Broker
 from node.broker.internal_exchange import InternalExchange, declaration
 from node.catalogue.commands import DeclareExchange
-from node.config import LogOptions
-from node.log import level_of, prepared
+from node.config.config import LogOptions
+from node.log.log import level_of, prepared
 
 LOG_EXCHANGE: Final = "amq.rabbitmq.log"
 

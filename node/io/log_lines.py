@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.config import LogFormat
-from node.log import PlainFormatter, level_of
+from node.config.config import LogFormat
+from node.log.log import PlainFormatter, level_of
 
 LINES_MAX: Final = 1000
 """Lines that are kept, the newest."""

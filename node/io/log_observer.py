@@ -3,13 +3,13 @@
 import logging
 from typing import Final
 
-from node import log_phrases
 from node.amqp.errors import ProtocolError
 from node.catalogue.records import QueueRecord
 from node.client.connection import Connection
 from node.client.observer import MirrorEvent, Observer
 from node.io.mirroring_events import MirroringEvents
-from node.log import category_logger, escape, process_logger, process_tag
+from node.log import phrases as log_phrases
+from node.log.log import category_logger, escape, process_logger, process_tag
 
 STRANGERS_LINES_MAX: Final = 1000
 STRANGERS_WINDOW_S: Final = 60.0

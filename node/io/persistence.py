@@ -11,17 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from node import log_mirroring, log_phrases
 from node.broker.broker import Broker
 from node.broker.unsettled import note_deliveries
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.mirrors.views import stored_uid
 from node.catalogue.records import QueueRecord
 from node.catalogue.replicated_log import DurableLog
-from node.config import Config
+from node.config.config import Config
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
-from node.log import category_logger
+from node.log import mirroring as log_mirroring
+from node.log import phrases as log_phrases
+from node.log.log import category_logger
 from node.queue.mirroring import RecoveredCopy
 from node.scheduling.timers import Timers
 from node.store.copies import recoverable_copies, stored

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from node.config_values import Network
+from node.config.values import Network
 
 V1_BYTES_MAX: Final = 107
 """The longest line that version 1 allows, CR and LF included."""

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Final
 
-from node import log_phrases
 from node.broker.broker import Broker
-from node.config import Config
+from node.config.config import Config
 from node.io.resources import DiskMonitor, MemoryMonitor, free_disk_bytes, rss_bytes
-from node.log import category_logger
+from node.log import phrases as log_phrases
+from node.log.log import category_logger
 
 SAMPLE_S: Final = 0.25
 """How often the pager learns what memory is used: in that time a fast publisher brings some 50 MB."""

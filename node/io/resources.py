@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from node.config import DiskOptions, MemoryOptions
+from node.config.config import DiskOptions, MemoryOptions
 
 MEMORY_CLEAR_RATIO: Final = 0.95
 DISK_CLEAR_RATIO: Final = 1.05

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from node.broker.broker import Broker
 from node.client.connection import Connection
-from node.config import Config
-from node.config_values import Address
+from node.config.config import Config
+from node.config.values import Address
 from node.io.proxy_protocol import is_trusted
 from node.io.session import Session
 from node.io.tls import server_context

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from node.client.peer import TlsFacts
-from node.config import CertificateLogin, TlsOptions
-from node.config_file import ConfigError
+from node.config.config import CertificateLogin, TlsOptions
+from node.config.file import ConfigError
 
 _VERSIONS: Final = {
     "tlsv1": (ssl.TLSVersion.TLSv1, ssl.OP_NO_TLSv1),

@@ -16,7 +16,7 @@ from node.admin.admin import AdminError
 from node.amqp.errors import ProtocolError
 from node.catalogue.access import LoginRefused
 from node.catalogue.records import User
-from node.config import ManagementConfig
+from node.config.config import ManagementConfig
 from node.io.control import EX_UNAVAILABLE, ControlError
 from node.management import auth
 from node.management.call import NO_USER, Call

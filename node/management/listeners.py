@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from node import log_phrases
-from node.config import ManagementConfig, PrometheusConfig, TlsOptions
-from node.config_values import Address
+from node.config.config import ManagementConfig, PrometheusConfig, TlsOptions
+from node.config.values import Address
+from node.log import phrases as log_phrases
 from node.management.access_log import AccessLog
 from node.management.dispatcher import Dispatcher
 from node.management.resources import all_routes, metrics_routes

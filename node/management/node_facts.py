@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from node.app import Node
-from node.config import Config
-from node.config_plugins import DEFAULT, EVENTS, MANAGEMENT, PROMETHEUS, with_needed
+from node.config.config import Config
+from node.config.plugins import DEFAULT, EVENTS, MANAGEMENT, PROMETHEUS, with_needed
 from node.io.resources import free_disk_bytes, rss_bytes
 from node.queue.counters import DiskCounters
 from node.statistics.query import Query, Range

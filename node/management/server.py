@@ -13,8 +13,8 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from node.config import TlsOptions
-from node.config_values import Address
+from node.config.config import TlsOptions
+from node.config.values import Address
 from node.io.tls import server_context
 from node.io.tls_handshake import TlsHandshake
 from node.management import auth, encoding

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from node.admin.admin import Admin
 from node.app import Node
-from node.config import Config
+from node.config.config import Config
 from node.statistics.query import Query
 from node.statistics.rows import Kind, Row
 from node.statistics.statistics import Statistics

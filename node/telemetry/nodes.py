@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from node.app import Node
-from node.config import Config
+from node.config.config import Config
 from node.io.loop_lag import Longest, LoopLag
 from node.io.resources import rss_bytes
 from node.queue.counters import DiskCounters

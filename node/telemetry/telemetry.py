@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from node.app import Node
 from node.client.observer import Observer
-from node.config import Config
+from node.config.config import Config
 from node.io.disk import FileDisk
 from node.io.loop_lag import Longest, LoopLag
 from node.telemetry.clocks import Clocks

@@ -21,7 +21,7 @@ from node.catalogue.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_passwor
 from node.catalogue.records import ApplyTo, UserLimits
 from node.cli.start import DiskFiles
 from node.client.alarms import Resource
-from node.config_load import StartOptions, load_config
+from node.config.load import StartOptions, load_config
 
 if TYPE_CHECKING:
     from node.app import Node

@@ -15,7 +15,7 @@ from node.cli.ctl.commands import COMMANDS
 from tests.adversity.node_process import ROOT
 from tests.chaos.haproxy import PROGRAM as HAPROXY
 from tests.deploy.failover import DEPLOY, KEEPALIVED
-from tests.node.test_config import load
+from tests.node.config.test_config import load
 
 SYSTEMD_ANALYZE: Final = shutil.which("systemd-analyze")
 DOCUMENT: Final = (ROOT / "docs" / "deployment.md").read_text()

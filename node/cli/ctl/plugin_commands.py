@@ -23,8 +23,8 @@ from node.cli.ctl.command import (
     Session,
 )
 from node.cli.ctl.formats import Outcome, Report
-from node.config_plugins import DEFAULT, parse, render, with_needed
-from node.config_plugins import PLUGINS as KNOWN
+from node.config.plugins import DEFAULT, parse, render, with_needed
+from node.config.plugins import PLUGINS as KNOWN
 from node.io.control import ControlError
 from node.version import COMPATIBLE_VERSION
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Final
 
-from node.config import PrometheusConfig
+from node.config.config import PrometheusConfig
 from node.management.routes import Access, Route
 
 _NOUNS: Final = (

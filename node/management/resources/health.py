@@ -10,8 +10,8 @@ from node.amqp.properties import Properties
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord
-from node.config import TlsOptions
-from node.config_values import Address
+from node.config.config import TlsOptions
+from node.config.values import Address
 from node.io.protocol_names import protocol_named
 from node.management.call import Call
 from node.management.certificates import expiries

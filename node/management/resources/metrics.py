@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from node.config import PrometheusConfig
+from node.config.config import PrometheusConfig
 from node.management.call import Call
 from node.management.exposition import CONTENT_TYPE
 from node.management.expositions import Expositions

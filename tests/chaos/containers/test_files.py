@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from node.config_load import StartOptions, load_config
+from node.config.load import StartOptions, load_config
 from tests.adversity.node_process import ROOT
 from tests.chaos.network import HOST, NAMES, free_ports
 

@@ -9,7 +9,7 @@ import pytest
 
 from node.admin.admin import Admin, AdminError
 from node.catalogue.catalogue import Catalogue
-from node.config import AuthOptions, Config
+from node.config.config import AuthOptions, Config
 from tests.node.broker.harness import World
 
 ResultT = TypeVar("ResultT")

@@ -17,7 +17,7 @@ from node.admin.definitions import (
     parse,
 )
 from node.catalogue.records import Permission
-from node.config import DefinitionsConfig
+from node.config.config import DefinitionsConfig
 from tests.node.admin.admin_harness import Office
 
 QUEUE = {"name": "q", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}

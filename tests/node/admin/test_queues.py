@@ -12,7 +12,7 @@ from node.admin import queues
 from node.admin.admin import Admin, AdminError
 from node.admin.queues import delete_queue, purge_queue
 from node.amqp.methods import BasicConsume, QueueDeclare
-from node.config_load import StartOptions, load_config
+from node.config.load import StartOptions, load_config
 from node.queue.live_queue import Asked
 from tests.node.broker.harness import World
 

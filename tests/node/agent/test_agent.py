@@ -14,7 +14,7 @@ import pytest
 
 from node.agent.agent import Agent
 from node.catalogue.replicated_log import LocalLog
-from node.config import Address, Config, ConsoleLog, LogOptions
+from node.config.config import Address, Config, ConsoleLog, LogOptions
 from node.io.control import ControlError, find_node, request
 from node.io.data_directory import DataDirectoryError
 from tests.adversity.node_process import ROOT

@@ -21,7 +21,7 @@ from node.agent import packing, questions
 from node.agent.agent import Agent
 from node.agent.questions import Questions
 from node.amqp.properties import Properties
-from node.config import Address, ClusterOptions, ManagementConfig, StatisticsConfig, TelemetryConfig
+from node.config.config import Address, ClusterOptions, ManagementConfig, StatisticsConfig, TelemetryConfig
 from node.io.control import ControlError
 from node.statistics.query import Query
 from tests.adversity.node_process import ROOT

@@ -11,7 +11,7 @@ import pytest
 
 from node.agent.agent import Agent
 from node.cli.ctl.command import words
-from node.config import Address, ClusterOptions, Config, ConsoleLog, LogOptions, SeedNode
+from node.config.config import Address, ClusterOptions, Config, ConsoleLog, LogOptions, SeedNode
 from node.io.control import ControlError
 
 NAME: Final = "t1@localhost"

@@ -13,7 +13,7 @@ from node.agent.runtime_operations import (
     shown_config,
     shown_variables,
 )
-from node.config import Config, TlsOptions
+from node.config.config import Config, TlsOptions
 from node.io.control import ControlError
 
 

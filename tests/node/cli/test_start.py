@@ -141,7 +141,7 @@ def test_the_log_can_go_to_a_file(tmp_path: Path, empty_config: str) -> None:
 def test_the_command_line_imports_neither_loop_nor_broker() -> None:
     code = (
         "import sys; from node.cli.main import main; main(['version'])\n"
-        "heavy = ('asyncio', 'uvloop', 'ssl', 'logging', 'node.config', 'node.app')\n"
+        "heavy = ('asyncio', 'uvloop', 'ssl', 'logging', 'node.config.config', 'node.app')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -18,8 +18,8 @@ from node.app import broker_settings
 from node.broker.broker import Broker
 from node.catalogue.commands import Command, seed_commands
 from node.catalogue.passwords import DEFAULT_ALGORITHM, SALT_BYTES, hash_password
-from node.config import Config
-from node.config_values import Address
+from node.config.config import Config
+from node.config.values import Address
 from node.io.server import Listener, Server
 from node.io.session import Session
 

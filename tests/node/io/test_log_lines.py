@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.config import LogLevel
+from node.config.config import LogLevel
 from node.io.log_lines import CHARACTERS_MAX, LINES_MAX, LogLines
-from node.log import category_logger, process_logger
+from node.log.log import category_logger, process_logger
 
 
 @pytest.fixture

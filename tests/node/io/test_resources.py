@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.config import DiskOptions, MemoryOptions
+from node.config.config import DiskOptions, MemoryOptions
 from node.io import resources
 from node.io.resources import (
     DISK_INTERVAL_MAX_S,

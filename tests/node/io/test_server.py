@@ -12,8 +12,8 @@ from node.amqp import methods
 from node.amqp.constants import PROTOCOL_HEADER
 from node.amqp.field_table import long
 from node.amqp.properties import Properties
-from node.config import AmqpOptions, NetworkOptions
-from node.config_values import NETWORK, Address
+from node.config.config import AmqpOptions, NetworkOptions
+from node.config.values import NETWORK, Address
 from node.io.session import Session
 from tests.adversity.attack import many
 from tests.conformance.amqp_client import Connection, ConnectionEnded

@@ -16,8 +16,15 @@ from cryptography import x509
 from node.amqp import methods
 from node.amqp.constants import FRAME_BODY, PROTOCOL_HEADER
 from node.catalogue.commands import PutUser, SetPermission
-from node.config import AuthOptions, CertificateLogin, Config, NetworkOptions, SocketOptions, TlsOptions
-from node.config_values import NETWORK
+from node.config.config import (
+    AuthOptions,
+    CertificateLogin,
+    Config,
+    NetworkOptions,
+    SocketOptions,
+    TlsOptions,
+)
+from node.config.values import NETWORK
 from tests.adversity.attack import many, method
 from tests.conformance.amqp_client import Connection, ConnectionEnded
 from tests.node.io.server_thread import LOOPBACK, ServerThread, accepted_socket, config, unsent_bytes

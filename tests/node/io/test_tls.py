@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from node.client.peer import TlsFacts
-from node.config import CertificateLogin, TlsOptions
-from node.config_file import ConfigError
+from node.config.config import CertificateLogin, TlsOptions
+from node.config.file import ConfigError
 from node.io.tls import NoCertificateUser, certificate_user, distinguished_name, server_context, tls_facts
 
 DISTINGUISHED = CertificateLogin()

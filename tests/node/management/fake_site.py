@@ -9,7 +9,7 @@ from typing import Any
 
 from node.admin.admin import Admin
 from node.broker.broker import Broker
-from node.config import Config, ManagementConfig
+from node.config.config import Config, ManagementConfig
 from node.management.dispatcher import Dispatcher, Incoming
 from node.management.reply import Reply
 from node.management.resources import all_routes

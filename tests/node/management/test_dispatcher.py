@@ -9,7 +9,7 @@ import pytest
 from node.admin.admin import AdminError
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
-from node.config import ManagementConfig
+from node.config.config import ManagementConfig
 from node.io.control import EX_UNAVAILABLE, ControlError
 from node.management.call import DEPTH_MAX, Call
 from node.management.listing import ListingError

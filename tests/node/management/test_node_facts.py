@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from node.config import ManagementConfig, PrometheusConfig
-from node.config_plugins import PLUGINS
-from node.config_values import Address
+from node.config.config import ManagementConfig, PrometheusConfig
+from node.config.plugins import PLUGINS
+from node.config.values import Address
 from node.management import node_facts
 from node.queue.counters import DiskCounters
 from node.statistics.query import Query, Range, Ranges

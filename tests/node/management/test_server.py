@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 from cryptography import x509
 
-from node.config import ManagementConfig, TlsOptions
-from node.config_values import Address
+from node.config.config import ManagementConfig, TlsOptions
+from node.config.values import Address
 from node.management import server as module
 from node.management.call import Call
 from node.management.dispatcher import Dispatcher

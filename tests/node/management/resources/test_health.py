@@ -9,8 +9,8 @@ import pytest
 
 from node.catalogue.mirrors.views import View, created, died
 from node.catalogue.records import QueueRecord
-from node.config import TlsOptions
-from node.config_values import Address
+from node.config.config import TlsOptions
+from node.config.values import Address
 from node.management.resources import health
 from node.management.site import SiteNode
 from tests.node.management.fake_site import NODE, Caller

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from node.config import ManagementConfig
+from node.config.config import ManagementConfig
 from tests.node.management.fake_site import Caller, FakeSite
 
 POLICY = {"pattern": "^a", "definition": {"max-length": 5}}

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from node.config import TelemetryConfig
-from node.config_given import Given
+from node.config.config import TelemetryConfig
+from node.config.given import Given
 
 DIRECTORY: Final = "telemetry"
 """In the data directory, unless something else is said."""

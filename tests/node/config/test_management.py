@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from node.config import Address, Config, DefinitionsConfig, ExchangeLog, LogFormat, LogLevel
-from node.config_file import ConfigError
-from node.config_load import DEFAULT_FILE, StartOptions, load_config
+from node.config.config import Address, Config, DefinitionsConfig, ExchangeLog, LogFormat, LogLevel
+from node.config.file import ConfigError
+from node.config.load import DEFAULT_FILE, StartOptions, load_config
 
 CERTIFICATE = "management.ssl.certfile = /pem\n"
 

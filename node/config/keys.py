@@ -1,6 +1,6 @@
 """Every key that a configuration file may hold.
 
-`KEYS` are the keys that do something; `field` says where in `node.config.Config` the value goes. `UNUSED` are
+`KEYS` are the keys that do something; `field` says where in `node.config.config.Config` the value goes. `UNUSED` are
 keys that RabbitMQ 3.10 knows and whose feature this version does not have: their values are checked and
 otherwise ignored, and the node names them once when it starts. `UNUSED_PREFIXES` are the plug-ins of RabbitMQ
 that we do not have. Everything else is unknown and stops the start. A word `$name` in a pattern stands for
@@ -13,7 +13,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from node.config_values import (
+from node.config.values import (
     BOOLEAN,
     FILE,
     FLAG,

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from node.config import Address, ClusterOptions, SeedNode
-from node.config_file import ConfigError
-from node.config_load import DEFAULT_FILE, StartOptions, load_config
+from node.config.config import Address, ClusterOptions, SeedNode
+from node.config.file import ConfigError
+from node.config.load import DEFAULT_FILE, StartOptions, load_config
 
 SECRET = "correct horse"
 FILES = {"/secret": f"{SECRET}\n", "/open": SECRET, "/short": "1234567\n", "/ca": "", "/cert": "", "/key": ""}

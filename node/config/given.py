@@ -2,9 +2,9 @@
 
 from typing import Any, Protocol, TypeVar
 
-from node import config_keys
-from node.config_file import Setting
-from node.config_values import PORT, Address
+from node.config import keys as config_keys
+from node.config.file import Setting
+from node.config.values import PORT, Address
 
 Section = TypeVar("Section")
 

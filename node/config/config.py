@@ -1,6 +1,6 @@
 """The settings of one node, typed: what the rest of the code reads.
 
-`node.config_load` makes a `Config` from command line, environment and files; the defaults stand here,
+`node.config.load` makes a `Config` from command line, environment and files; the defaults stand here,
 RabbitMQ 3.10's unless docs/configuration.md says otherwise. Names end in their unit. Source: management §6.1,
 amqp-behaviour §11.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
-from node.config_values import Address, Network
+from node.config.values import Address, Network
 from node.version import COMPATIBLE_VERSION
 
 __all__ = ["Address", "Config", "LogLevel"]

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from node import config_environment, config_management, config_telemetry
-from node.config import (
+from node.config import environment as config_environment
+from node.config import management as config_management
+from node.config import telemetry as config_telemetry
+from node.config.config import (
     DEFAULT_PEER_PORT,
     DEFAULT_PORT,
     LEASE_HEARTBEATS,
@@ -38,9 +40,9 @@ from node.config import (
     StorageOptions,
     TlsOptions,
 )
-from node.config_file import ConfigError, parse
-from node.config_given import Files, Given, Section
-from node.config_values import PORT_MAX, is_loopback
+from node.config.file import ConfigError, parse
+from node.config.given import Files, Given, Section
+from node.config.values import PORT_MAX, is_loopback
 from node.version import VERSION
 
 DEFAULT_FILE: Final = "/etc/fluffle/fluffle.conf"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from node.amqp.constants import ReplyCode
-from node.log import escape
+from node.log.log import escape
 
 _MB: Final = 1_000_000
 _MIB: Final = 1 << 20

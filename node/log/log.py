@@ -3,7 +3,7 @@
 Every line goes through `logging`: `category_logger("connection")` for lines without an owner,
 `process_logger` for those of one connection, which carry its number where RabbitMQ has an Erlang pid. The
 lines of a message after its first repeat the prefix. Whatever a client may have chosen is made harmless by
-`escape` before it becomes part of a message (`node.log_phrases` does that); the formatters escape every
+`escape` before it becomes part of a message (`node.log.phrases` does that); the formatters escape every
 control character but the line feed once more.
 
 The terminal or the disk may stall, the event loop may not: lines are handed to a thread over a bounded queue.
@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import IO, Final
 
-from node.config import FileLog, LogFormat, LogLevel, LogOptions
+from node.config.config import FileLog, LogFormat, LogLevel, LogOptions
 
 ROOT: Final = "fluffle"
 QUEUE_LINES_MAX: Final = 10_000

@@ -1,6 +1,6 @@
 """The log messages of what operators change: users, vhosts, permissions, policies, limits, definitions.
 
-As `node.log_phrases`, which has those that the first boot needs, too: RabbitMQ's words, whatever somebody may have
+As `node.log.phrases`, which has those that the first boot needs, too: RabbitMQ's words, whatever somebody may have
 chosen escaped, no secret. Source: management §6.3, the log of RabbitMQ 3.10.8.
 """
 
@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from node.log import escape
-from node.log_phrases import (
+from node.log.log import escape
+from node.log.phrases import (
     permissions_set,
     policy_set,
     user_created,

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node import config_environment, config_keys
-from node.config import Address, Config, LogLevel, Product
-from node.config_file import ConfigError
-from node.config_load import DEFAULT_FILE, StartOptions, load_config
+from node.config import environment as config_environment
+from node.config import keys as config_keys
+from node.config.config import Address, Config, LogLevel, Product
+from node.config.file import ConfigError
+from node.config.load import DEFAULT_FILE, StartOptions, load_config
 from node.version import VERSION
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ rabbit_env.erl v3.10.8.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.config import LogLevel
-from node.config_keys import LOG_CATEGORIES
-from node.config_values import NODE, NODE_NAME, PEER_PORT, PORT, Address, address
+from node.config.config import LogLevel
+from node.config.keys import LOG_CATEGORIES
+from node.config.values import NODE, NODE_NAME, PEER_PORT, PORT, Address, address
 
 REMOVED: Final = tuple(
     f"RABBITMQ_{name}"

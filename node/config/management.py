@@ -9,8 +9,8 @@ the AMQP port is any, there is none. Source: management
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from node import config_plugins
-from node.config import (
+from node.config import plugins as config_plugins
+from node.config.config import (
     DEFAULT_PORT,
     MANAGEMENT_PORT_OFFSET,
     PROMETHEUS_PORT_OFFSET,
@@ -21,8 +21,8 @@ from node.config import (
     StatisticsConfig,
     TlsOptions,
 )
-from node.config_given import Files, Given
-from node.config_values import PORT_MAX
+from node.config.given import Files, Given
+from node.config.values import PORT_MAX
 
 OFF: Final = "off"
 PLUGINS_FILE: Final = "enabled_plugins"

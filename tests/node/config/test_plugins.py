@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node import config_plugins
+from node.config import plugins as config_plugins
 
 
 @pytest.mark.parametrize(

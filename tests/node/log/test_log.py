@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node import log, log_mirroring, log_phrases
 from node.amqp.constants import ReplyCode
-from node.config import ConsoleLog, FileLog, LogFormat, LogLevel, LogOptions
-from node.log import JsonFormatter, PlainFormatter, escape
+from node.config.config import ConsoleLog, FileLog, LogFormat, LogLevel, LogOptions
+from node.log import mirroring as log_mirroring
+from node.log import phrases as log_phrases
+from node.log.log import JsonFormatter, PlainFormatter, escape, log
 
 CREATED = 1795252571.740356  # 2026-11-21 09:16:11.740356 UTC
 PREFIX = "2026-11-21 09:16:11.740356+00:00 [info] <0.2088.0> "

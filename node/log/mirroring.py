@@ -1,12 +1,12 @@
 """The log messages about copies of queues and masters that move, in RabbitMQ's words where it has them.
 
-As `node.log_phrases`. What becomes of each mirrored queue is put into words by `cluster.mirror.happenings`. Source:
+As `node.log.phrases`. What becomes of each mirrored queue is put into words by `cluster.mirror.happenings`. Source:
 management §6.3, the log of RabbitMQ 3.10.8.
 """
 
 from collections.abc import Sequence
 
-from node.log import escape
+from node.log.log import escape
 
 # ---- the store ----
 

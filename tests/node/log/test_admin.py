@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node import log_admin
+from node.log import admin as log_admin
 
 UNSAFE = "x\r\n2026-11-22 00:00:00.000000+00:00 [info] <0.1.0> forged\x1b[31m\u202e\u2028"
 FUNCTIONS = [

@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.config import TelemetryConfig
-from tests.node.test_config_management import load, problems
+from node.config.config import TelemetryConfig
+from tests.node.config.test_management import load, problems
 
 
 def test_it_is_off_unless_somebody_says_so() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.config_file import ConfigError, parse
+from node.config.file import ConfigError, parse
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
