@@ -219,7 +219,7 @@ class Session:
                 "log.console": "true",
                 "log.console.level": "debug",
                 "log.console.formatter": "json",
-                "log.file": str(logs / "node.log.log"),
+                "log.file": str(logs / "node.log"),
                 "log.file.level": "debug",
                 "log.exchange": "true",
                 "log.exchange.level": "debug",

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from node.amqp.constants import ReplyCode
 from node.config.config import ConsoleLog, FileLog, LogFormat, LogLevel, LogOptions
+from node.log import log
 from node.log import mirroring as log_mirroring
 from node.log import phrases as log_phrases
-from node.log.log import JsonFormatter, PlainFormatter, escape, log
+from node.log.log import JsonFormatter, PlainFormatter, escape
 
 CREATED = 1795252571.740356  # 2026-11-21 09:16:11.740356 UTC
 PREFIX = "2026-11-21 09:16:11.740356+00:00 [info] <0.2088.0> "

@@ -114,7 +114,7 @@ def test_a_directory_with_something_else_in_it() -> None:
 
 def test_what_an_operator_may_have_put_there() -> None:
     """Before the first start: logs, the configuration, the lock of this very start."""
-    names = ("lock", "lost+found/x", "log/a", "node.log.log", "fluffle.conf", ".keep", "store.json.new")
+    names = ("lock", "lost+found/x", "log/a", "node.log", "fluffle.conf", ".keep", "store.json.new")
     disk = SimulatedDisk()
     for name in names:
         disk.write(name, b"x")
