@@ -1,10 +1,13 @@
 """Several promotions at once, where one alone does not help: a large queue comes only if another one goes.
 
 Only for small fleets: there single queues are a large part of a node. They are legal one after the other, and together
-they make the goal better and none before it worse. Source: reference spark.md §1 (swaps), §6.17.
+they make the goal better and none before it worse. Where masters can be placed in few ways all of these are compared;
+else chains are tried, in which each queue goes where the next one leaves. Source: reference spark.md §1 (swaps), §6.17.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -17,7 +20,10 @@ TRIED: Final = 16
 """Queues of a node that are tried, the largest first."""
 
 LENGTHS: Final = ((5, 8), (4, 12), (3, 32))
-"""How many at a time are tried in fleets of so many queues. In the smallest that is nearly everything."""
+"""How many at a time are tried in fleets of so many queues."""
+
+PLACEMENTS_MAX: Final = 1000
+"""Ways to place all masters, up to which each is looked at: six queues of three copies, or nine of two."""
 
 CHAINS_MAX: Final = 200
 """Of one goal in one round."""
@@ -28,37 +34,76 @@ Link: TypeAlias = tuple[int, int, int]
 
 
 def exchange(state: State, earlier: Sequence[Bounds], bounds: Bounds, take: Callable[..., None]) -> None:
-    """Promote two queues at a time while a node has so much that there is to be acted; in tiny fleets also more.
+    """Promote queues together while a node has so much that there is to be acted: two, in small fleets also more.
 
     take: records moves that belong together, or raises.
     """
     if not bounds.goal.of_masters or state.fleet.count > QUEUES_MAX:
         return
     for _ in range(CHAINS_MAX):
-        chain = next(_chains(state, earlier, bounds), None)
-        if chain is None:
+        hot = _hot(state, bounds)
+        together = next(_together(state, earlier, bounds, hot), None) if hot else None
+        if together is None:
             return
-        take(*chain)
+        take(*together)
 
 
-def _chains(state: State, earlier: Sequence[Bounds], bounds: Bounds) -> Iterator[list[Done]]:
-    """Chains that help: from the hottest node on, short ones and large queues first."""
+def _hot(state: State, bounds: Bounds) -> list[int]:
+    """Nodes where there is to be acted, the hottest first."""
     dimension = bounds.goal.dimension
-    load = state.load[dimension]
     hot = [
         node
         for node, bad in enumerate(state.is_bad)
-        if not bad and load[node] > bounds.act[node] * (1 + SLACK)
+        if not bad and state.load[dimension][node] > bounds.act[node] * (1 + SLACK)
     ]
-    hot.sort(key=lambda node: (-state.share(dimension, node), node))
+    return sorted(hot, key=lambda node: (-state.share(dimension, node), node))
+
+
+def _together(
+    state: State, earlier: Sequence[Bounds], bounds: Bounds, hot: Sequence[int]
+) -> Iterator[list[Done]]:
+    """Promotions that help and are legal, those to be preferred first."""
+    ways = _ways(state)
+    found = _chains(state, bounds, hot) if ways is None else _sets(state, bounds, hot[0], ways)
+    for links in found:
+        if (legal := _legal(state, earlier, bounds, links)) is not None:
+            yield legal
+
+
+def _ways(state: State) -> list[list[Link | None]] | None:
+    """Of each queue, to stay and to go to each mirror that may lead; None where all together are too many."""
+    found: list[list[Link | None]] = []
+    for queue in np.flatnonzero(state.fleet.movable & (state.master >= 0)).tolist():
+        master = int(state.master[queue])
+        if not state.is_bad[master] and (targets := _targets(state, queue)):
+            found.append([None, *((queue, master, target) for target in targets)])
+            if prod(map(len, found)) > PLACEMENTS_MAX:
+                return None
+    return found
+
+
+def _sets(
+    state: State, bounds: Bounds, hottest: int, ways: Sequence[Sequence[Link | None]]
+) -> list[list[Link]]:
+    """All that helps: what helps most, in steps below which nothing is an improvement; among equals the fewest."""
+    step = _step(state, bounds, hottest)
+    found = []
+    for choice in product(*ways):
+        links = [link for link in choice if link is not None]
+        if (steps := int(_gain(state, bounds, links) / step)) > 0:
+            found.append((-steps, len(links), links))
+    return [links for _, _, links in sorted(found)]
+
+
+def _chains(state: State, bounds: Bounds, hot: Sequence[int]) -> Iterator[list[Link]]:
+    """Chains that help: from the hottest node on, short ones and large queues first. Who makes room comes first."""
+    dimension = bounds.goal.dimension
     longest = next((length for length, most in LENGTHS if state.fleet.count <= most), 2)
     for length in range(2, longest + 1):
         for source in hot:
             for links in _linked(state, dimension, source, length):
-                if _helps(state, bounds, links):
-                    found = _legal(state, earlier, bounds, links)
-                    if found is not None:
-                        yield found
+                if _gain(state, bounds, links) > _step(state, bounds, source):
+                    yield links[::-1]
 
 
 def _linked(state: State, dimension: int, source: int, length: int) -> Iterator[list[Link]]:
@@ -85,8 +130,13 @@ def _targets(state: State, queue: int) -> list[int]:
     return [node for node in state.synced_nodes(queue) if node != master and state.may_promote(queue, node)]
 
 
-def _helps(state: State, bounds: Bounds, links: Sequence[Link]) -> bool:
-    """Whether what is above limits gets less by all of them together."""
+def _step(state: State, bounds: Bounds, node: int) -> float:
+    """Less is no improvement, where that node is the hottest."""
+    return max(BENEFIT_MIN * bounds.mean[node] ** 2 / state.capacity[bounds.goal.dimension][node], 1e-12)
+
+
+def _gain(state: State, bounds: Bounds, links: Sequence[Link]) -> float:
+    """By how much what is above limits gets less by all of them together."""
     dimension = bounds.goal.dimension
     load, capacity, limit = state.load[dimension], state.capacity[dimension], bounds.limit
     change: dict[int, float] = {}
@@ -94,29 +144,38 @@ def _helps(state: State, bounds: Bounds, links: Sequence[Link]) -> bool:
         amount = state.vector("promote", queue)[dimension]
         change[source] = change.get(source, 0.0) - amount
         change[target] = change.get(target, 0.0) + amount
-    less = sum(
+    return sum(
         (max(0.0, load[node] - limit[node]) ** 2 - max(0.0, load[node] + by - limit[node]) ** 2)
         / capacity[node]
         for node, by in change.items()
     )
-    first = links[0][1]
-    return less > BENEFIT_MIN * bounds.mean[first] ** 2 / capacity[first]
 
 
 def _legal(
     state: State, earlier: Sequence[Bounds], bounds: Bounds, links: Sequence[Link]
 ) -> list[Done] | None:
-    """All as moves, if each may be made after those before it: who makes room comes first."""
+    """All as moves, in an order in which each may be made after those before it."""
     trial = state.copy()
-    hottest = state.fleet.nodes[links[0][1]].node
-    why = f"one of {len(links)} queues that together bring {bounds.goal.id} off {hottest}"
-    for queue, source, target in reversed(links):
-        vector = trial.vector("promote", queue)
-        if not (
-            tolerated(trial, earlier, source, target, vector)
-            and trial.has_room(source, target, vector)
-            and trial.survives("promote", queue, source, target)
-        ):
+    hottest = max(
+        (source for _, source, _ in links), key=lambda node: state.share(bounds.goal.dimension, node)
+    )
+    name = state.fleet.nodes[hottest].node
+    why = f"one of {len(links)} queues that together bring {bounds.goal.id} off {name}"
+    left = list(links)
+    while left:
+        link = next((each for each in left if _may(trial, earlier, each)), None)
+        if link is None:
             return None
-        trial.make(Done("promote", queue, source, target, goal_reason(bounds.goal), why))
+        left.remove(link)
+        trial.make(Done("promote", *link, goal_reason(bounds.goal), why))
     return trial.done[len(state.done) :]
+
+
+def _may(state: State, earlier: Sequence[Bounds], link: Link) -> bool:
+    queue, source, target = link
+    vector = state.vector("promote", queue)
+    return (
+        tolerated(state, earlier, source, target, vector)
+        and state.has_room(source, target, vector)
+        and state.survives("promote", queue, source, target)
+    )
