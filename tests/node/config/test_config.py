@@ -20,7 +20,7 @@ from node.config.file import ConfigError
 from node.config.load import DEFAULT_FILE, StartOptions, load_config
 from node.version import VERSION
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class MemoryFiles:
