@@ -19,6 +19,7 @@ from cluster.mirror.copy import Copy
 from cluster.mirror.follower import Follower, _Finish
 from cluster.mirror.group import Group
 from cluster.mirror.leader import Leader
+from cluster.mirror.sync_target import Spare
 from cluster.remote.proxy import Proxy
 from cluster.transport import stream
 from cluster.transport.peer_pb2 import Batch as StreamBatch
@@ -391,7 +392,7 @@ def _no_high_water(patch: Patch) -> None:
 def _roll_not_awaited(patch: Patch) -> None:
     """A new mirror thinks that it lacks nothing."""
 
-    def begin_as_mirror(self: Group, copy: Copy, *, is_rolled: bool) -> None:
+    def begin_as_mirror(self: Group, copy: Copy, *, is_rolled: bool, spare: Spare | None = None) -> None:
         self._follow(copy, is_rolled=True, is_written=True)
         if not is_rolled:
             copy.owed = NumberSet()
