@@ -133,7 +133,8 @@ def test_direct_replies_to_a_requester_that_does_not_read(node: NodeProcess, sie
         assert reply_to is not None
         sent = flood(replier.socket, publish(2, bytes(1000), routing_key=reply_to) * 500, seconds=SECONDS)
         settled(replier, 2)
-        assert sent > 50 * MIB, "the replier was held up"
+        # More than is kept for the requester and fits into sockets: how much more is a matter of the machine.
+        assert sent > (UNREAD_MIB + 8) * MIB, "the replier was held up"
         answering.call(methods.QueueDelete, queue=queue)
         requester.socket.close()
         replier.close()
