@@ -263,9 +263,12 @@ class Replica:
         self._leader_known = self.leader
         self._state.before(now)
         self._advance_changes(now)
+        has_more = False
         if self._is_core_due or now >= self._core_due():
             self._core_at = now + _CORE_S
+            before = self.applied_index
             self._run()
+            has_more = before < self.applied_index and self._core.has_entries()
             if self.is_broken:
                 return inf
             if self._leaves:
@@ -278,6 +281,9 @@ class Replica:
         if self.leader != self._leader_known:
             self._wake()  # who has something to propose is told with the next tick
         due = self._state.after(now)
+        if has_more:
+            self._is_core_due = True
+            return now
         return min(due, self._next_tick(now))
 
     def _look_at_disk(self, now: float) -> None:
