@@ -222,7 +222,8 @@ class Server:
             self.broker.wake()
         elif not self._is_ended:
             self._is_turn_coming = True
-            self._rest = self.loop.call_later(REST_S, self._run_turn)
+            # The loop's clock stood still during the turn.
+            self._rest = self.loop.call_later(turn_s + REST_S, self._run_turn)
 
     def _set_timer(self) -> None:
         """Be woken for the broker's next timer."""
