@@ -124,6 +124,8 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._options = options
         self._keeps_suffix = False
         self._is_applying = False
+        self.has_entries_left = False
+        """Whether the last tick had no time for all entries that are committed."""
         self._is_ticking = False
         self._is_counting = False
         """Whether this leader counts, in a tick, who has an entry."""
@@ -207,10 +209,6 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             return False
         others, match_index = self._SyncObj__otherNodes, self._SyncObj__raftMatchIndex
         return bool(2 * (1 + sum(match_index[node] > committed for node in others)) > len(others) + 1)
-
-    def has_entries(self) -> bool:
-        """Whether entries are committed and not applied."""
-        return bool(self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex)
 
     def acknowledged(self, peer: str) -> int:
         """As a leader: up to which committed entry a peer has all."""
@@ -400,7 +398,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def _SyncObj__applyLogEntries(self) -> bool:
         """Apply what is committed, for so long: an entry may delete fifty queues, and nobody is served meanwhile."""
-        self._is_applying = True
+        self._is_applying, first = True, self.applied()
         try:
             ends_at, before, wants_to_send = self._now() + APPLY_S, -1, False
             while before < self.applied() < self._SyncObj__raftCommitIndex and self._now() <= ends_at:
@@ -408,6 +406,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
                 wants_to_send |= SyncObj._SyncObj__applyLogEntries(self)
         finally:
             self._is_applying = False
+        self.has_entries_left = first < self.applied() < self._SyncObj__raftCommitIndex
         return wants_to_send
 
     def _SyncObj__sendAppendEntries(self) -> None:

@@ -263,12 +263,9 @@ class Replica:
         self._leader_known = self.leader
         self._state.before(now)
         self._advance_changes(now)
-        has_more = False
         if self._is_core_due or now >= self._core_due():
             self._core_at = now + _CORE_S
-            before = self.applied_index
             self._run()
-            has_more = before < self.applied_index and self._core.has_entries()
             if self.is_broken:
                 return inf
             if self._leaves:
@@ -281,9 +278,6 @@ class Replica:
         if self.leader != self._leader_known:
             self._wake()  # who has something to propose is told with the next tick
         due = self._state.after(now)
-        if has_more:
-            self._is_core_due = True
-            return now
         return min(due, self._next_tick(now))
 
     def _look_at_disk(self, now: float) -> None:
@@ -296,9 +290,7 @@ class Replica:
     # --- what it is asked for ---
 
     def propose(self, command: bytes) -> bool:
-        """Hand a command to the leader; False when nobody can take it. Whether it was applied, the state tells; it
-        may get lost, or be applied twice when it is proposed twice.
-        """
+        """Hand a command to the leader; False when nobody can take it. It may get lost: the state tells if it was applied."""
         assert len(command) < COMMAND_MAX_BYTES
         return self._propose(bytes([REGULAR]) + command)
 
@@ -512,6 +504,7 @@ class Replica:
             if core.is_leader() and self._can_announce():
                 core.announce()
             if before == (core.term(), core.is_leader()):
+                self._is_core_due = self._is_core_due or core.has_entries_left
                 return
         self._wake_core()
 
@@ -577,7 +570,7 @@ class Replica:
         return due
 
     def _next_tick(self, now: float) -> float:
-        due = min(self._core_due(), self._changes.due())
+        due = now if self._is_core_due else min(self._core_due(), self._changes.due())
         return max(min(due, self._notices.due(self.applied_index)), now + 0.001)
 
     def _snapshot_ready(self) -> None:
