@@ -43,37 +43,13 @@ incarnations of nodes nothing is lost, and an incarnation that ended comes as a 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from cluster.gm_ring.host import Host, Nobody
 from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
 from cluster.gm_ring.origin import Origin
 from cluster.gm_ring.parts import PART_MAX_BYTES, parts
-from node.catalogue.mirrors.views import ActivateMirror, EraseMirror, RingMember, View, ViewChange
-
-
-class Host(Protocol):
-    """What a member is part of. Any of these may call `broadcast` and `on_disk`, none may call `see` or `receive`."""
-
-    def send(self, to: int, message: Activity | CatchUp) -> None:
-        """For a member, always the right neighbour. Called by `Member.flush` only."""
-
-    def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """Broadcasts of another member, in order, each once.   first: the number of the first."""
-
-    def confirmed(self, upto: int) -> None:
-        """Own broadcasts up to here are at every member."""
-
-    def durable(self, upto: int) -> None:
-        """… and on the disk of every member that counts."""
-
-    def propose(self, change: ViewChange) -> None:
-        """Ask for a change of the view. It may be lost: `Member.retry` asks again."""
-
-    def lost(self, reason: str) -> None:
-        """It is no member any more, and knows nothing any more. Nothing is called after this."""
-
-    def active(self) -> None:
-        """It has adopted its left neighbour's state: what comes from now on is delivered."""
+from node.catalogue.mirrors.views import ActivateMirror, EraseMirror, RingMember, View
 
 
 class RuleBroken(Exception):
@@ -227,6 +203,10 @@ class Member:
             return
         for part in parts(message):
             self._host.send(self.right, part)
+
+    def leave(self) -> None:
+        """Call the host no more: it has no use for this member."""
+        self._host = Nobody()
 
     def retry(self) -> None:
         """Propose again what no view shows yet. Who began late and alone has all from the beginning."""

@@ -65,7 +65,7 @@ class Group:
         self._target: SyncTarget | None = None
         self._is_sync_wanted = False
         """By an operator, whatever the policy says."""
-        self._watch = RingWatch(self, mirrors)
+        self._watch = RingWatch(mirrors)
         self._former: list[Leader] = []
         """What this node was earlier, as long as somebody waits for that."""
         self._handed_over = 0
@@ -138,7 +138,7 @@ class Group:
             return
         self.member.retry()
         self._propose_synced()
-        self._watch.look(self.now)
+        self._watch.look(self, self.now)
 
     @property
     def is_restless(self) -> bool:
@@ -182,7 +182,7 @@ class Group:
         may_act = self.is_master and self._handed_over >= self.view.handover
         if follower is None or self.is_filling or self.is_lost or not may_act:
             return
-        if self._watch.has_declined or (self.defect and self.is_spared):
+        if self._watch.has_declined(self.view) or (self.defect and self.is_spared):
             return  # another one is to be master
         self.is_filling = True
         live = follower.copy.held
@@ -504,7 +504,7 @@ class Group:
                 disk = member.disk_of(sender) if member.counts else None
                 self.send_side(sender, encode_side(Report(member.last_of(sender), disk)))
             case Report():
-                self._watch.reported(sender, message)
+                self._watch.reported(sender, message, self.now)
 
     def _pull(self, source: SyncSource, sender: int, message: Pull) -> None:
         """A mirror asks, and maybe begins or ends to."""
@@ -580,6 +580,13 @@ class Group:
             self.follower.copy.drop()
         elif self.queue is None:
             self.storage.drop()
+
+    def part(self) -> None:
+        """Let go of all that refers to this group, once it is closed: else Python would have to look for them."""
+        assert self.is_gone
+        self.member.leave()
+        self.queue = self.leader = self.follower = self._target = self._source = None
+        self._former.clear()
 
     def _abandon(self, *, is_safe: bool) -> None:
         if self._source is not None:

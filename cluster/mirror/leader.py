@@ -30,6 +30,9 @@ NODE_BYTES: Final = 64 * 1024 * 1024
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """Contents that are broadcast together, unless they came in together."""
 
+_ALL: Final = 1 << 62
+"""More than any broadcast's number."""
+
 RUN_MAX: Final = 4096
 """Messages at which an Enqueue grows no more; as a run of the queue."""
 
@@ -255,7 +258,12 @@ class Leader:
             _settle(self._keeping, durable)
 
     def abandon(self, *, is_safe: bool) -> None:
-        """Nothing more will be heard of what is under way: tell who waits that it `is_safe`, or that nobody knows."""
+        """Nothing more will be heard of what is under way: tell who waits that it `is_safe`, or that nobody knows.
+
+        Is it safe because the queue is gone, so is what somebody publishes to it yet.
+        """
+        if is_safe:
+            self._confirmed = self._durable = _ALL
         for waiting in (self._waiting, self._keeping):
             while waiting:
                 each = waiting.popleft()

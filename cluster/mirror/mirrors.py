@@ -177,6 +177,7 @@ class Mirrors:
         self._recovered.discard(record.uid)
         if known is not None and known.group is not None:
             known.group.close(is_safe=True)
+            known.group.part()
         if self._overseer is not None:
             self._overseer.forget(record.uid)
 
@@ -285,6 +286,7 @@ class Mirrors:
             group.unmirror()
             if group.queue is not None:
                 group.queue.mirror = None
+            group.part()
 
     def retire(self, group: Group) -> None:
         """A copy of no use is not what clients have of the queue any more, if it was. What is on disk stays."""
@@ -305,6 +307,7 @@ class Mirrors:
         self.retire(group)
         if queue is not None:
             group.storage.drop()
+        group.part()
 
     def damaged(self, record: QueueRecord, reason: str) -> bool:
         """See `Mirroring.damaged`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from cluster.mirror.side import Probe, Report, encode_side
 from cluster.mirror.slow_disks import SlowDisks
 from cluster.mirror.slow_mirrors import PROBE_S, T_RING_S, Ask, Blocked, Evict, SlowMirrors, Verdict
-from node.catalogue.mirrors.views import DeclineMaster, DropMirror, GiveUp, is_there
+from node.catalogue.mirrors.views import DeclineMaster, DropMirror, GiveUp, View, is_there
 
 if TYPE_CHECKING:
     from cluster.mirror.group import Group
@@ -27,10 +27,9 @@ FLUSH_S: Final = 1.0
 
 
 class RingWatch:
-    """Of one member."""
+    """Of one member, whose group is told each time: it has this watch, and the two are no circle."""
 
-    def __init__(self, group: "Group", mirrors: "Mirrors") -> None:
-        self._group = group
+    def __init__(self, mirrors: "Mirrors") -> None:
         self._mirrors = mirrors
         self._ring = SlowMirrors()
         self._disks = SlowDisks()
@@ -49,59 +48,51 @@ class RingWatch:
         """The mastership that this node does not want."""
         self._is_disk_told = False
 
-    @property
-    def has_declined(self) -> bool:
+    def has_declined(self, view: View) -> bool:
         """Whether this node is not to begin as master in this mastership, as the one before may have it back."""
-        view = self._group.view
         former = view.member(view.previous)
         return self._declined == view.since and former is not None and is_there(former)
 
-    def look(self, now: float) -> None:
+    def look(self, group: "Group", now: float) -> None:
         """See what stands still. Called each second while `Group.is_restless`."""
-        group, view = self._group, self._group.view
+        view = group.view
         former = view.member(view.previous)
-        self._note_oldest(now)
+        oldest = group.member.oldest_unconfirmed
+        if oldest != self._oldest:
+            self._oldest, self._oldest_s = oldest, now
         if group.leader is not None:
-            self._look_as_master(now)
+            self._look_as_master(group, now)
         elif view.state == "flushing" or (former is not None and not is_there(former)):
-            self._look_as_heir_of_the_dead(now)
+            self._look_as_heir_of_the_dead(group, now)
         elif group.is_master and former is not None and not group.is_filling:
-            self._await_last_word(now)
+            self._await_last_word(group, now)
 
-    def reported(self, sender: int, report: Report) -> None:
+    def reported(self, sender: int, report: Report, now: float) -> None:
         """A member says how far it is."""
-        now = self._group.now
         self._ring.report(sender, report.last, now)
         self._disks.report(sender, report.disk)
 
-    def _note_oldest(self, now: float) -> None:
-        oldest = self._group.member.oldest_unconfirmed
-        if oldest != self._oldest:
-            self._oldest, self._oldest_s = oldest, now
-
     # --- at the master ---
 
-    def _look_as_master(self, now: float) -> None:
-        group = self._group
+    def _look_as_master(self, group: "Group", now: float) -> None:
         leader, record = group.leader, group.record
         assert leader is not None
-        verdicts = [*self._judged(leader.oldest_age_s(now), now)]
+        verdicts = [*self._judged(group, leader.oldest_age_s(now), now)]
         policy = self._mirrors.settings_of(record).ha_slow_mirror
         state = leader.disk_state
         verdicts += self._disks.look(group.view, state, policy, now)
         for verdict in verdicts:
             match verdict:
                 case Ask(members, number):
-                    self._ask(members, number)
+                    _ask(group, members, number)
                 case Evict(member, reason):
                     self._mirrors.overseer.evict(record, member, reason)
                 case Blocked(member, reason):
                     self._mirrors.overseer.tell_slow(record, member, reason)
-        self._look_at_own_disk(self._disks.own_stuck_s(state, now))
+        self._look_at_own_disk(group, self._disks.own_stuck_s(state, now))
 
-    def _look_at_own_disk(self, stuck_s: float) -> None:
+    def _look_at_own_disk(self, group: "Group", stuck_s: float) -> None:
         """Let another one be master whose disk gets on."""
-        group = self._group
         if stuck_s < T_RING_S:
             if self._is_disk_told and not group.defect:
                 self._mirrors.overseer.hand_over(group.record, "")
@@ -114,9 +105,8 @@ class RingWatch:
         if group.is_spared:
             self._mirrors.overseer.hand_over(group.record, reason)
 
-    def _judged(self, age_s: float, now: float) -> Sequence[Verdict]:
+    def _judged(self, group: "Group", age_s: float, now: float) -> Sequence[Verdict]:
         """What to do about a broadcast of ours that has not come round.   age_s: as its sender knows it."""
-        group = self._group
         if self._oldest is None:
             return ()
         age_s = max(age_s, now - self._oldest_s)
@@ -125,15 +115,11 @@ class RingWatch:
         policy = self._mirrors.settings_of(group.record).ha_slow_mirror
         return self._ring.look(group.view, group.id, self._oldest, age_s, group.pending_bytes, policy, now)
 
-    def _ask(self, members: Sequence[int], number: int) -> None:
-        for member in members:
-            self._group.send_side(member, encode_side(Probe(number)))
-
     # --- while there is no master ---
 
-    def _look_as_heir_of_the_dead(self, now: float) -> None:
+    def _look_as_heir_of_the_dead(self, group: "Group", now: float) -> None:
         """Who answers for a dead one finds out who holds up the ring, by a broadcast that says nothing."""
-        group, view = self._group, self._group.view
+        view = group.view
         is_owner = any(
             view.owner_of(member.id) == group.id for member in view.members if not is_there(member)
         )
@@ -146,10 +132,10 @@ class RingWatch:
                 group.broadcast(b"")
                 group.touch()
             return
-        for verdict in self._judged(0.0, now):
+        for verdict in self._judged(group, 0.0, now):
             match verdict:
                 case Ask(members, number):
-                    self._ask(members, number)
+                    _ask(group, members, number)
                 case Evict(member, reason):
                     self._condemned = member
                     self._mirrors.overseer.evict(group.record, member, reason)
@@ -165,12 +151,17 @@ class RingWatch:
 
     # --- at who is to be master ---
 
-    def _await_last_word(self, now: float) -> None:
-        group, view = self._group, self._group.view
+    def _await_last_word(self, group: "Group", now: float) -> None:
+        view = group.view
         heard = view.since, group.member.last_of(view.previous)
         if heard != self._heard:
             self._heard, self._heard_s = heard, now
         if now - self._heard_s >= T_RING_S:
             self._declined = view.since
-        if self.has_declined:
+        if self.has_declined(view):
             group.propose(DeclineMaster(group.id, view.since))
+
+
+def _ask(group: "Group", members: Sequence[int], number: int) -> None:
+    for member in members:
+        group.send_side(member, encode_side(Probe(number)))

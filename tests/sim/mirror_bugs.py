@@ -364,12 +364,12 @@ def _idle_unwatched(patch: pytest.MonkeyPatch) -> None:
 
 def _flush_unwatched(patch: pytest.MonkeyPatch) -> None:
     """Nobody goes while there is no master."""
-    patch.setattr(RingWatch, "_look_as_heir_of_the_dead", lambda self, now: None)
+    patch.setattr(RingWatch, "_look_as_heir_of_the_dead", lambda self, group, now: None)
 
 
 def _last_word_awaited_for_ever(patch: pytest.MonkeyPatch) -> None:
     """Who is to be master waits for the last word of the one before, however long that takes."""
-    patch.setattr(RingWatch, "_await_last_word", lambda self, now: None)
+    patch.setattr(RingWatch, "_await_last_word", lambda self, group, now: None)
 
 
 def _declines_and_begins(patch: pytest.MonkeyPatch) -> None:

@@ -312,6 +312,17 @@ def test_abandoned_waiters_hear_that_nobody_knows() -> None:
     assert world.leader.is_idle
 
 
+def test_who_publishes_to_a_queue_that_has_just_gone_is_answered() -> None:
+    """Its message may be for a thousand queues, one part after the other, and it is nowhere in this one."""
+    world = World()
+    world.publish(b"a", envelope=PERSISTENT)
+    world.turn()
+    world.leader.abandon(is_safe=True)
+    for is_kept in (False, True):
+        world.leader.await_stable(world.client, 7, 7, is_kept=is_kept)
+    assert world.client.settled == [(7, 7, True)] * 2
+
+
 def test_alone_it_encodes_nothing() -> None:
     world = World(is_alone=True)
     world.publish(b"a")

@@ -15,8 +15,10 @@ from node.amqp.methods import (
     ChannelOpen,
     ConfirmSelect,
     QueueDeclare,
+    QueueDelete,
 )
-from node.catalogue.commands import SetPolicy
+from node.catalogue.commands import ClearPolicy, SetPolicy
+from tests.cluster.mirror import disk_nodes
 from tests.cluster.mirror.nodes import Cluster, Node
 from tests.memory import no_circles
 from tests.node.broker.harness import Client
@@ -40,9 +42,9 @@ def clients_of(cluster: Cluster) -> list[Client]:
     return clients
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    cluster = Cluster(*NAMES)
+@pytest.fixture(params=[Cluster, disk_nodes.Cluster], ids=["in-memory", "on-disk"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    cluster: Cluster = request.param(*NAMES)
     ha = {"ha-mode": "all", "ha-sync-mode": "automatic", "ha-promote-on-shutdown": "always"}
     cluster["n1"].submit(SetPolicy("/", "ha", "^m", ha))
     for node in cluster:
@@ -88,6 +90,25 @@ def crash_and_restart(cluster: Cluster, clients: list[Client]) -> None:
         cluster.settle()
 
 
+def delete(cluster: Cluster, clients: list[Client]) -> None:
+    for client in clients:
+        for queue in QUEUES:
+            client.send(1, QueueDelete(queue=queue))
+            client.received()
+    cluster.settle()
+    assert not any(node.broker.vhosts["/"].queues for node in cluster)
+
+
+def lose_the_policy(cluster: Cluster, clients: list[Client]) -> None:
+    cluster["n1"].submit(ClearPolicy("/", "ha"))
+    cluster.settle()
+
+
+def lose_a_mirror(cluster: Cluster, clients: list[Client]) -> None:
+    cluster["n1"].submit(SetPolicy("/", "ha", "^m", {"ha-mode": "exactly", "ha-params": 2}))
+    cluster.settle()
+
+
 @pytest.mark.parametrize(
     "happen",
     [
@@ -96,6 +117,9 @@ def crash_and_restart(cluster: Cluster, clients: list[Client]) -> None:
         cancel,
         crash,
         crash_and_restart,
+        delete,
+        lose_the_policy,
+        lose_a_mirror,
     ],
 )
 def test_nothing_stays_in_circles(cluster: Cluster, happen: Callable[[Cluster, list[Client]], None]) -> None:
