@@ -290,7 +290,7 @@ class Replica:
     # --- what it is asked for ---
 
     def propose(self, command: bytes) -> bool:
-        """Hand a command to the leader; False when nobody can take it. It may get lost: the state tells if it was applied."""
+        """Hand a command to the leader; False when nobody can take it. It may get lost; the state tells."""
         assert len(command) < COMMAND_MAX_BYTES
         return self._propose(bytes([REGULAR]) + command)
 
