@@ -144,6 +144,11 @@ def _waits(connection: Connection, queue: str, is_over: Callable[[], bool]) -> l
     return waits
 
 
+def _waits_for(connection: Connection, seconds: float) -> list[float]:
+    ends_at = time.perf_counter() + seconds
+    return _waits(connection, QUEUE, lambda: time.perf_counter() >= ends_at)
+
+
 _ROWS: Final = (
     Row("idle_p99", "ms"),
     Row("p99", "ms"),
@@ -186,7 +191,7 @@ def beside_a_crowd(cluster: Cluster, scale: Scale) -> Outcome:
     with ExitStack() as clients:
         bystander, owner = (clients.enter_context(cluster.connect(0)) for _ in range(2))
         bystander.declare_queue(QUEUE)
-        idle = _waits(bystander, scale.seconds)
+        idle = _waits_for(bystander, scale.seconds)
         _declare_and_consume(owner)
         crowd = [clients.enter_context(cluster.connect(0)) for _ in range(CROWD)]
         ended = threading.Event()
@@ -197,11 +202,11 @@ def beside_a_crowd(cluster: Cluster, scale: Scale) -> Outcome:
         with Meter(cluster) as meter:
             for thread in threads:
                 thread.start()
-            beside = _waits(bystander, scale.seconds)
+            beside = _waits_for(bystander, scale.seconds)
             closing_at = time.perf_counter()
             owner.socket.sendall(f.method(1, f.CHANNEL_CLOSE, struct.pack(">HBHH", 200, 0, 0, 0)))
             while reader.is_alive():
-                beside += _waits(bystander, _LOOK_S)
+                beside += _waits_for(bystander, _LOOK_S)
             closed_s = time.perf_counter() - closing_at
         ended.set()
         for thread in threads:
