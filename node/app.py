@@ -21,6 +21,7 @@ from node.catalogue.commands import Command, SetGlobalParameter, seed_commands
 from node.catalogue.passwords import SALT_BYTES, hash_password
 from node.catalogue.replicated_log import React, ReplicatedLog
 from node.catalogue.snapshot import everything
+from node.client.counters import BrokerCounters
 from node.client.observer import Observer, Observers
 from node.client.server_properties import text_properties
 from node.client.settings import BrokerSettings
@@ -34,9 +35,8 @@ from node.io.persistence import Persistence
 from node.io.resource_guard import ResourceGuard
 from node.io.resources import total_memory_bytes
 from node.io.server import Listener, Server
-from node.log import phrases as log_phrases
+from node.log import phrases
 from node.log.log import NODE_PROCESS, category_logger
-from node.queue.counters import BrokerCounters
 from node.queue.live_queue import Peers
 from node.queue.metering import Meter
 from node.queue.paging import Pager
@@ -139,7 +139,7 @@ class Node:
             self.broker.counters = BrokerCounters()  # what was read from the disk hasn't happened now
             persistence.start()
             if is_known:
-                self._logger.info(log_phrases.will_not_seed())
+                self._logger.info(phrases.will_not_seed())
             else:
                 self._seed()
             self._server = Server(self.broker, self.config, on_refused=self._refused, on_held=self._on_held)
@@ -194,11 +194,11 @@ class Node:
             place for place, each in zip(self.listeners, listeners, strict=True) if each.is_tls
         )
         for listener in listeners:
-            self._logger.info(log_phrases.listener_started(str(listener.address), tls=listener.is_tls))
+            self._logger.info(phrases.listener_started(str(listener.address), tls=listener.is_tls))
 
     def _tell_stopped(self, listeners: list[Listener]) -> None:
         for listener in listeners:
-            self._logger.info(log_phrases.listener_stopped(str(listener.address), tls=listener.is_tls))
+            self._logger.info(phrases.listener_stopped(str(listener.address), tls=listener.is_tls))
 
     def _observer(self) -> Observer:
         log_observer = LogObserver(self.mirroring_events)
@@ -248,7 +248,7 @@ class Node:
         log_first_commands(self.config, self._logger)
 
     def _refused(self, reason: str) -> None:
-        category_logger("connection").error(log_phrases.socket_error(NODE_PROCESS, reason))
+        category_logger("connection").error(phrases.socket_error(NODE_PROCESS, reason))
 
 
 def first_commands(config: Config) -> "list[Command[Any]]":
@@ -282,11 +282,11 @@ def log_first_commands(
     if config.definitions.path is not None:
         return
     seed = config.seed
-    logger.info(log_phrases.will_seed())
-    logger.info(log_phrases.vhost_added(seed.vhost, "Default virtual host"))
-    logger.info(log_phrases.user_created(seed.user))
-    logger.info(log_phrases.user_tags_set(seed.user, seed.tags))
-    logger.info(log_phrases.permissions_set(seed.user, seed.vhost, seed.configure, seed.write, seed.read))
+    logger.info(phrases.will_seed())
+    logger.info(phrases.vhost_added(seed.vhost, "Default virtual host"))
+    logger.info(phrases.user_created(seed.user))
+    logger.info(phrases.user_tags_set(seed.user, seed.tags))
+    logger.info(phrases.permissions_set(seed.user, seed.vhost, seed.configure, seed.write, seed.read))
 
 
 def check_password(auth: AuthOptions, password: str) -> None:

@@ -260,7 +260,7 @@ class Leader:
     def abandon(self, *, is_safe: bool) -> None:
         """Nothing more will be heard of what is under way: tell who waits that it `is_safe`, or that nobody knows.
 
-        Is it safe because the queue is gone, so is what somebody publishes to it yet.
+        It is safe when the queue is gone; then whatever is still published to it counts as safe, too.
         """
         if is_safe:
             self._confirmed = self._durable = _ALL

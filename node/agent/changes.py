@@ -13,7 +13,7 @@ from node.agent import errors
 from node.config.config import DEFAULT_PEER_PORT
 from node.io.control import EX_SOFTWARE, ControlError, find_node, request
 from node.io.data_directory import open_data_directory
-from node.log import phrases as log_phrases
+from node.log import phrases
 from node.store.directory import CORRUPT, FILES, JOURNAL, MESSAGES, QUEUES, STORE_FILE, TRANSIENT
 from node.store.disk import RemoveTree, Rename, SyncDir
 
@@ -144,7 +144,7 @@ async def reset(agent: "Agent", *, is_forced: bool, reopens: bool = False) -> No
     is_forced: without telling the others.   reopens: with a peer listener, also if nothing but a join asks for one.
     Raises: ControlError.
     """
-    agent.logger.info(log_phrases.resetting(is_forced=is_forced))
+    agent.logger.info(phrases.resetting(is_forced=is_forced))
     cluster = agent.cluster
     if cluster is not None and not is_forced:
         await _leave(cluster)

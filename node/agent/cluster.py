@@ -48,7 +48,7 @@ from node.config.file import ConfigError
 from node.config.values import Address
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
-from node.log import phrases as log_phrases
+from node.log import phrases
 from node.queue.live_queue import Peers
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ class Cluster:
 
     def link_up(self, name: str, incarnation: int) -> None:
         """See `Listener.link_up`."""
-        self.logger.info(log_phrases.link_up(name))
+        self.logger.info(phrases.link_up(name))
         self.links.add(name)
         self.link_counts.connects[name] += 1
         self._peers.link_up(name)
@@ -373,7 +373,7 @@ class Cluster:
 
     def link_down(self, name: str, *, is_gone: bool, reason: str) -> None:
         """See `Listener.link_down`."""
-        self.logger.info(log_phrases.link_down(name, reason))
+        self.logger.info(phrases.link_down(name, reason))
         self.link_counts.errors[name] = reason
         self.links.discard(name)
         if self.metadata is not None:
@@ -484,7 +484,7 @@ class Cluster:
                 if self.metadata is not None:
                     self.metadata.submit_as_leader(command)
             case outputs.Pause(reason):
-                self.logger.warning("%s", log_phrases.minority())
+                self.logger.warning("%s", phrases.minority())
                 self.logger.warning("this node serves no clients for now: %s", reason)
                 self.life.may_serve.clear()
                 self._stop_serving()
@@ -529,11 +529,11 @@ class Cluster:
                 case MemberUp(member):
                     is_about_members = True
                     if self.is_current and member.name != self.name:
-                        self.logger.info(log_phrases.node_up(member.name))
+                        self.logger.info(phrases.node_up(member.name))
                 case MemberDown(member):
                     is_about_members = True
                     if self.is_current and member.name != self.name:
-                        self.logger.info(log_phrases.node_down(member.name))
+                        self.logger.info(phrases.node_down(member.name))
                 case MemberPut(member):
                     is_about_members = True
                 case MemberRemoved(member):

@@ -31,7 +31,7 @@ from node.config.config import DEFAULT_PEER_PORT
 from node.io.control import ControlError
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
-from node.log import phrases as log_phrases
+from node.log import phrases
 from node.store.directory import STORE_FILE
 from node.store.disk import Remove, SyncDir
 from node.store.metadata_log import PATH as METADATA_LOG
@@ -233,7 +233,7 @@ async def _join(cluster: "Cluster", address: str, asks: Applicant, identity: Nod
         raise errors.refused(f"the node at {address} gave an answer that makes no sense")
     members = requests.applicants(told.get("members"))
     cluster.logger.info(
-        log_phrases.clustering_with([each.name for each in members if each.name != cluster.name], asks.type)
+        phrases.clustering_with([each.name for each in members if each.name != cluster.name], asks.type)
     )
     if asks.type != "ram":
         voters = told.get("voters")

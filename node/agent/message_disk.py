@@ -7,7 +7,7 @@ nodes, which give it no new mirrors or masters until it goes on; it hands its ow
 import logging
 from typing import Final
 
-from node.log import phrases as log_phrases
+from node.log import phrases
 
 ALARM: Final = "message_disk"
 """How `cluster_status` and the health checks call it. Unlike the resources of `node.client.alarms` it blocks nobody."""
@@ -46,7 +46,7 @@ class MessageDisk:
             return False
         self.is_stuck = is_stuck
         if is_stuck:
-            self._logger.error(log_phrases.message_disk_stuck(self._waits_s))
+            self._logger.error(phrases.message_disk_stuck(self._waits_s))
         else:
-            self._logger.warning(log_phrases.message_disk_resumed())
+            self._logger.warning(phrases.message_disk_resumed())
         return True

@@ -7,7 +7,7 @@ blocks publishers. But what is declared through it is not answered, and its copy
 import logging
 from typing import Final
 
-from node.log import phrases as log_phrases
+from node.log import phrases
 
 ALARM: Final = "metadata_disk"
 """How `cluster_status` and the health checks call it, beside the resources of `node.client.alarms`."""
@@ -32,12 +32,12 @@ class MetadataDisk:
     def full(self, reason: str) -> None:
         """A write found no room."""
         self._is_full, self._hangs = True, False
-        self._logger.error(log_phrases.metadata_disk_full(reason))
+        self._logger.error(phrases.metadata_disk_full(reason))
 
     def has_room(self) -> None:
         """All that found no room is written."""
         self._is_full = False
-        self._logger.warning(log_phrases.metadata_disk_resumed())
+        self._logger.warning(phrases.metadata_disk_resumed())
 
     def look(self, waits_s: float) -> None:
         """How long something has been waiting for it."""
@@ -45,7 +45,7 @@ class MetadataDisk:
             return
         hangs = waits_s >= STUCK_S
         if hangs and not self._hangs:
-            self._logger.error(log_phrases.metadata_disk_stuck(waits_s))
+            self._logger.error(phrases.metadata_disk_stuck(waits_s))
         elif self._hangs and not hangs:
-            self._logger.warning(log_phrases.metadata_disk_resumed())
+            self._logger.warning(phrases.metadata_disk_resumed())
         self._hangs = hangs

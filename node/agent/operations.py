@@ -19,7 +19,7 @@ from node.agent.vhost_operations import VhostOperations
 from node.config.file import ConfigError
 from node.io.control import EX_USAGE, ControlError
 from node.log import mirroring as log_mirroring
-from node.log import phrases as log_phrases
+from node.log import phrases
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
@@ -166,15 +166,15 @@ class Operations:
 
     async def _drain(self, arguments: Arguments, timeout_s: float) -> Any:
         node, logger = self._running(), self._agent.logger
-        logger.warning(log_phrases.drain_started())
+        logger.warning(phrases.drain_started())
         await self._mark_draining(is_draining=True)
         node.suspend_listeners()
-        logger.warning(log_phrases.listeners_suspended())
+        logger.warning(phrases.listeners_suspended())
         count = len(node.broker.connections)
         node.close_all_connections("Node was put into maintenance mode")
-        logger.warning(log_phrases.drain_closed(count))
+        logger.warning(phrases.drain_closed(count))
         await self._move_masters(node, min(timeout_s, moves.DRAIN_S))
-        logger.info(log_phrases.drained())
+        logger.info(phrases.drained())
         return {}
 
     async def _move_masters(self, node: "Node", timeout_s: float) -> None:
@@ -194,11 +194,11 @@ class Operations:
 
     async def _revive(self, arguments: Arguments, timeout_s: float) -> Any:
         node, logger = self._running(), self._agent.logger
-        logger.info(log_phrases.revive_started())
+        logger.info(phrases.revive_started())
         await node.resume_listeners()
-        logger.info(log_phrases.listeners_resumed())
+        logger.info(phrases.listeners_resumed())
         await self._mark_draining(is_draining=False)
-        logger.info(log_phrases.revived())
+        logger.info(phrases.revived())
         return {}
 
     async def _mark_draining(self, *, is_draining: bool) -> None:

@@ -18,7 +18,7 @@ from node.agent.requests import Applicant, Body
 from node.catalogue.commands import Command, PutMember, Refused, RemoveMember
 from node.catalogue.records import Member
 from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
-from node.log import phrases as log_phrases
+from node.log import phrases
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster
@@ -169,7 +169,7 @@ class Voting:
                 self._cluster.logger.warning("a node that asks to join is refused: %s", why_not)
             raise errors.refused(why_not)
         await self._submit(PutMember(asks.name, asks.address, asks.node_id, asks.type))
-        self._cluster.logger.info(log_phrases.node_joined(name))
+        self._cluster.logger.info(phrases.node_joined(name))
         members = self._cluster.known_members().values()
         return {
             "cluster_id": self._cluster.identity.cluster_id,
@@ -225,7 +225,7 @@ class Voting:
             raise errors.refused(errors.NOT_A_MEMBER)
         if member.is_up or name == self._cluster.name:
             raise errors.still_running(name)
-        self._cluster.logger.info(log_phrases.node_removed(name))
+        self._cluster.logger.info(phrases.node_removed(name))
         await self.remove(name)
 
     async def remove(self, name: str) -> None:

@@ -31,12 +31,12 @@ from node.catalogue.policy import NO_POLICY, QueueSettings, queue_settings
 from node.catalogue.records import QueueRecord
 from node.catalogue.replicated_log import LocalLog, ReplicatedLog
 from node.client.alarms import Alarms
+from node.client.counters import BrokerCounters
 from node.client.observer import Observer
 from node.client.pairs import Pairs
 from node.client.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.client.settings import BrokerSettings
 from node.client.vhost import LiveVhost
-from node.queue.counters import BrokerCounters
 from node.queue.live_queue import Asked, Belongings, LiveQueue, Peers, at_once, move
 from node.queue.metering import Meter, MeteredQueue
 from node.queue.mirroring import Mirroring
@@ -168,7 +168,7 @@ class Broker:
         self.touch(queue)
 
     def has_output(self, connection: "Connection") -> None:
-        """The connection wants to be flushed at the end of the turn."""
+        """See `ClientHost.has_output`."""
         if not self._dirty:
             self.wake()
         self._dirty[connection] = None
@@ -269,28 +269,28 @@ class Broker:
     # --- connections ---
 
     def register(self, connection: "Connection") -> tuple[int, str]:
-        """Take in a new connection; a number and an id that no other of this node has or had."""
+        """See `ClientHost.register`."""
         number = next(self._connection_numbers)
         name = f"{self.settings.node_name}.{number}"
         self.connections[name] = connection
         return number, name
 
     def opened(self, connection: "Connection") -> None:
-        """A connection has opened its vhost: it counts against limits."""
+        """See `ClientHost.opened`."""
         self.counters.connection_created += 1
         self.connection_counts[connection.vhost, None] += 1
         self.connection_counts[None, connection.user_name] += 1
 
     def connection_count(self, vhost: str | None, user: str | None) -> int:
-        """Open connections in the whole cluster, of a vhost or of a user."""
+        """See `ClientHost.connection_count`."""
         return self.connection_counts[vhost, user] + self.remote_counts[vhost, user]
 
     def channel_count(self, user: str) -> int:
-        """Open channels of a user who has a limit of them, in the whole cluster."""
+        """See `ClientHost.channel_count`."""
         return self.channel_counts[user] + self.remote_channel_counts[user]
 
     def forget(self, connection: "Connection") -> None:
-        """A connection is gone."""
+        """See `ClientHost.forget`."""
         del self.connections[connection.id]
         self.counters.recv_oct += connection.recv_oct
         self.counters.send_oct += connection.send_oct
@@ -341,7 +341,7 @@ class Broker:
         self.relieved()
 
     def delete_exclusive_queues(self, connection: "Connection") -> Chore:
-        """Delete the queues that belonged to a connection which ends (§3.13)."""
+        """See `ClientHost.delete_exclusive_queues`."""
         records = self.following.exclusive_queues(connection.id)
         for at in range(0, len(records), DELETED_AT_ONCE):
             for record in records[at : at + DELETED_AT_ONCE]:
@@ -353,17 +353,14 @@ class Broker:
     def route(
         self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
     ) -> Sequence[LiveQueue]:
-        """The queues that a message goes to, each once. Raises: ProtocolError 406 as `Router.route` does."""
+        """See `ClientHost.route`."""
         live = self.vhosts[vhost]
         return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
 
     def enqueue(
         self, envelope: Envelope, contents: list[bytes], size: int, queues: Collection[Queue]
     ) -> set[int] | None:
-        """Put messages into queues of this node.   size: as in `Run`.
-
-        Returns: the indexes of those that any of them refused, None if there are none.
-        """
+        """See `ClientHost.enqueue`."""
         if not queues:
             return None
         large = self._large_bytes
@@ -410,12 +407,12 @@ class Broker:
 
     @property
     def incarnation(self) -> int:
-        """Of this node in its cluster; 0 without one."""
+        """See `ClientHost.incarnation`."""
         member = self.catalogue.member(self.settings.node_name)
         return 0 if member is None else member.incarnation
 
     def reply(self, name: str, envelope: Envelope, content: bytes) -> None:
-        """Send a message to whoever waits for direct replies under this name, here or on another node."""
+        """See `ClientHost.reply`."""
         requester = self.reply_consumers.find(name)
         if requester is not None:
             requester.channel.deliver_reply(requester, envelope, content)
@@ -423,7 +420,7 @@ class Broker:
             self.peers.reply(node, name, envelope, content)
 
     def has_requester(self, name: str) -> Asked[bool]:
-        """Whether somebody waits for direct replies under this name."""
+        """See `ClientHost.has_requester`."""
         if self.reply_consumers.find(name) is not None:
             return at_once(True)
         node = self._node_of_requester(name)
@@ -444,7 +441,7 @@ class Broker:
     # --- queues ---
 
     def live_queue(self, vhost: str, name: str) -> LiveQueue:
-        """The live queue; raises ProtocolError 404 if there is none, or none within reach (§9.1)."""
+        """See `ClientHost.live_queue`."""
         queue = self.vhosts[vhost].queues.get(name)
         if queue is None:
             record = self.catalogue.queue(vhost, name)
@@ -488,10 +485,7 @@ class Broker:
             self._awaiting_deletions.popleft()[1](None)
 
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
-        """Call back when all queues are gone that this broker has set out to delete by itself.
-
-        Who cancels the last consumer of an auto-delete queue, or closes, is answered after that (§3.12, §3.13).
-        """
+        """See `ClientHost.await_deletions`."""
         if self._deletions_done == self._deletions:
             on_done(None)
         else:

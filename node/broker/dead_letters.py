@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
+from node.client.counters import AT_MOST_ONCE, DISABLED
 from node.queue.acceptance import Acceptance
-from node.queue.counters import AT_MOST_ONCE, DISABLED
 from node.queue.dead_letter import Death, dead_copy, dead_envelope, is_cycle
 from node.queue.live_queue import LiveQueue, RemoteQueue
 from node.queue.mirroring import Mirror

@@ -126,7 +126,7 @@ async def _serve(config: "Config") -> bool:
     from node.agent.agent import Agent
     from node.agent.status import active_plugins
     from node.config.values import Address
-    from node.log import phrases as log_phrases
+    from node.log import phrases
     from node.log.log import category_logger
 
     logger = category_logger()
@@ -146,15 +146,15 @@ async def _serve(config: "Config") -> bool:
             ]
             listeners += [each for each in agent.management.listeners if "prometheus" not in each[0]]
             places = ", ".join(f"{name} on {Address(host or '::', port)}" for name, host, port in listeners)
-            logger.info(log_phrases.startup_complete(active_plugins(config)))
+            logger.info(phrases.startup_complete(active_plugins(config)))
             print(f"fluffle: node {config.node_name} ready, {places or 'no listeners'}", flush=True)
         await asked_to_stop.wait()
         if not agent.has_failed:
-            logger.info(log_phrases.asked_to_stop(config.product.name))
+            logger.info(phrases.asked_to_stop(config.product.name))
     finally:
         is_written = await agent.stop()
     if is_written:
-        logger.info(log_phrases.stopped(config.product.name))
+        logger.info(phrases.stopped(config.product.name))
     return is_written
 
 
@@ -169,7 +169,7 @@ def _open_logs(config: "Config") -> Any:
 def _log_start(config: "Config", file_limit: int) -> None:
     import platform
 
-    from node.log import phrases as log_phrases
+    from node.log import phrases
     from node.log.log import category_logger
     from node.version import VERSION
 
@@ -180,13 +180,13 @@ def _log_start(config: "Config", file_limit: int) -> None:
         places.append(config.log.file.path)
     product = config.product
     logger.info(
-        log_phrases.starting("Fluffle", VERSION, platform.python_version(), product.name, product.version)
+        phrases.starting("Fluffle", VERSION, platform.python_version(), product.name, product.version)
     )
-    logger.info(log_phrases.settings(config.node_name, config.files, places, config.data_dir))
+    logger.info(phrases.settings(config.node_name, config.files, places, config.data_dir))
     if config.unused:
-        logger.warning(log_phrases.unused_settings(config.unused))
+        logger.warning(phrases.unused_settings(config.unused))
     usable = max(file_limit - FILES_KEPT_FOR_OURSELVES, 1)
-    logger.info(log_phrases.file_handles(usable, usable * 9 // 10))
+    logger.info(phrases.file_handles(usable, usable * 9 // 10))
 
 
 def raise_file_limit() -> int:

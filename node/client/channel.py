@@ -22,6 +22,7 @@ from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord, ResourceKind
 from node.client.away import publish_away
 from node.client.confirms import Confirms
+from node.client.counters import ChannelCounters, ExchangeCounters
 from node.client.giving_back import give_back
 from node.client.publishing import Route, make_envelope, rewritten
 from node.client.reply_to import ReplyConsumer
@@ -31,7 +32,6 @@ from node.client.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
 from node.queue.acceptance import Acceptance
 from node.queue.consumer import UNLIMITED, Consumer
 from node.queue.content import chosen_headers
-from node.queue.counters import ChannelCounters, ExchangeCounters
 from node.queue.deliver_frames import deliver_frame, fitting
 from node.queue.live_queue import local_and_remote
 from node.queue.run import Envelope, Run

@@ -27,8 +27,8 @@ from node.amqp.methods import (
 from node.catalogue.access import LoginRefused, check_login, check_open
 from node.catalogue.records import User
 from node.client import sasl
+from node.client.counters import AMQP
 from node.client.server_properties import server_properties
-from node.queue.counters import AMQP
 
 if TYPE_CHECKING:
     from node.client.connection import Connection

@@ -11,12 +11,12 @@ from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import DeclareQueue
 from node.catalogue.replicated_log import ReplicatedLog
 from node.client.alarms import Alarms
+from node.client.counters import BrokerCounters
 from node.client.observer import Observer
 from node.client.pairs import Pairs
 from node.client.reply_to import ReplyConsumers
 from node.client.settings import BrokerSettings
 from node.client.vhost import LiveVhost
-from node.queue.counters import BrokerCounters
 from node.queue.live_queue import Asked, LiveQueue
 from node.queue.metering import Meter
 from node.queue.run import Envelope
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class ClientHost(Protocol):
-    """What a connection and its channels need of the broker around them. `Broker` says what each is."""
+    """What a connection and its channels need of the broker around them.
+
+    Fields that are not told here are as in `Broker`.
+    """
 
     settings: BrokerSettings
     catalogue: Catalogue
@@ -57,41 +60,44 @@ class ClientHost(Protocol):
 
     @property
     def log(self) -> ReplicatedLog:
-        """See `Broker.log`."""
+        """The way to change the catalogue."""
 
     @property
     def incarnation(self) -> int:
-        """See `Broker.incarnation`."""
+        """Of this node in its cluster; 0 without one."""
 
     def register(self, connection: "Connection") -> tuple[int, str]:
-        """See `Broker.register`."""
+        """Take in a new connection; a number and an id that no other of this node has or had."""
 
     def opened(self, connection: "Connection") -> None:
-        """See `Broker.opened`."""
+        """A connection has opened its vhost: it counts against limits."""
 
     def forget(self, connection: "Connection") -> None:
-        """See `Broker.forget`."""
+        """A connection is gone."""
 
     def has_output(self, connection: "Connection") -> None:
-        """See `Broker.has_output`."""
+        """The connection wants to be flushed at the end of the turn."""
 
     def connection_count(self, vhost: str | None, user: str | None) -> int:
-        """See `Broker.connection_count`."""
+        """Open connections in the whole cluster, of a vhost or of a user."""
 
     def channel_count(self, user: str) -> int:
-        """See `Broker.channel_count`."""
+        """Open channels of a user who has a limit of them, in the whole cluster."""
 
     def live_queue(self, vhost: str, name: str) -> LiveQueue:
-        """See `Broker.live_queue`."""
+        """The live queue; raises ProtocolError 404 if there is none, or none within reach (§9.1)."""
 
     def placed(self, command: DeclareQueue) -> DeclareQueue:
-        """See `Broker.placed`."""
+        """The declaration of a queue, made here, with its home and its mirrors: see `Placement.placed`."""
 
     def delete_exclusive_queues(self, connection: "Connection") -> Chore:
-        """See `Broker.delete_exclusive_queues`."""
+        """Delete the queues that belonged to a connection which ends (§3.13)."""
 
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
-        """See `Broker.await_deletions`."""
+        """Call back when all queues are gone that this broker has set out to delete by itself.
+
+        Who cancels the last consumer of an auto-delete queue, or closes, is answered after that (§3.12, §3.13).
+        """
 
     def touch(self, queue: "Queue") -> None:
         """See `QueueHost.touch`."""
@@ -99,15 +105,18 @@ class ClientHost(Protocol):
     def route(
         self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
     ) -> Sequence[LiveQueue]:
-        """See `Broker.route`."""
+        """The queues that a message goes to, each once. Raises: ProtocolError 406 as `Router.route` does."""
 
     def enqueue(
         self, envelope: Envelope, contents: list[bytes], size: int, queues: "Collection[Queue]"
     ) -> set[int] | None:
-        """See `Broker.enqueue`."""
+        """Put messages into queues of this node.   size: as in `Run`.
+
+        Returns: the indexes of those that any of them refused, None if there are none.
+        """
 
     def reply(self, name: str, envelope: Envelope, content: bytes) -> None:
-        """See `Broker.reply`."""
+        """Send a message to whoever waits for direct replies under this name, here or on another node."""
 
     def has_requester(self, name: str) -> Asked[bool]:
-        """See `Broker.has_requester`."""
+        """Whether somebody waits for direct replies under this name."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
+from node.client.counters import ExchangeCounters
 from node.client.unacked import Delivery, disowned
 from node.queue.acceptance import Acceptance
-from node.queue.counters import ExchangeCounters
 from node.queue.live_queue import Asked, RemoteQueue, local_and_remote
 from node.queue.mirroring import Mirror
 from node.queue.paged_backlog import MESSAGE_BYTES

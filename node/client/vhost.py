@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from node.catalogue.records import Binding
-from node.queue.counters import ChannelCounters, ExchangeCounters
+from node.client.counters import ChannelCounters, ExchangeCounters
 from node.queue.live_queue import LiveQueue
 from node.queue.run import Envelope, Run
 from node.routing.router import Router
@@ -58,3 +58,9 @@ class LiveVhost:
     def is_routable(self, binding: Binding) -> bool:
         """Whether a binding leads anywhere: its queue is within reach. It must be there (§9.1)."""
         return binding.destination_kind == "exchange" or binding.destination in self.queues
+
+
+def routed(ended: ExchangeCounters, vhosts: Iterable[LiveVhost]) -> int:
+    """How often messages of clients reached a queue, by whatever exchange.   ended: of the exchanges that are gone."""
+    present = (counters for vhost in vhosts for counters in vhost.exchange_counters.values())
+    return ended.publish_out + sum(counters.publish_out for counters in present)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from node.config import environment as config_environment
+from node.config import environment
 from node.config import management as config_management
 from node.config import telemetry as config_telemetry
 from node.config.config import (
@@ -79,10 +79,10 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
     Raises: ConfigError with a line for each problem: file, line number, key and what is allowed.
     """
     values = Given()
-    values.problems += config_environment.removed(environ)
+    values.problems += environment.removed(environ)
     paths = _read_files(values, options, environ, files)
-    values.fields |= config_environment.overrides(environ, values.problems)
-    node_name = config_environment.node_name(options.name, environ, hostname, values.problems)
+    values.fields |= environment.overrides(environ, values.problems)
+    node_name = environment.node_name(options.name, environ, hostname, values.problems)
     memory = _memory(values)
     tcp_listeners = _tcp_listeners(values, options, environ)
     tls_listeners = () if "listeners.no_tls" in values.fields else values.numbered("tls_listeners")
@@ -93,7 +93,7 @@ def load_config(options: StartOptions, environ: Mapping[str, str], files: Files,
     management, prometheus = config_management.listeners(
         values, options.management, next(iter((*tcp_listeners, *tls_listeners)), None), plugins
     )
-    unused = (*values.unused, *(name for name in config_environment.UNUSED if environ.get(name)))
+    unused = (*values.unused, *(name for name in environment.UNUSED if environ.get(name)))
     config = values.section(
         Config,
         "node",
@@ -189,7 +189,7 @@ def _tcp_listeners(values: Given, options: StartOptions, environ: Mapping[str, s
     if "listeners.no_tcp" in values.fields:
         return ()
     return values.numbered("tcp_listeners") or (
-        config_environment.tcp_listener(environ, DEFAULT_PORT, values.problems),
+        environment.tcp_listener(environ, DEFAULT_PORT, values.problems),
     )
 
 
@@ -295,7 +295,7 @@ def _cluster(
 def _formation(values: Given, environ: Mapping[str, str]) -> dict[str, Any]:
     """Which nodes to look for: the variable's, the DNS name's, or the list's."""
     hostname = values.fields.get("formation.dns_hostname")
-    nodes = config_environment.formation_nodes(environ, values.problems)
+    nodes = environment.formation_nodes(environ, values.problems)
     if not nodes and values.fields.get("formation.backend") == "dns":
         values.require(hostname is not None, "formation.backend", "dns needs cluster_formation.dns.hostname")
         return {"formation_dns_hostname": hostname}
@@ -308,7 +308,7 @@ def _formation(values: Given, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _secret(values: Given, environ: Mapping[str, str], files: Files) -> bytes | None:
-    variable = config_environment.cluster_secret(environ)
+    variable = environment.cluster_secret(environ)
     if variable is not None:
         place, text, is_file = variable
     elif "peer.secret_file" in values.fields:
@@ -369,7 +369,7 @@ def _peer_listener(
         "peer.port_max",
         "it needs a distribution.listener.port_range.min that is not higher",
     )
-    port = config_environment.peer_port(environ, values.problems) or port_min
+    port = environment.peer_port(environ, values.problems) or port_min
     is_wanted = is_guarded or options.ram or options.peer is not None or port is not None
     is_wanted = is_wanted or bool(environ.get("FLUFFLE_CLUSTER_NODES"))
     is_wanted = is_wanted or any(

@@ -8,7 +8,7 @@ from node.catalogue.records import QueueRecord
 from node.client.connection import Connection
 from node.client.observer import MirrorEvent, Observer
 from node.io.mirroring_events import MirroringEvents
-from node.log import phrases as log_phrases
+from node.log import phrases
 from node.log.log import category_logger, escape, process_logger, process_tag
 
 STRANGERS_LINES_MAX: Final = 1000
@@ -31,7 +31,7 @@ class LogObserver(Observer):
         """See `Observer.handshake_failed`."""
         self._error(
             connection,
-            log_phrases.handshake_error(
+            phrases.handshake_error(
                 _tag(connection), connection.name, connection.state.name.lower(), explanation
             ),
         )
@@ -40,28 +40,28 @@ class LogObserver(Observer):
         """See `Observer.handshake_timed_out`."""
         self._error(
             connection,
-            log_phrases.handshake_timeout(_tag(connection), connection.name, connection.state.name.lower()),
+            phrases.handshake_timeout(_tag(connection), connection.name, connection.state.name.lower()),
         )
 
     def login_refused(self, connection: Connection, mechanism: str, reason: str) -> None:
         """See `Observer.login_refused`."""
-        refusal = log_phrases.login_refused(mechanism, reason)
-        self._error(connection, log_phrases.login_error(_tag(connection), connection.name, refusal))
+        refusal = phrases.login_refused(mechanism, reason)
+        self._error(connection, phrases.login_error(_tag(connection), connection.name, refusal))
 
     def accepted(self, connection: Connection) -> None:
         """See `Observer.accepted`."""
-        self._info(connection, log_phrases.accepting(_tag(connection), connection.name))
+        self._info(connection, phrases.accepting(_tag(connection), connection.name))
 
     def named_by_client(self, connection: Connection) -> None:
         """See `Observer.named_by_client`."""
         name = connection.client_name or ""
-        self._info(connection, log_phrases.client_provided_name(_tag(connection), connection.name, name))
+        self._info(connection, phrases.client_provided_name(_tag(connection), connection.name, name))
 
     def opened(self, connection: Connection) -> None:
         """See `Observer.opened`."""
         self._info(
             connection,
-            log_phrases.authenticated(
+            phrases.authenticated(
                 _tag(connection), connection.full_name, connection.user_name, connection.vhost
             ),
         )
@@ -70,7 +70,7 @@ class LogObserver(Observer):
         """See `Observer.secret_updated`."""
         self._info(
             connection,
-            log_phrases.secret_updated(_tag(connection), connection.full_name, connection.user_name, reason),
+            phrases.secret_updated(_tag(connection), connection.full_name, connection.user_name, reason),
         )
 
     def connection_failed(
@@ -80,14 +80,14 @@ class LogObserver(Observer):
         if not connection.vhost:
             self._error(
                 connection,
-                log_phrases.open_error(
+                phrases.open_error(
                     _tag(connection), connection.name, connection.user_name, error.explanation
                 ),
             )
             return
         self._error(
             connection,
-            log_phrases.connection_exception(
+            phrases.connection_exception(
                 _tag(connection),
                 connection.full_name,
                 connection.vhost,
@@ -103,7 +103,7 @@ class LogObserver(Observer):
     def channel_failed(self, connection: Connection, channel: int, error: ProtocolError, method: str) -> None:
         """See `Observer.channel_failed`."""
         process_logger("channel", connection.number).error(
-            log_phrases.channel_exception(
+            phrases.channel_exception(
                 _tag(connection),
                 connection.full_name,
                 connection.vhost,
@@ -119,14 +119,14 @@ class LogObserver(Observer):
         """See `Observer.consumer_timed_out`."""
         timeout_ms = connection.broker.settings.consumer_timeout_ms or 0
         process_logger("channel", connection.number).warning(
-            log_phrases.consumer_timeout(consumer_tag, channel, timeout_ms)
+            phrases.consumer_timeout(consumer_tag, channel, timeout_ms)
         )
 
     def heartbeats_missed(self, connection: Connection) -> None:
         """See `Observer.heartbeats_missed`."""
         self._error(
             connection,
-            log_phrases.missed_heartbeats(
+            phrases.missed_heartbeats(
                 _tag(connection), connection.full_name, connection.heartbeat.interval_s
             ),
         )
@@ -135,18 +135,18 @@ class LogObserver(Observer):
         """See `Observer.closed`."""
         who = _tag(connection), connection.full_name, connection.vhost or None, connection.user_name or None
         if in_good_order:
-            self._info(connection, log_phrases.closing(*who))
+            self._info(connection, phrases.closing(*who))
         else:
-            self._log(connection, logging.WARNING, log_phrases.closed_abruptly(*who))
+            self._log(connection, logging.WARNING, phrases.closed_abruptly(*who))
 
     def alarm_set(self, node: str, resource: str) -> None:
         """See `Observer.alarm_set`."""
-        category_logger().warning(log_phrases.alarm_set(node, resource))
+        category_logger().warning(phrases.alarm_set(node, resource))
 
     def alarm_cleared(self, node: str, resource: str) -> None:
         """See `Observer.alarm_cleared`."""
-        category_logger().warning(log_phrases.alarm_cleared(node, resource))
-        category_logger().warning(log_phrases.alarm_cleared_everywhere(resource))
+        category_logger().warning(phrases.alarm_cleared(node, resource))
+        category_logger().warning(phrases.alarm_cleared_everywhere(resource))
 
     def quorum_requested(self, queue: QueueRecord) -> None:
         """See `Observer.quorum_requested`; once is enough."""

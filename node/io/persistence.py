@@ -21,7 +21,7 @@ from node.config.config import Config
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import mirroring as log_mirroring
-from node.log import phrases as log_phrases
+from node.log import phrases
 from node.log.log import category_logger
 from node.queue.mirroring import RecoveredCopy
 from node.scheduling.timers import Timers
@@ -128,7 +128,7 @@ class Persistence:
         return self._metadata.load(log.replay, self._report)
 
     def _recover(self, broker: Broker) -> None:
-        self._logger.info(log_phrases.store_starting(self._data_dir))
+        self._logger.info(phrases.store_starting(self._data_dir))
         live = {
             stored_uid(queue.record.uid, queue.record.copy): queue
             for queue in broker.local_queues
@@ -149,15 +149,15 @@ class Persistence:
             is_catalogue_whole=self._metadata is None or self._metadata.is_whole,
         )
         if not recovered.was_clean and recovered.queues:
-            self._logger.warning(log_phrases.store_rebuilding(self._data_dir))
+            self._logger.warning(phrases.store_rebuilding(self._data_dir))
         self._tell_findings(recovered.findings)
         for uid, queue in live.items():
             found = recovered.queues[uid]
             queue.restore(found.next_seq, found.pages)
         self._hand_over_copies(broker, copies, recovered)
         took_ms = round((time.monotonic() - started) * 1000)
-        self._logger.info(log_phrases.queues_recovered(len(live), took_ms))
-        self._logger.info(log_phrases.messages_recovered(recovered.messages, recovered.body_bytes))
+        self._logger.info(phrases.queues_recovered(len(live), took_ms))
+        self._logger.info(phrases.messages_recovered(recovered.messages, recovered.body_bytes))
 
     def _hand_over_copies(
         self, broker: Broker, copies: Mapping[str, tuple[QueueRecord, int]], recovered: RecoveredStore
@@ -206,16 +206,16 @@ class Persistence:
         Returns: whether all of it is on disk.
         """
         if self._is_started:
-            self._logger.info(log_phrases.store_stopping(self._data_dir))
+            self._logger.info(phrases.store_stopping(self._data_dir))
             note_deliveries(broker)
             if not await self._disk.drain(self._shutdown_timeout_s):
-                self._logger.error(log_phrases.disk_hung(self._data_dir))
+                self._logger.error(phrases.disk_hung(self._data_dir))
                 self._disk.close(0.0)
                 return False
             self.store.close()
         is_closed = self._disk.close(self._shutdown_timeout_s)
         if is_closed and self.store.is_closed:
-            self._logger.info(log_phrases.store_stopped(self._data_dir))
+            self._logger.info(phrases.store_stopped(self._data_dir))
         return is_closed and not self.store.is_broken
 
     # --- what happens to the disk ---
@@ -229,13 +229,13 @@ class Persistence:
 
     def _stalled(self, reason: str) -> None:
         self._stalled_at = time.monotonic()
-        self._logger.error(log_phrases.disk_full(reason))
+        self._logger.error(phrases.disk_full(reason))
         self._on_unwritable(True)
 
     def _resumed(self) -> None:
-        self._logger.warning(log_phrases.disk_resumed(time.monotonic() - self._stalled_at))
+        self._logger.warning(phrases.disk_resumed(time.monotonic() - self._stalled_at))
         self._on_unwritable(False)
 
     def _broken(self, error: OSError) -> None:
-        self._logger.critical(log_phrases.store_broken(self._data_dir, error.strerror or str(error)))
+        self._logger.critical(phrases.store_broken(self._data_dir, error.strerror or str(error)))
         self._on_failed()

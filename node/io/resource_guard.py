@@ -6,7 +6,7 @@ from typing import Final
 from node.broker.broker import Broker
 from node.config.config import Config
 from node.io.resources import DiskMonitor, MemoryMonitor, free_disk_bytes, rss_bytes
-from node.log import phrases as log_phrases
+from node.log import phrases
 from node.log.log import category_logger
 
 SAMPLE_S: Final = 0.25
@@ -34,8 +34,8 @@ class ResourceGuard:
         """Look now, and from now on."""
         self._broker = broker
         self._loop = asyncio.get_running_loop()
-        self._logger.info(log_phrases.memory_limit(self.memory.limit_bytes, self.memory.total_bytes))
-        self._logger.info(log_phrases.disk_limit(self.disk.limit_bytes))
+        self._logger.info(phrases.memory_limit(self.memory.limit_bytes, self.memory.total_bytes))
+        self._logger.info(phrases.disk_limit(self.disk.limit_bytes))
         self.memory.start(self._loop)
         self.disk.start(self._loop)
         self._set_disk_alarm()  # it may have been unwritable before
@@ -62,14 +62,14 @@ class ResourceGuard:
     def _memory_changed(self, is_alarmed: bool, used_bytes: int, limit_bytes: int) -> None:
         assert self._broker is not None
         if is_alarmed:
-            self._logger.info(log_phrases.memory_high(used_bytes, limit_bytes))
+            self._logger.info(phrases.memory_high(used_bytes, limit_bytes))
             self._broker.alarms.set("memory")
         else:
-            self._logger.info(log_phrases.memory_normal(used_bytes, limit_bytes))
+            self._logger.info(phrases.memory_normal(used_bytes, limit_bytes))
             self._broker.alarms.clear("memory")
 
     def _disk_changed(self, is_alarmed: bool, free_bytes: int, limit_bytes: int) -> None:
-        phrase = log_phrases.disk_low if is_alarmed else log_phrases.disk_enough
+        phrase = phrases.disk_low if is_alarmed else phrases.disk_enough
         self._logger.info(phrase(free_bytes, limit_bytes))
         self._set_disk_alarm()
 

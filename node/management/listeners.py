@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from node.config.config import ManagementConfig, PrometheusConfig, TlsOptions
 from node.config.values import Address
-from node.log import phrases as log_phrases
+from node.log import phrases
 from node.management.access_log import AccessLog
 from node.management.dispatcher import Dispatcher
 from node.management.resources import all_routes, metrics_routes
@@ -78,7 +78,7 @@ class Listeners:
                 continue
             host, port = server.listeners[-1]
             self.places.append((name, host, port))
-            self._logger.info(log_phrases.http_listener_started(name, port))
+            self._logger.info(phrases.http_listener_started(name, port))
 
 
 def _addresses(

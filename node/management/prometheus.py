@@ -19,15 +19,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from node.app import Node
-from node.broker.totals import routed
 from node.client.channel import Channel
+from node.client.counters import AT_MOST_ONCE, DISABLED, ChannelCounters
+from node.client.vhost import routed
 from node.io.turns import Turns
 from node.management import metric_families as families
 from node.management.exposition import CONTENT_TYPE, Exposition, Metric, Type, labelled
 from node.management.node_facts import disk_counters, node_facts
 from node.management.pair_metrics import PairMetrics
 from node.management.site import Site
-from node.queue.counters import AT_MOST_ONCE, DISABLED, ChannelCounters
 from node.queue.queue import Queue
 from node.statistics.channels import channel_name, open_channels
 from node.statistics.connections import is_shown
@@ -371,7 +371,7 @@ class Scrape:
             "messages_routed_total",
             "counter",
             "Messages by the queues that they reached",
-            routed(self._broker),
+            routed(self._broker.counters.ended_exchanges, self._broker.vhosts.values()),
         )
         for name, text, names in _BY_QUEUE_TYPE:
             for queue_type in QUEUE_TYPES:

@@ -1,68 +1,10 @@
-"""What happened so far, as numbers that only rise: what statistics are made of.
+"""What happened so far to one queue and on the disk of messages, as numbers that only rise.
 
-Plain integers, bumped once a run or once a batch of the disk, never once a message. What the hot path keeps account
-of anyway (delivery tags, numbers of confirms, of a queue's messages) is not counted again: who asks for `counters`
-of a channel or a queue has those brought up to date first. Names are those of RabbitMQ's management.
-
-    node's totals = `BrokerCounters.ended` + the counters of all channels that are open
-Source: management §1.1, §1.12, §5.1.
+Plain integers, bumped once a run or once a batch of the disk, never once a message. `node.client.counters` has
+those of channels, exchanges and the node. Source: management §1.1, §5.1.
 """
 
-from collections import Counter
-from dataclasses import dataclass, field, fields
-from typing import Final
-
-DISABLED: Final = "disabled"
-AT_MOST_ONCE: Final = "at_most_once"
-"""What became of a message that left its queue without being acknowledged: it was dropped, as the queue has no
-dead-letter exchange that is there; or it is published there."""
-
-AMQP: Final = "amqp091"
-"""The protocol of clients in `BrokerCounters.auth_attempts`."""
-
-
-@dataclass(slots=True)
-class ChannelCounters:
-    """Of one channel since it was opened; all in messages.
-
-    publish: what was published, at the commit in a transaction.   received_confirm: of those, in confirm mode.
-    confirm: of those, answered by basic.ack (nacks are counted nowhere).
-    return_unroutable, drop_unroutable: of those, what reached no queue, mandatory or not.
-    deliver, deliver_no_ack: to consumers that acknowledge and that don't.   get, get_no_ack: the same of basic.get.
-    get_empty: basic.get that found nothing.
-    redeliver: of all deliveries and gets, those that came back before.
-    ack: acknowledged, at the commit in a transaction; rejects are counted nowhere.
-    """
-
-    publish: int = 0
-    received_confirm: int = 0
-    confirm: int = 0
-    return_unroutable: int = 0
-    drop_unroutable: int = 0
-    deliver: int = 0
-    deliver_no_ack: int = 0
-    get: int = 0
-    get_no_ack: int = 0
-    get_empty: int = 0
-    redeliver: int = 0
-    ack: int = 0
-
-    def got(self, *, no_ack: bool, is_redelivered: bool) -> None:
-        """basic.get found a message."""
-        if no_ack:
-            self.get_no_ack += 1
-        else:
-            self.get += 1
-        if is_redelivered:
-            self.redeliver += 1
-
-    def add(self, other: "ChannelCounters") -> None:
-        """Add another channel's."""
-        for name in _CHANNEL_FIELDS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-_CHANNEL_FIELDS: Final = tuple(each.name for each in fields(ChannelCounters))
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -70,7 +12,7 @@ class QueueCounters:
     """Of one queue since it is live on this node, its master; for clients of all nodes, in messages.
 
     publish: what clients published to it, also what it refused for a length limit; not dead letters.
-    deliver … ack: as in `ChannelCounters`.
+    deliver … ack: as in `node.client.counters.ChannelCounters`.
     disk_reads, disk_writes: messages whose contents or entries came from the disk, and went there.
     """
 
@@ -84,37 +26,6 @@ class QueueCounters:
     ack: int = 0
     disk_reads: int = 0
     disk_writes: int = 0
-
-
-@dataclass(slots=True)
-class ExchangeCounters:
-    """Of one exchange, for the clients of this node.
-
-    publish_in: messages that were published to it by its name.
-    publish_out: the same once for each queue that they reached, also by way of other exchanges.
-    """
-
-    publish_in: int = 0
-    publish_out: int = 0
-
-    def published(self, count: int, reached: int) -> None:
-        """Messages were published.   reached: the queues, of all nodes, that each of them goes to."""
-        self.publish_in += count
-        self.publish_out += count * reached
-
-    def add(self, other: "ExchangeCounters") -> None:
-        """Add another exchange's."""
-        self.publish_in += other.publish_in
-        self.publish_out += other.publish_out
-
-
-@dataclass(slots=True)
-class AuthCounters:
-    """Logins by one protocol."""
-
-    attempts: int = 0
-    succeeded: int = 0
-    failed: int = 0
 
 
 @dataclass(slots=True)
@@ -151,44 +62,3 @@ class ScrubCounters:
     last_round_s: float = 0.0
     checked_bytes: int = 0
     findings: int = 0
-
-
-@dataclass(slots=True)
-class BrokerCounters:
-    """Of one node since its broker started.
-
-    connection_*: those that opened a vhost.   queue_declared: declarations that succeeded, passive ones too.
-    queue_created, queue_deleted: queues whose home or master is this node.
-    dead_lettered: messages that left queues of this node unacknowledged, by reason (expired, rejected, maxlen,
-        delivery_limit) and by what became of them (`DISABLED`, `AT_MOST_ONCE`).
-    auth_attempts: by protocol: "amqp091", "http".
-    ended: the counters of all channels that are gone.   ended_exchanges: of all exchanges that are.
-    recv_oct, send_oct: bytes of all connections that are gone.
-    messages_unreadable: messages that were dropped as neither the disk nor a mirror could give them.
-    """
-
-    connection_created: int = 0
-    connection_closed: int = 0
-    channel_created: int = 0
-    channel_closed: int = 0
-    queue_declared: int = 0
-    queue_created: int = 0
-    queue_deleted: int = 0
-    dead_lettered: Counter[tuple[str, str]] = field(default_factory=Counter)
-    auth_attempts: dict[str, AuthCounters] = field(default_factory=dict)
-    ended: ChannelCounters = field(default_factory=ChannelCounters)
-    ended_exchanges: ExchangeCounters = field(default_factory=ExchangeCounters)
-    recv_oct: int = 0
-    send_oct: int = 0
-    messages_unreadable: int = 0
-
-    def count_login(self, protocol: str, *, is_good: bool) -> None:
-        """Somebody tried to log in."""
-        counters = self.auth_attempts.get(protocol)
-        if counters is None:
-            counters = self.auth_attempts[protocol] = AuthCounters()
-        counters.attempts += 1
-        if is_good:
-            counters.succeeded += 1
-        else:
-            counters.failed += 1

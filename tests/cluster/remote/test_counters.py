@@ -9,7 +9,7 @@ import pytest
 from node.amqp.methods import BasicAck, BasicConsume, BasicDeliver, BasicGet, BasicNack, QueueBind
 from node.broker.tracing import TRACE_EXCHANGE
 from node.catalogue.commands import PutVhost
-from node.queue.counters import ExchangeCounters
+from node.client.counters import ExchangeCounters
 from tests.cluster.remote.nodes import Cluster, Node, client_of
 
 

@@ -17,8 +17,8 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.broker.tracing import TRACE_EXCHANGE
 from node.catalogue.commands import PutVhost
+from node.client.counters import ExchangeCounters
 from node.client.reply_to import REPLY_TO
-from node.queue.counters import ExchangeCounters
 from tests.node.broker.harness import Client, Received, World
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.config import environment as config_environment
+from node.config import environment
 from node.config import keys as config_keys
 from node.config.config import Address, Config, LogLevel, Product
 from node.config.file import ConfigError
@@ -549,7 +549,7 @@ def test_a_file_of_erlang_terms_is_refused() -> None:
     assert "Erlang terms are not supported" in problem
 
 
-@pytest.mark.parametrize("name", config_environment.REMOVED)
+@pytest.mark.parametrize("name", environment.REMOVED)
 def test_removed_container_variables_refuse_to_start(name: str) -> None:
     """management §6.2."""
     assert problems(environ={name: "x"}) == (
@@ -622,7 +622,7 @@ def test_problems_show_no_secret() -> None:
 def test_every_key_and_variable_is_documented() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text()
     keys = [key.pattern for key in (*config_keys.KEYS, *config_keys.UNUSED)]
-    names = [*config_environment.REMOVED, *config_environment.UNUSED]
+    names = [*environment.REMOVED, *environment.UNUSED]
     categories = "|".join(config_keys.LOG_CATEGORIES)
     missing = []
     for name in [*keys, *config_keys.UNUSED_PREFIXES, *names]:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from node.amqp.constants import ReplyCode
 from node.config.config import ConsoleLog, FileLog, LogFormat, LogLevel, LogOptions
-from node.log import log
+from node.log import log, phrases
 from node.log import mirroring as log_mirroring
-from node.log import phrases as log_phrases
 from node.log.log import JsonFormatter, PlainFormatter, escape
 
 CREATED = 1795252571.740356  # 2026-11-21 09:16:11.740356 UTC
@@ -173,7 +172,7 @@ def test_a_formatter_lets_no_control_character_through() -> None:
 
 PHRASES = [
     function
-    for module in (log_phrases, log_mirroring)
+    for module in (phrases, log_mirroring)
     for name, function in inspect.getmembers(module, inspect.isfunction)
     if function.__module__ == module.__name__ and not name.startswith("_")
 ]
@@ -221,47 +220,47 @@ NAME = "127.0.0.1:1 -> 127.0.0.1:5672"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (log_phrases.connection_name("1.2.3.4:5", "6.7.8.9:0"), "1.2.3.4:5 -> 6.7.8.9:0"),
-        (log_phrases.connection_name("a", "b", "app"), "a -> b - app"),
-        (log_phrases.accepting(PID, NAME), f"accepting AMQP connection {PID} ({NAME})"),
+        (phrases.connection_name("1.2.3.4:5", "6.7.8.9:0"), "1.2.3.4:5 -> 6.7.8.9:0"),
+        (phrases.connection_name("a", "b", "app"), "a -> b - app"),
+        (phrases.accepting(PID, NAME), f"accepting AMQP connection {PID} ({NAME})"),
         (
-            log_phrases.authenticated(PID, f"{NAME} - app", "guest", "mgt"),
+            phrases.authenticated(PID, f"{NAME} - app", "guest", "mgt"),
             f"connection {PID} ({NAME} - app): user 'guest' authenticated and granted access to vhost 'mgt'",
         ),
         (
-            log_phrases.closing(PID, NAME, "mgt", "guest"),
+            phrases.closing(PID, NAME, "mgt", "guest"),
             f"closing AMQP connection {PID} ({NAME}, vhost: 'mgt', user: 'guest')",
         ),
         (
-            log_phrases.closed_abruptly(PID, NAME),
+            phrases.closed_abruptly(PID, NAME),
             f"closing AMQP connection {PID} ({NAME}):\nclient unexpectedly closed TCP connection",
         ),
         (
-            log_phrases.missed_heartbeats(PID, NAME, 60),
+            phrases.missed_heartbeats(PID, NAME, 60),
             f"closing AMQP connection {PID} ({NAME}):\nmissed heartbeats from client, timeout: 60s",
         ),
         (
-            log_phrases.tuning_failed(PID, NAME, log_phrases.negotiated_value("channel_max", 0, 2047)),
+            phrases.tuning_failed(PID, NAME, phrases.negotiated_value("channel_max", 0, 2047)),
             f"closing AMQP connection {PID} ({NAME}):\nfailed to negotiate connection parameters: "
             "negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)",
         ),
         (
-            log_phrases.negotiated_value("frame_max", 100, 4096),
+            phrases.negotiated_value("frame_max", 100, 4096),
             "negotiated frame_max = 100 is lower than the minimum allowed value (4096)",
         ),
         (
-            log_phrases.negotiated_value("frame_max", 0, 131072),
+            phrases.negotiated_value("frame_max", 0, 131072),
             "negotiated frame_max = 0 is higher than the maximum allowed value (131072)",
         ),
         (
-            log_phrases.login_error(
-                PID, NAME, log_phrases.login_refused("PLAIN", log_phrases.invalid_credentials("guest"))
+            phrases.login_error(
+                PID, NAME, phrases.login_refused("PLAIN", phrases.invalid_credentials("guest"))
             ),
             f"Error on AMQP connection {PID} ({NAME}, state: starting):\n"
             "PLAIN login refused: user 'guest' - invalid credentials",
         ),
         (
-            log_phrases.connection_exception(
+            phrases.connection_exception(
                 PID,
                 NAME,
                 "/",
@@ -277,79 +276,79 @@ NAME = "127.0.0.1:1 -> 127.0.0.1:5672"
             "\"unknown exchange type 'T'\"",
         ),
         (
-            log_phrases.channel_exception(
+            phrases.channel_exception(
                 PID, NAME, "/", "guest", 1, ReplyCode.PRECONDITION_FAILED, "inequivalent arg", "queue.declare"
             ),
             f"Channel error on connection {PID} ({NAME}, vhost: '/', user: 'guest'), channel 1:\n"
             "operation queue.declare caused a channel exception precondition_failed: inequivalent arg",
         ),
         (
-            log_phrases.handshake_timeout(PID, NAME, "handshake"),
+            phrases.handshake_timeout(PID, NAME, "handshake"),
             f"closing AMQP connection {PID} ({NAME}):\n{{handshake_timeout,handshake}}",
         ),
-        (log_phrases.will_seed(), "Will seed default virtual host and user..."),
-        (log_phrases.vhost_added("x"), "Adding vhost 'x' without a description"),
+        (phrases.will_seed(), "Will seed default virtual host and user..."),
+        (phrases.vhost_added("x"), "Adding vhost 'x' without a description"),
         (
-            log_phrases.vhost_added("/", "Default virtual host"),
+            phrases.vhost_added("/", "Default virtual host"),
             "Adding vhost '/' (description: 'Default virtual host', tags: [])",
         ),
-        (log_phrases.user_created("x"), "Created user 'x'"),
+        (phrases.user_created("x"), "Created user 'x'"),
         (
-            log_phrases.consumer_timeout("T", 2, 1800000),
+            phrases.consumer_timeout("T", 2, 1800000),
             "Consumer T on channel 2 has timed out waiting for delivery acknowledgement. "
             "Timeout used: 1800000 ms. "
             "This timeout value can be configured, see consumers doc guide to learn more",
         ),
-        (log_phrases.startup_complete(()), "Server startup complete; 0 plugins started."),
+        (phrases.startup_complete(()), "Server startup complete; 0 plugins started."),
         (
-            log_phrases.startup_complete(["rabbitmq_management", "rabbitmq_web_dispatch"]),
+            phrases.startup_complete(["rabbitmq_management", "rabbitmq_web_dispatch"]),
             "Server startup complete; 2 plugins started.\n * rabbitmq_web_dispatch\n * rabbitmq_management",
         ),
-        (log_phrases.file_handles(927, 832), "Limiting to approx 927 file handles (832 sockets)"),
-        (log_phrases.closing_by_admin(PID, "why"), f'Closing connection {PID} because "why"'),
+        (phrases.file_handles(927, 832), "Limiting to approx 927 file handles (832 sockets)"),
+        (phrases.closing_by_admin(PID, "why"), f'Closing connection {PID} because "why"'),
         (
-            log_phrases.alarm_set("rabbit@h", "memory"),
+            phrases.alarm_set("rabbit@h", "memory"),
             "memory resource limit alarm set on node 'rabbit@h'.\n\n"
             "**********************************************************\n"
             "*** Publishers will be blocked until this alarm clears ***\n"
             "**********************************************************\n",
         ),
         (
-            log_phrases.alarm_cleared("rabbit@h", "disk"),
+            phrases.alarm_cleared("rabbit@h", "disk"),
             "disk resource limit alarm cleared on node 'rabbit@h'",
         ),
         (
-            log_phrases.alarm_cleared_everywhere("disk"),
+            phrases.alarm_cleared_everywhere("disk"),
             "disk resource limit alarm cleared across the cluster",
         ),
         (
-            log_phrases.memory_limit(10110604083, 25276510208),
+            phrases.memory_limit(10110604083, 25276510208),
             "Memory high watermark set to 9642 MiB (10110604083 bytes) of 24105 MiB (25276510208 bytes) total",
         ),
         (
-            log_phrases.memory_high(148332544, 1000),
+            phrases.memory_high(148332544, 1000),
             "vm_memory_high_watermark set. Memory used:148332544 allowed:1000",
         ),
         (
-            log_phrases.memory_normal(1000, 2000),
+            phrases.memory_normal(1000, 2000),
             "vm_memory_high_watermark clear. Memory used:1000 allowed:2000",
         ),
-        (log_phrases.disk_limit(50_000_000), "Disk free limit set to 50MB"),
+        (phrases.disk_limit(50_000_000), "Disk free limit set to 50MB"),
         (
-            log_phrases.disk_low(83685478400, 10**18),
+            phrases.disk_low(83685478400, 10**18),
             "Free disk space is insufficient. Free bytes: 83685478400. Limit: 1000000000000000000",
         ),
         (
-            log_phrases.disk_enough(83685470208, 50000000),
+            phrases.disk_enough(83685470208, 50000000),
             "Free disk space is sufficient. Free bytes: 83685470208. Limit: 50000000",
         ),
         (
-            log_phrases.store_rebuilding("a/msg_store_persistent"),
+            phrases.store_rebuilding("a/msg_store_persistent"),
             'Message store "a/msg_store_persistent": rebuilding indices from scratch',
         ),
-        (log_phrases.queues_recovered(2, 7), "Recovering 2 queues of type rabbit_classic_queue took 7ms"),
+        (phrases.queues_recovered(2, 7), "Recovering 2 queues of type rabbit_classic_queue took 7ms"),
         (
-            log_phrases.policy_set("ha", "queues", "/", "^ha"),
+            phrases.policy_set("ha", "queues", "/", "^ha"),
             "Successfully set policy 'ha' matching queues names in virtual host '/' using pattern '^ha'",
         ),
         (
@@ -367,10 +366,10 @@ NAME = "127.0.0.1:1 -> 127.0.0.1:5672"
             log_mirroring.transferred(),
             "Leadership transfer for local classic mirrored queues is complete",
         ),
-        (log_phrases.store_stopping("/d"), "Stopping message store for directory '/d'"),
-        (log_phrases.store_stopped("/d"), "Message store for directory '/d' is stopped"),
+        (phrases.store_stopping("/d"), "Stopping message store for directory '/d'"),
+        (phrases.store_stopped("/d"), "Message store for directory '/d' is stopped"),
         (
-            log_phrases.settings("rabbit@h", ["/a", "/b"], [], "/d"),
+            phrases.settings("rabbit@h", ["/a", "/b"], [], "/d"),
             "\n node           : rabbit@h\n config file(s) : /a\n                : /b\n"
             " log(s)         : (none)\n database dir   : /d",
         ),

@@ -28,16 +28,10 @@ from node.amqp.methods import (
     TxSelect,
 )
 from node.amqp.properties import Properties, content_header
-from node.broker.totals import routed
 from node.catalogue.commands import DeleteVhost
+from node.client.counters import AMQP, AT_MOST_ONCE, DISABLED, ChannelCounters, ExchangeCounters
 from node.client.reply_to import REPLY_TO
-from node.queue.counters import (
-    AMQP,
-    AT_MOST_ONCE,
-    DISABLED,
-    ChannelCounters,
-    ExchangeCounters,
-)
+from node.client.vhost import routed
 from tests.node.broker.harness import EPOCH_S, Client, World
 
 
@@ -93,7 +87,7 @@ def test_publishes() -> None:
     assert (queue(client), queue(client, "r")) == ({"publish": 3}, {"publish": 2})
     assert exchange(client, "x") == ExchangeCounters(publish_in=2, publish_out=4)
     assert exchange(client) == ExchangeCounters(publish_in=4, publish_out=1)
-    assert routed(client.world.broker) == 5
+    assert routed(client.world.broker.counters.ended_exchanges, client.world.broker.vhosts.values()) == 5
 
 
 def test_messages_that_are_routed_one_by_one() -> None:
@@ -285,9 +279,9 @@ def test_the_node_keeps_what_exchanges_counted() -> None:
     client.publish(1, "q", b"3")
     client.received()
     assert exchange(client, "x") == ExchangeCounters(1, 0)
-    assert routed(broker) == 2
+    assert routed(broker.counters.ended_exchanges, broker.vhosts.values()) == 2
     client.world.submit(DeleteVhost("/"))
-    assert routed(broker) == 2
+    assert routed(broker.counters.ended_exchanges, broker.vhosts.values()) == 2
 
 
 # --- the node ---------------------------------------------------------------------------------------------
