@@ -5,6 +5,7 @@ Options: ring.md §1c, §4.
 """
 
 import asyncio
+import logging
 import os
 import re
 from collections.abc import Coroutine
@@ -20,6 +21,9 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc  # type: ignore[import-untyped]
 import grpc.aio  # type: ignore[import-untyped]
+
+GRPC_LOGGER: Final = "grpc._cython.cygrpc"
+"""Under this name gRPC's servers log, with a traceback, that the peer of a call went away before its answer."""
 
 SERVICE: Final = "fluffle.peer.Peer"
 
@@ -46,6 +50,17 @@ class StreamEnded(Exception):
     def __init__(self, text: str, *, is_silence: bool = False) -> None:
         super().__init__(text)
         self.is_silence = is_silence
+
+
+def _as_debugging(entry: logging.LogRecord) -> bool:
+    """Log a peer that went away at level debug: links tell of it in a line of their own, and no node is at fault.
+
+    gRPC offers no other way: https://github.com/grpc/grpc/pull/32551.
+    """
+    error = entry.exc_info and entry.exc_info[1]
+    if isinstance(error, grpc.aio.InternalError):
+        entry.levelno, entry.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+    return True
 
 
 def _milliseconds(seconds: float) -> int:
@@ -111,6 +126,7 @@ def make_server(handlers: dict[str, Any], options: LinkOptions) -> Any:
             ("grpc.http2.max_ping_strikes", 0),
         ]
     )
+    logging.getLogger(GRPC_LOGGER).addFilter(_as_debugging)
     methods = {kind: grpc.stream_stream_rpc_method_handler(handler) for kind, handler in handlers.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     return server

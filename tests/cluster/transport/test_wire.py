@@ -4,12 +4,17 @@ import ast
 import asyncio
 import contextlib
 import gc
+import logging
 import subprocess
 import sys
 import weakref
 from pathlib import Path
 
-from cluster.transport.wire import StreamEnded, first_of
+import grpc.aio  # type: ignore[import-untyped]
+import pytest
+
+from cluster.transport.interface import LinkOptions
+from cluster.transport.wire import GRPC_LOGGER, StreamEnded, first_of, make_server
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -37,6 +42,18 @@ import cluster.transport.transport
 assert "grpc" in sys.modules and os.environ["GRPC_ENABLE_FORK_SUPPORT"] == "0"
 """
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
+def test_a_peer_that_went_away_is_no_error_of_this_node(caplog: pytest.LogCaptureFixture) -> None:
+    """gRPC logs it as an error with a traceback, once for each call that it had open."""
+
+    async def serve() -> None:
+        make_server({}, LinkOptions())
+
+    asyncio.run(serve())
+    for error in (grpc.aio.InternalError("the peer is gone"), ValueError("a fault of ours")):
+        logging.getLogger(GRPC_LOGGER).error("raised", exc_info=error)
+    assert [entry.levelno for entry in caplog.records] == [logging.DEBUG, logging.ERROR]
 
 
 class Held:
