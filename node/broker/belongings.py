@@ -8,9 +8,12 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from node.catalogue.policy import QueueSettings
+from node.queue.acceptance import Answer
 from node.queue.consumer import Consumer
-from node.queue.live_queue import Belongings, Party
+from node.queue.live_queue import Belongings
+from node.queue.mirroring import Mirror
 from node.queue.operations import Enqueue, decode
+from node.queue.run import Batch
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
@@ -50,6 +53,16 @@ class Again:
         self._broker.touch(queue)
 
 
+def take_once(queue: "Queue", mirror: Mirror, sender: int, number: int, batch: Batch) -> Collection[int]:
+    """Enqueue a publish of a front end, unless a master before had it; the indexes of what the queue doesn't take."""
+    if number <= mirror.last_received(sender):
+        return range(len(batch.contents)) if is_refusing(queue.settings) else ()
+    refused = queue.publish(batch, None)
+    if len(refused) < len(batch.contents):
+        mirror.received(sender, number)
+    return refused
+
+
 def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> None:
     """Enqueue what this node has published to the masters before and was not answered, but for what came in there.
 
@@ -58,7 +71,6 @@ def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> N
     mirror = queue.mirror
     assert mirror is not None
     sender = broker.incarnation
-    last = mirror.last_received(sender)
     again = Again(broker, queue)
     is_again = True
     for publish in belongings.publishes:
@@ -72,17 +84,11 @@ def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> N
         entry = decode(publish.run)
         assert isinstance(entry, Enqueue)
         assert entry.contents is not None
-        envelope = copy(entry.envelope)
-        refused: Collection[int] = ()
-        if publish.number > last:
-            refused = broker.enqueue(envelope, entry.contents, entry.size, (queue,)) or ()
-            if len(refused) < entry.count:
-                mirror.received(sender, publish.number)
-        elif is_refusing(queue.settings):
-            refused = range(entry.count)
+        batch = Batch(copy(entry.envelope), entry.contents, entry.size)
+        refused = take_once(queue, mirror, sender, publish.number, batch)
         if publish.party is not None:
-            is_kept = entry.envelope.persistent and queue.is_durable
-            mirror.await_stable(Answer(publish.party, refused), 0, 0, is_kept=is_kept)
+            waiter = Answer(publish.party, refused)
+            broker.intake.await_safety(queue, waiter, 0, 0, is_persistent=entry.envelope.persistent)
     if is_again:
         again.end()
 
@@ -95,23 +101,3 @@ def is_refusing(settings: QueueSettings) -> bool:
     """
     is_limited = settings.max_length is not None or settings.max_length_bytes is not None
     return is_limited and settings.overflow != "drop-head"
-
-
-class Answer:
-    """Answers a publish when what a queue took of it is stable. A `Waiter`.
-
-    refused: indexes of the messages that it did not take.
-    """
-
-    __slots__ = ("_party", "_refused")
-
-    def __init__(self, party: Party, refused: Collection[int]) -> None:
-        self._party = party
-        self._refused = refused
-
-    def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`."""
-        if is_safe:
-            self._party.accept(self._refused)
-        else:
-            self._party.fail()

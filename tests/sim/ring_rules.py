@@ -4,7 +4,7 @@ Each is put on the product's own classes. Those that `tests/cluster/gm_ring/test
 back are not repeated here. Source: reliability §4.12, §4.13, §5.2 (mutation audit).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,6 @@ from cluster.transport.peer_pb2 import Batch as StreamBatch
 from node.catalogue.mirrors import views
 from node.catalogue.mirrors.mirrored_queues import MirroredQueues
 from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View, ViewChange, is_there
-from node.queue.mirroring import Mirror
 from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue
 from node.queue.queue import Queue
@@ -364,15 +363,23 @@ def _lossy_table(patch: Patch) -> None:
 
 def _duplicate_at_once(patch: Patch) -> None:
     """A publish that has come in before is answered at once."""
-    whole = Proxy._publish_mirrored
+    whole_take, whole_wait = Proxy._take, Proxy._wait
+    duplicates: set[tuple[Proxy, int]] = set()
 
-    def publish_mirrored(self: Proxy, entry: Enqueue, mirror: Mirror, *, is_again: bool) -> None:
-        if entry.first_seq <= self._received:
-            self._answer(entry.first_seq, entry.first_seq)
+    def take(self: Proxy, entry: Enqueue, *, is_again: bool) -> Collection[int]:
+        mirror = self.queue.mirror
+        if mirror is not None and entry.first_seq <= mirror.last_received(self.sender):
+            duplicates.add((self, entry.first_seq))
+        return whole_take(self, entry, is_again=is_again)
+
+    def wait(self: Proxy, number: int, *, is_kept: bool) -> None:
+        if (self, number) in duplicates:
+            self._answer(number, number)
         else:
-            whole(self, entry, mirror, is_again=is_again)
+            whole_wait(self, number, is_kept=is_kept)
 
-    patch.setattr(Proxy, "_publish_mirrored", publish_mirrored)
+    patch.setattr(Proxy, "_take", take)
+    patch.setattr(Proxy, "_wait", wait)
 
 
 # --- mirrors ---
