@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from node.agent.management import Management
 from node.agent.operations import Operations
@@ -26,13 +26,11 @@ from node.io.control import register, unregister
 from node.io.control_server import ControlServer
 from node.io.loop_lag import LoopLag
 from node.log.log import category_logger
+from node.store import directory
 
 if TYPE_CHECKING:
     from node.agent.cluster import Cluster
     from node.telemetry.telemetry import Telemetry
-
-RAFT_DIRECTORY: Final = "raft"
-"""In the data directory: there if the node belongs to a cluster."""
 
 
 class Agent:
@@ -176,7 +174,7 @@ class Agent:
             or options.listen is not None
             or bool(options.formation_nodes)
             or options.formation_dns_hostname is not None
-            or os.path.isdir(os.path.join(self.config.data_dir, RAFT_DIRECTORY))
+            or os.path.isdir(os.path.join(self.config.data_dir, directory.RAFT))
         )
 
     async def open_cluster(self) -> "Cluster":

@@ -14,16 +14,23 @@ from node.config.config import DEFAULT_PEER_PORT
 from node.io.control import EX_SOFTWARE, ControlError, find_node, request
 from node.io.data_directory import open_data_directory
 from node.log import phrases
-from node.store.directory import CORRUPT, FILES, JOURNAL, MESSAGES, QUEUES, STORE_FILE, TRANSIENT
+from node.store.directory import (
+    CORRUPT,
+    FILES,
+    JOURNAL,
+    MESSAGES,
+    QUEUES,
+    RAFT,
+    REMOVED_RAFT,
+    STORE_FILE,
+    TRANSIENT,
+)
 from node.store.disk import RemoveTree, Rename, SyncDir
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
     from node.agent.cluster import Cluster
 
-RAFT_DIRECTORY: Final = "raft"
-REMOVED_DIRECTORY: Final = ".raft.removed"
-"""What it is called while a reset removes all that a node keeps: without it, messages are taken for a cluster's."""
 _KEPT: Final = (JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, *FILES)
 LOOK_UP_S: Final = 5.0
 PROBE_S: Final = 1.0
@@ -207,7 +214,7 @@ def reset_offline(data_dir: str) -> None:
     """
     from node.agent.offline import OfflineError
 
-    if not any(os.path.lexists(os.path.join(data_dir, name)) for name in (STORE_FILE, RAFT_DIRECTORY)):
+    if not any(os.path.lexists(os.path.join(data_dir, name)) for name in (STORE_FILE, RAFT)):
         raise OfflineError(EX_SOFTWARE, f"there are no data of a node in {data_dir}")
     wipe(data_dir)
 
@@ -219,17 +226,17 @@ def wipe(data_dir: str) -> None:
     """
     directory = open_data_directory(data_dir)
     try:
-        if RAFT_DIRECTORY in directory.names(""):
-            directory.execute(RemoveTree(REMOVED_DIRECTORY))
+        if RAFT in directory.names(""):
+            directory.execute(RemoveTree(REMOVED_RAFT))
             # At once: half of it would be taken for damage.
-            directory.execute(Rename(RAFT_DIRECTORY, REMOVED_DIRECTORY))
+            directory.execute(Rename(RAFT, REMOVED_RAFT))
             directory.execute(SyncDir(""))
         for name in _KEPT:
             directory.execute(RemoveTree(name))
         directory.execute(SyncDir(""))
         directory.execute(RemoveTree(STORE_FILE))
         directory.execute(SyncDir(""))
-        directory.execute(RemoveTree(REMOVED_DIRECTORY))
+        directory.execute(RemoveTree(REMOVED_RAFT))
         directory.execute(SyncDir(""))
     finally:
         directory.close()

@@ -50,11 +50,11 @@ from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import phrases
 from node.queue.live_queue import Peers
+from node.store import directory
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
 
-RAFT_DIRECTORY: Final = "raft"
 DISK_CLOSE_S: Final = 30.0
 """How long the metadata's disk may take at the end."""
 
@@ -118,7 +118,7 @@ class Cluster:
 
     async def open(self) -> None:
         """Listen for other nodes; go on with the metadata that are here. Raises: OSError, ConfigError."""
-        self.disk = FileDisk.open(os.path.join(self.config.data_dir, RAFT_DIRECTORY))
+        self.disk = FileDisk.open(os.path.join(self.config.data_dir, directory.RAFT))
         try:
             self.identity = self._own_identity()
             self.disk.start(self._loop, on_stalled=self.disk_state.full, on_resumed=self.disk_state.has_room)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster.transport.interface import PeerRefused
 from node.agent import errors, metadata, requests
-from node.agent.changes import REMOVED_DIRECTORY
 from node.agent.identity import CLUSTER_ID, NodeIdentity
 from node.agent.requests import Applicant
 from node.agent.waiting import Waiting
@@ -32,7 +31,7 @@ from node.io.control import ControlError
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import phrases
-from node.store.directory import STORE_FILE
+from node.store.directory import REMOVED_RAFT, STORE_FILE
 from node.store.disk import Remove, SyncDir
 from node.store.metadata_log import PATH as METADATA_LOG
 from node.store.metadata_log import MetadataLog, MetadataUnreadable
@@ -126,7 +125,7 @@ def _check_is_new(data_dir: str) -> None:
     may not make another one beside it. Raises: DataDirectoryError.
     """
     names = os.listdir(data_dir)
-    if STORE_FILE in names and METADATA_LOG not in names and REMOVED_DIRECTORY not in names:
+    if STORE_FILE in names and METADATA_LOG not in names and REMOVED_RAFT not in names:
         raise DataDirectoryError(
             f"the data directory {data_dir} holds the messages of a node that belonged to a cluster, and its directory "
             "raft/ with the metadata is gone: put it back. If it is lost, have another node forget this one "

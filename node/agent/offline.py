@@ -31,10 +31,9 @@ from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import NodeDown, RemoveMember, SetGlobalParameter
 from node.io.control import EX_SOFTWARE
 from node.io.disk import FileDisk, ReadOnlyDisk
+from node.store.directory import RAFT
 from node.store.inspection import TrialDisk
 from node.store.records import NewerFormat
-
-RAFT_DIRECTORY: Final = "raft"
 
 REMOVING_FROM_OFFLINE_NODE: Final = (
     "To remove a node remotely from an offline node, the node you are removing from must be a disc node and all the "
@@ -79,7 +78,7 @@ def read_catalogue(data_dir: str) -> Catalogue | None:
 
     Raises: OfflineError; DataDirectoryError when a node runs on the directory.
     """
-    path = os.path.join(data_dir, RAFT_DIRECTORY)
+    path = os.path.join(data_dir, RAFT)
     disk = TrialDisk(ReadOnlyDisk(path))
     try:
         identity = read_identity(disk)
@@ -115,7 +114,7 @@ class _Copy:
 
 
 def _rewrite(data_dir: str, own_name: str, change: Callable[[_Copy], frozenset[str]]) -> None:
-    path = os.path.join(data_dir, RAFT_DIRECTORY)
+    path = os.path.join(data_dir, RAFT)
     if not os.path.isdir(path):
         raise OfflineError(EX_SOFTWARE, f"the data directory {data_dir} belongs to no cluster")
     disk = FileDisk.open(path)

@@ -25,6 +25,7 @@ from node.io.resources import (
     watermark_bytes,
 )
 from node.management.node_facts import enabled_plugins
+from node.store.directory import RAFT
 from node.version import COMPATIBLE_VERSION, VERSION
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def node_status(agent: "Agent") -> dict[str, Any]:
         "active_plugins": active_plugins(config),
         "enabled_plugin_file": config.enabled_plugins_file,
         "data_directory": config.data_dir,
-        "raft_data_directory": os.path.join(config.data_dir, "raft") if agent.cluster is not None else "",
+        "raft_data_directory": os.path.join(config.data_dir, RAFT) if agent.cluster is not None else "",
         "config_files": list(config.files),
         "log_files": _log_files(agent),
         "alarms": cluster_status(agent)["alarms"],
