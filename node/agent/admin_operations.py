@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.admin.admin import OPERATOR, Admin, AdminError
 from node.agent import errors
-from node.agent.errors import EX_DATAERR
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.records import Json, User
-from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, EX_USAGE, ControlError
+from node.io.control import EX_DATAERR, EX_SOFTWARE, EX_UNAVAILABLE, EX_USAGE, ControlError
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent

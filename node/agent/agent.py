@@ -13,14 +13,17 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from node.agent.management import Management
+from node.agent.membership_errors import GivenUp
 from node.agent.operations import Operations
 from node.agent.phases import Phase
-from node.agent.supervisor import GivenUp, Supervisor
-from node.app import Node
+from node.agent.requests import Body
+from node.agent.status import own_status
+from node.agent.supervisor import Supervisor
+from node.app import ClusterSide, Node
 from node.config.config import Config
 from node.io.control import register, unregister
 from node.io.control_server import ControlServer
@@ -79,6 +82,15 @@ class Agent:
         """There is something new to say of this node."""
         if self.cluster is not None:
             self.cluster.publisher.soon()
+
+    @property
+    def answers(self) -> Mapping[str, Callable[[str, Body], Awaitable[Any]]]:
+        """See `HostProcess.answers`."""
+        return self.management.questions.answers
+
+    def own_status(self) -> dict[str, Any]:
+        """See `HostProcess.own_status`."""
+        return own_status(self)
 
     @property
     def node(self) -> Node | None:
@@ -211,7 +223,7 @@ class Agent:
             self.telemetry.start(node)
         return node
 
-    def make_node(self, cluster: "Cluster | None") -> Node:
+    def make_node(self, cluster: ClusterSide | None) -> Node:
         """A broker, not started."""
         return Node(
             self.config,

@@ -1,15 +1,16 @@
 """What a node answers the others: `node.agent.questions`, one function a question."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from node.admin import queues
-from node.agent import errors, phases, status
+from node.agent import phases, status
 from node.agent.questions import Question
 from node.app import Node
 from node.client.connection import Connection
-from node.io.control import EX_USAGE, ControlError
+from node.io.control import EX_USAGE, ControlError, unavailable
 from node.io.turns import taken
 from node.management.node_facts import node_facts
 from node.statistics.query import Query
@@ -93,7 +94,7 @@ async def sync_queue(agent: "Agent", arguments: Arguments) -> bool:
     queue = next((each for each in node.broker.local_queues if each.record.uid == arguments.get("uid")), None)
     status = None if queue is None else mirror_status(node.broker, queue)
     if queue is None or status is None or node.broker.mirrors is None:
-        raise errors.unavailable(f"the queue's master is not on node '{node.config.node_name}' any more")
+        raise unavailable(f"the queue's master is not on node '{node.config.node_name}' any more")
     is_on = arguments.get("is_on") is True
     node.broker.mirrors.sync(queue.record, is_on=is_on)
     if is_on:
@@ -125,7 +126,7 @@ async def clock(agent: "Agent", arguments: Arguments) -> float:
     return time.time()
 
 
-ANSWERS: Final[Mapping[str, Question]] = {
+_ANSWERS: Final[Mapping[str, Callable[["Agent", Arguments], Awaitable[Any]]]] = {
     "clock": clock,
     "rows": rows,
     "totals": totals,
@@ -139,6 +140,11 @@ ANSWERS: Final[Mapping[str, Question]] = {
     "maintenance": maintenance,
     "log_lines": log_lines,
 }
+
+
+def answers(agent: "Agent") -> dict[str, Question]:
+    """What an agent answers, by the name of the question."""
+    return {name: partial(answer, agent) for name, answer in _ANSWERS.items()}
 
 
 def _running(agent: "Agent") -> Node:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from node.agent import errors
+from node.agent import membership_errors as errors
 from node.config.config import DEFAULT_PEER_PORT
-from node.io.control import EX_SOFTWARE, ControlError, find_node, request
+from node.io.control import EX_SOFTWARE, ControlError, find_node, refused, request, unavailable
 from node.io.data_directory import open_data_directory
 from node.log import phrases
 from node.store.directory import (
@@ -52,12 +52,10 @@ async def join_cluster(agent: "Agent", node: str, address: str | None, node_type
     told = await _describe(cluster, address)
     if not isinstance(told, dict) or told.get("name") != node:
         found = told.get("name") if isinstance(told, dict) else None
-        raise errors.unavailable(f"the node at {address} is not '{node}', but '{found}'")
+        raise unavailable(f"the node at {address} is not '{node}', but '{found}'")
     cluster_id = told.get("cluster_id")
     if not cluster_id:
-        raise errors.unavailable(
-            f"node '{node}' belongs to no cluster: it was not started with a peer listener"
-        )
+        raise unavailable(f"node '{node}' belongs to no cluster: it was not started with a peer listener")
     if cluster_id == cluster.identity.cluster_id:
         body = {"do": "membership", "node_id": cluster.identity.node_id}
         answer = await cluster.voting.ask(address, body)
@@ -65,7 +63,7 @@ async def join_cluster(agent: "Agent", node: str, address: str | None, node_type
             return True
     others = [each for each in cluster.members.values() if each.name != agent.config.node_name]
     if others and cluster.identity.type == "disc" and not any(each.type == "disc" for each in others):
-        raise errors.refused(errors.ONLY_DISC_NODE_JOINS)
+        raise refused(errors.ONLY_DISC_NODE_JOINS)
     await reset(agent, is_forced=False, reopens=True)
     assert agent.cluster is not None
     await _join(agent.cluster, address, str(cluster_id), node_type)
@@ -86,7 +84,7 @@ async def _describe(cluster: "Cluster", address: str) -> Any:
             if await _accepts(address)
             else "nobody accepts connections there"
         )
-        raise errors.unavailable(
+        raise unavailable(
             f"{error.text}: {found}. Give NAME@HOST:PORT, with the port that 'fluffle ctl cluster_status' shows for "
             "clustering on that node"
         ) from error
@@ -110,7 +108,7 @@ async def _join(cluster: "Cluster", address: str, cluster_id: str, node_type: No
     try:
         await formation.join(cluster, address, cluster_id, node_type)
     except OSError as error:
-        raise errors.unavailable(f"the node cannot keep metadata: {error}") from error
+        raise unavailable(f"the node cannot keep metadata: {error}") from error
 
 
 async def _open(agent: "Agent") -> "Cluster":
@@ -122,7 +120,7 @@ async def _open(agent: "Agent") -> "Cluster":
     except ConfigError as error:
         raise ControlError(78, "\n".join(error.problems)) from error
     except OSError as error:
-        raise errors.unavailable(f"the peer listener cannot be opened: {error}") from error
+        raise unavailable(f"the peer listener cannot be opened: {error}") from error
 
 
 async def _address_of(agent: "Agent", node: str) -> str:
@@ -159,7 +157,7 @@ async def reset(agent: "Agent", *, is_forced: bool, reopens: bool = False) -> No
     try:
         wipe(agent.config.data_dir)
     except OSError as error:
-        raise errors.unavailable(f"the data directory cannot be emptied: {error}") from error
+        raise unavailable(f"the data directory cannot be emptied: {error}") from error
     if reopens or agent.is_clusterable:
         await _open(agent)
 
@@ -177,7 +175,7 @@ async def _leave(cluster: "Cluster") -> None:
         if error.exit_code == EX_SOFTWARE:
             raise
         cluster.logger.warning("no other node lets this one leave: %s", error.text)
-        raise errors.refused(errors.NO_RUNNING_NODES) from error
+        raise refused(errors.NO_RUNNING_NODES) from error
 
 
 async def change_type(agent: "Agent", node_type: NodeType) -> None:
@@ -187,7 +185,7 @@ async def change_type(agent: "Agent", node_type: NodeType) -> None:
     cluster = agent.cluster
     others = [] if cluster is None else cluster.voting.others()
     if cluster is None or cluster.metadata is None or not others:
-        raise errors.refused(errors.NOT_CLUSTERED)
+        raise refused(errors.NOT_CLUSTERED)
     if cluster.identity.type == node_type:
         return
     if cluster.members and node_type == "ram":
@@ -198,7 +196,7 @@ async def change_type(agent: "Agent", node_type: NodeType) -> None:
     except ControlError as error:
         if error.exit_code == EX_SOFTWARE:
             raise
-        raise errors.refused(errors.NO_ONLINE_NODES) from error
+        raise refused(errors.NO_ONLINE_NODES) from error
     if node_type == "disc":
         await cluster.quiet_disk()
         metadata.join(cluster, cluster.metadata.replica.voters)

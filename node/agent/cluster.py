@@ -15,7 +15,7 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cluster.membership import outputs
 from cluster.membership.membership import Membership
@@ -24,18 +24,19 @@ from cluster.transport.interface import Hello, Identity, InsecureListener, Topic
 from cluster.transport.security import Security, SecurityError
 from cluster.transport.transport import Transport
 from node.admin.submission import submit
-from node.agent import errors, formation, moves
+from node.agent import formation
 from node.agent.admission import Admission, KnownNode
+from node.agent.host_process import HostProcess
 from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
-from node.agent.life import Life, LifeLost
+from node.agent.life import Life, LifeLost, leave
 from node.agent.link_counts import LinkCounts
+from node.agent.membership_errors import GivenUp
 from node.agent.message_disk import MessageDisk
 from node.agent.metadata import Metadata
 from node.agent.metadata_disk import MetadataDisk
 from node.agent.peer_state import PeerState
 from node.agent.publisher import Publisher
 from node.agent.requests import Applicant
-from node.agent.supervisor import GivenUp
 from node.agent.voting import Voting
 from node.agent.waiting import boottime, tell
 from node.app import ClusterLog, Node
@@ -46,14 +47,12 @@ from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, M
 from node.catalogue.records import Member
 from node.config.file import ConfigError
 from node.config.values import Address
+from node.io.control import unavailable
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import phrases
 from node.queue.live_queue import Peers
 from node.store import directory
-
-if TYPE_CHECKING:
-    from node.agent.agent import Agent
 
 DISK_CLOSE_S: Final = 30.0
 """How long the metadata's disk may take at the end."""
@@ -71,11 +70,11 @@ class Cluster:
     listener: where other nodes reach us.   metadata: None until the node belongs to a cluster.
     """
 
-    def __init__(self, agent: "Agent") -> None:
-        self.agent = agent
-        self.config = agent.config
-        self.logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = agent.logger
-        self.name = agent.config.node_name
+    def __init__(self, process: HostProcess) -> None:
+        self.process = process
+        self.config = process.config
+        self.logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = process.logger
+        self.name = process.config.node_name
         self.listener: tuple[str, int] | None = None
         self.address = ""
         """What others are told."""
@@ -227,7 +226,7 @@ class Cluster:
     @property
     def is_wanted(self) -> bool:
         """Whether the operator wants this node to do its work."""
-        return self._is_attending or self.agent.app.is_wanted
+        return self._is_attending or self.process.app.is_wanted
 
     def known_members(self) -> dict[str, Applicant]:
         """The members as this node last saw them, be it before its start.
@@ -271,7 +270,7 @@ class Cluster:
             await formation.form(self)
         while True:
             await self.life.catch_up()
-            node = self.agent.make_node(self)
+            node = self.process.make_node(self)
             try:
                 await node.start()
             except LifeLost:
@@ -296,7 +295,7 @@ class Cluster:
     async def _end_maintenance(self) -> None:
         """A broker that has just started accepts clients, whatever the former one was told."""
         own = self.members.get(self.name)
-        self.agent.is_draining = False
+        self.process.is_draining = False
         if own is not None and own.is_draining:
             await submit(self.log, SetDraining(self.name, False))
 
@@ -305,14 +304,14 @@ class Cluster:
 
         A node that has failed hands nothing over: what it would say may be wrong, and the others have all of it.
         """
-        is_clean = not self.agent.has_failed
-        if not self.agent.app.is_wanted and is_clean:
-            await moves.leave(node)
+        is_clean = not self.process.has_failed
+        if not self.process.app.is_wanted and is_clean:
+            await leave(node)
         try:
             is_written = await node.stop()
         finally:
             self._peers.close()
-        if not self.agent.app.is_wanted:
+        if not self.process.app.is_wanted:
             await self.life.end(is_clean=is_clean and is_written)
         return is_written
 
@@ -432,7 +431,7 @@ class Cluster:
         if self._is_membership_due or now >= self._membership_due_s:
             self._tick_membership()
         self._set_timer(min(self._metadata_due_s, self._membership_due_s))
-        self.agent.lag.held(boottime() - now)
+        self.process.lag.held(boottime() - now)
 
     def _set_timer(self, due_s: float) -> None:
         """Have a turn then."""
@@ -443,7 +442,7 @@ class Cluster:
     def _tick_membership(self) -> None:
         if self.metadata is not None:
             self.disk_state.look(self.metadata.replica.waits_for_disk_s(boottime()))
-        self._peers.look_at_disk(self.agent.node, boottime())
+        self._peers.look_at_disk(self.process.node, boottime())
         self.publisher.check()
         self._is_membership_due = False
         self._membership_due_s = self.membership.tick(boottime())
@@ -488,20 +487,20 @@ class Cluster:
                 self.logger.warning("this node serves no clients for now: %s", reason)
                 self.life.may_serve.clear()
                 self._stop_serving()
-                self.agent.app.hold()
+                self.process.app.hold()
             case outputs.Resume():
-                if self.agent.app.is_over:
+                if self.process.app.is_over:
                     # The broker that paused stops, which a disk may hold up: others are to take over from it.
                     self.membership.stopped(boottime())
                 else:
                     self.life.may_serve.set()
-                self.agent.app.release()
+                self.process.app.release()
             case outputs.Rejoin(reason):
                 self.logger.warning("this node starts anew: %s", reason)
                 self.life.must_rejoin.set()
                 self._stop_serving()
-                self.agent.app.restart()
-                self.agent.app.release()
+                self.process.app.restart()
+                self.process.app.release()
             case outputs.StatusChanged(name, status):
                 self._peers.status_changed(name, status)
             case _:
@@ -509,7 +508,7 @@ class Cluster:
 
     def _stop_serving(self) -> None:
         """At once, before anything else is read; the broker itself is stopped by and by (reliability §4.2)."""
-        node = self.agent.node
+        node = self.process.node
         if node is not None:
             node.suspend_listeners()
             node.close_all_connections(_CUT_OFF)
@@ -546,7 +545,7 @@ class Cluster:
         self._take_over_members()
         if self._peers.is_open:
             self.logger.warning("this node starts anew: it was far behind and got all metadata anew")
-            self.agent.app.restart()
+            self.process.app.restart()
 
     def _take_over_members(self) -> None:
         if self.members:
@@ -589,4 +588,4 @@ class Cluster:
         """Tell the cluster that this node is, or isn't any more, in maintenance mode. Raises: ControlError."""
         result = await submit(self.log, SetDraining(self.name, is_draining))
         if isinstance(result, Refused):
-            raise errors.unavailable(result.text)
+            raise unavailable(result.text)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster.transport.interface import PeerRefused
-from node.agent import errors, metadata, requests
+from node.agent import metadata, requests
 from node.agent.identity import CLUSTER_ID, NodeIdentity
 from node.agent.requests import Applicant
 from node.agent.waiting import Waiting
@@ -27,7 +27,7 @@ from node.catalogue.commands import Command, PutMember, SetGlobalParameter
 from node.catalogue.records import MemberType
 from node.catalogue.snapshot import snapshot
 from node.config.config import DEFAULT_PEER_PORT
-from node.io.control import ControlError
+from node.io.control import ControlError, refused
 from node.io.data_directory import DataDirectoryError
 from node.io.disk import FileDisk
 from node.log import phrases
@@ -229,7 +229,7 @@ async def join(cluster: "Cluster", address: str, cluster_id: str, node_type: Mem
 async def _join(cluster: "Cluster", address: str, asks: Applicant, identity: NodeIdentity) -> None:
     told = await cluster.voting.ask(address, {"do": "join", **asks._asdict()}, JOIN_S)
     if not isinstance(told, dict):
-        raise errors.refused(f"the node at {address} gave an answer that makes no sense")
+        raise refused(f"the node at {address} gave an answer that makes no sense")
     members = requests.applicants(told.get("members"))
     cluster.logger.info(
         phrases.clustering_with([each.name for each in members if each.name != cluster.name], asks.type)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from cluster.membership.membership import State
 from cluster.metadata.raft_log import NO_OUTCOME, REPLACED
 from node.admin.submission import submit
-from node.agent import errors
-from node.agent.supervisor import GivenUp
+from node.agent import membership_errors as errors
+from node.agent.membership_errors import GivenUp
 from node.agent.waiting import FOR_A_MAJORITY, FOR_AN_OUTCOME, FOR_LINKS, Waiting, boottime, majority_reasons
+from node.app import Node
 from node.catalogue.commands import NodeDown, NodeUp, Refused, SetDraining
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ UNKNOWN: Final = (NO_OUTCOME, REPLACED)
 """The command may have been applied, or may never be."""
 DISC_NODE_S: Final = 20.0
 """How long the start of a RAM node waits until it reaches a disk node: all nodes may be started at once."""
+
+
+LEAVE_S: Final = 5.0
+"""How long a node that stops waits for its masters to move."""
+LEAVE_POLL_S: Final = 0.02
 
 
 class LifeLost(Exception):
@@ -169,7 +175,7 @@ class Life:
     async def or_given_up(self, waiting: Any) -> Any:
         """What a wait of a start gives. Raises: GivenUp when the node is to stop meanwhile."""
         task = asyncio.ensure_future(waiting)
-        stopped = asyncio.ensure_future(self._cluster.agent.app.is_giving_up.wait())
+        stopped = asyncio.ensure_future(self._cluster.process.app.is_giving_up.wait())
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -180,6 +186,18 @@ class Life:
         finally:
             task.cancel()
             stopped.cancel()
+
+
+async def leave(node: Node) -> None:
+    """Have a node's masters move before it stops, so that nobody waits for others to take note of its end."""
+    mirrors, loop = node.broker.mirrors, asyncio.get_running_loop()
+    if mirrors is None:
+        return
+    mirrors.leave()
+    node.broker.wake()
+    deadline = loop.time() + LEAVE_S
+    while mirrors.moving and loop.time() < deadline:
+        await asyncio.sleep(LEAVE_POLL_S)
 
 
 async def _first(*waits: Coroutine[Any, Any, Any]) -> None:

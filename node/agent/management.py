@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.admin.admin import Admin
 from node.agent import status
-from node.agent.answers import ANSWERS
+from node.agent.answers import answers
 from node.agent.questions import Questions
 from node.app import Node
 from node.config.config import Config
@@ -46,7 +46,9 @@ class Management:
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
-        self.questions = Questions(agent, ANSWERS)
+        self.questions = Questions(
+            agent.config.node_name, answers(agent), lambda: agent.cluster, agent.logger
+        )
         self.events = MirroringEvents()
         """Of all brokers of this process."""
         self.log_lines = LogLines()

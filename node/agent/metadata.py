@@ -123,4 +123,4 @@ class Metadata:
 
     def _broken(self, reason: str) -> None:
         self._cluster.logger.critical("metadata cannot be kept any more, so the node stops: %s", reason)
-        self._cluster.agent.ask_to_stop()
+        self._cluster.process.ask_to_stop()

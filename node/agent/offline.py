@@ -25,11 +25,11 @@ from cluster.metadata.journal_file import (
 )
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.state_machine import SnapshotUnreadable
-from node.agent import errors
+from node.agent import membership_errors as errors
 from node.agent.identity import CLUSTER_ID, IdentityUnreadable, NodeIdentity, read_identity, writing
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import NodeDown, RemoveMember, SetGlobalParameter
-from node.io.control import EX_SOFTWARE
+from node.io.control import EX_DATAERR, EX_SOFTWARE
 from node.io.disk import FileDisk, ReadOnlyDisk
 from node.store.directory import RAFT
 from node.store.inspection import TrialDisk
@@ -86,7 +86,7 @@ def read_catalogue(data_dir: str) -> Catalogue | None:
             return None
         return _Copy(read_image(disk)).log.catalogue
     except (JournalUnreadable, NewerFormat, SnapshotUnreadable, IdentityUnreadable, OSError) as error:
-        raise OfflineError(errors.EX_DATAERR, f"the metadata in {path} cannot be read: {error}") from error
+        raise OfflineError(EX_DATAERR, f"the metadata in {path} cannot be read: {error}") from error
 
 
 class _Copy:
@@ -139,7 +139,7 @@ def _rewrite(data_dir: str, own_name: str, change: Callable[[_Copy], frozenset[s
         disk.run(writing(identity))
         write_image(disk, copy.image(voters))
     except (JournalUnreadable, NewerFormat, SnapshotUnreadable, IdentityUnreadable, OSError) as error:
-        raise OfflineError(errors.EX_DATAERR, f"the metadata in {path} cannot be used: {error}") from error
+        raise OfflineError(EX_DATAERR, f"the metadata in {path} cannot be used: {error}") from error
     finally:
         disk.close()
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from node.agent import changes, errors, moves, phases, status
 from node.agent.definition_operations import DefinitionOperations
 from node.agent.list_operations import ListOperations
+from node.agent.membership_errors import GivenUp
 from node.agent.queue_operations import QueueOperations
 from node.agent.runtime_operations import RuntimeOperations
-from node.agent.supervisor import GivenUp
 from node.agent.user_operations import UserOperations
 from node.agent.vhost_operations import VhostOperations
 from node.config.file import ConfigError

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from node.agent import errors
+from node.io.control import refused, unavailable
 from node.io.turns import Turns
 
 PART_CHARACTERS: Final = 700_000
@@ -39,7 +39,7 @@ async def pack(value: Any) -> list[str]:
     packed.append(packer.flush())
     text = base64.b64encode(b"".join(packed)).decode()
     if len(text) > PACKED_CHARACTERS_MAX:
-        raise errors.refused("the answer is too long to be sent to another node")
+        raise refused("the answer is too long to be sent to another node")
     return [text[at : at + PART_CHARACTERS] for at in range(0, len(text), PART_CHARACTERS)]
 
 
@@ -55,11 +55,11 @@ async def unpack(parts: Sequence[str]) -> Any:
                 found.append(json.loads(line))
             await turns.give()
     except (binascii.Error, zlib.error, ValueError, RecursionError):
-        raise errors.unavailable(_NOT_UNDERSTOOD) from None
+        raise unavailable(_NOT_UNDERSTOOD) from None
     if kind == _LIST:
         return found
     if kind != _VALUE or len(found) != 1:
-        raise errors.unavailable(_NOT_UNDERSTOOD)
+        raise unavailable(_NOT_UNDERSTOOD)
     return found[0]
 
 
@@ -99,7 +99,7 @@ class Shelf:
         self._expire()
         kept = self._answers.get(number) if isinstance(number, int) else None
         if kept is None or not isinstance(part, int) or not 0 <= part < len(kept[1]):
-            raise errors.unavailable("the answer was fetched too late")
+            raise unavailable("the answer was fetched too late")
         if part == len(kept[1]) - 1:
             del self._answers[number]  # type: ignore[arg-type]
         return kept[1][part]

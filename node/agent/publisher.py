@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from node.agent.status import own_status
 from node.agent.waiting import boottime
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Publisher:
     def publish(self) -> None:
         """Tell what is new now, if anything is."""
         self._checked_s = boottime()
-        status = own_status(self._cluster.agent)
+        status = self._cluster.process.own_status()
         if status == self._told:
             return
         self._told = status

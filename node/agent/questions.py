@@ -7,19 +7,19 @@ Arguments and answers are packed (`packing`), as they may be longer than a call.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from node.agent import errors, packing
+from node.agent import packing
 from node.agent.requests import Body
-from node.io.control import EX_USAGE, ControlError
+from node.io.control import EX_USAGE, ControlError, unavailable
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.agent.cluster import Cluster
 
 Arguments = Mapping[str, Any]
-Question = Callable[["Agent", Arguments], Awaitable[Any]]
+Question = Callable[[Arguments], Awaitable[Any]]
 
 ANSWER_S: Final = 5.0
 """How long a node may take; then it is left out."""
@@ -27,13 +27,24 @@ PARTS_MAX: Final = 100
 
 
 class Questions:
-    """Asks and answers for one agent.   known: what can be asked, by name."""
+    """Asks and answers for one node.
 
-    def __init__(self, agent: "Agent", known: Mapping[str, Question]) -> None:
-        self._agent = agent
+    known: what can be asked, by name.   cluster: None for a node without one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        known: Mapping[str, Question],
+        cluster: "Callable[[], Cluster | None]",
+        logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]",
+    ) -> None:
+        self._name = name
         self._known = known
+        self._cluster = cluster
+        self._logger = logger
         self._shelf = packing.Shelf()
-        self.answers: dict[str, Callable[[str, Body], Any]] = {
+        self.answers: Mapping[str, Callable[[str, Body], Awaitable[Any]]] = {
             "question": self._question,
             "question_part": self._part,
         }
@@ -43,22 +54,22 @@ class Questions:
 
     async def ask(self, node: str, question: str, arguments: Arguments) -> Any:
         """Raises: ControlError."""
-        if node == self._agent.config.node_name:
+        if node == self._name:
             return await self._own(question, arguments)
-        address = self._addresses().get(node)
-        if address is None or self._agent.cluster is None:
-            raise errors.unavailable(f"node '{node}' is not running")
+        address, cluster = self._addresses().get(node), self._cluster()
+        if address is None or cluster is None:
+            raise unavailable(f"node '{node}' is not running")
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await self._ask(self._agent.cluster, address, question, arguments)
+                return await self._ask(cluster, address, question, arguments)
         except TimeoutError:
-            raise errors.unavailable(f"node '{node}' does not answer") from None
+            raise unavailable(f"node '{node}' does not answer") from None
 
     async def ask_all(
         self, question: str, arguments: Arguments, nodes: Iterable[str] | None = None
     ) -> dict[str, Any]:
         """All nodes that run, or of them these; by node. Who does not answer is missing."""
-        own = self._agent.config.node_name
+        own = self._name
         names = [own, *self._addresses()]
         if nodes is not None:
             chosen = set(nodes)
@@ -70,7 +81,7 @@ class Questions:
         try:
             return (await self.ask(node, question, arguments),)
         except ControlError as error:
-            self._agent.logger.debug("node '%s' did not answer '%s': %s", node, question, error)
+            self._logger.debug("node '%s' did not answer '%s': %s", node, question, error)
             return None
 
     async def _ask(self, cluster: "Cluster", address: str, question: str, arguments: Arguments) -> Any:
@@ -79,9 +90,9 @@ class Questions:
         try:
             number, count, parts = answer["number"], int(answer["parts"]), [str(answer["part"])]
         except (TypeError, KeyError, ValueError):
-            raise errors.unavailable("an answer between nodes is not understood") from None
+            raise unavailable("an answer between nodes is not understood") from None
         if not 1 <= count <= PARTS_MAX:
-            raise errors.unavailable("an answer between nodes is too long")
+            raise unavailable("an answer between nodes is too long")
         for part in range(1, count):
             asked = {"do": "question_part", "number": number, "part": part}
             parts.append(str(await cluster.voting.ask(address, asked, ANSWER_S)))
@@ -89,7 +100,7 @@ class Questions:
 
     def _addresses(self) -> dict[str, str]:
         """Of the other members that are up, by their names."""
-        cluster = self._agent.cluster
+        cluster = self._cluster()
         if cluster is None:
             return {}
         members = cluster.members
@@ -105,7 +116,7 @@ class Questions:
         known = self._known.get(question)
         if known is None:
             raise ControlError(EX_USAGE, f"there is no question '{question}'")
-        return await known(self._agent, arguments)
+        return await known(arguments)
 
     async def _question(self, name: str, body: Body) -> Any:
         arguments = body.get("arguments")

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from node.admin.feature_flags import feature_flags
-from node.agent import errors, message_disk, metadata_disk
+from node.agent import message_disk, metadata_disk
 from node.catalogue.commands import Refused, SetGlobalParameter
 from node.config.config import Config
 from node.config.plugins import with_needed
+from node.io.control import unavailable
 from node.io.resources import (
     free_disk_bytes,
     free_limit_bytes,
@@ -259,7 +260,7 @@ async def set_cluster_name(node: "Node", name: str) -> None:
 
     result = await submit(node.broker.log, SetGlobalParameter("cluster_name", name))
     if isinstance(result, Refused):
-        raise errors.unavailable(result.text)
+        raise unavailable(result.text)
 
 
 def _clustered(cluster: "Cluster") -> dict[str, Any]:

@@ -14,15 +14,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from node.agent.membership_errors import GivenUp
 from node.app import Node
 from node.config.file import ConfigError
 
 RETRY_S: Final = 5.0
 """How long after a start that failed, with no operator there to see it, the next one is tried."""
-
-
-class GivenUp(Exception):
-    """A start was ended by a stop."""
 
 
 class Supervisor:

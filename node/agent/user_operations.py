@@ -17,10 +17,9 @@ from node.agent.admin_operations import (
     text_or_none,
     texts,
 )
-from node.agent.errors import EX_DATAERR
 from node.catalogue.patterns import PatternInvalid, compile_pattern
 from node.definitions.users import limits_row
-from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
+from node.io.control import EX_DATAERR, EX_SOFTWARE, EX_UNAVAILABLE, ControlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,9 +18,8 @@ from node.agent.admin_operations import (
     text_or_none,
     texts,
 )
-from node.agent.errors import EX_DATAERR
 from node.definitions.rows import parameter_rows
-from node.io.control import EX_SOFTWARE, ControlError
+from node.io.control import EX_DATAERR, EX_SOFTWARE, ControlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.transport.interface import PeerRefused, Unreachable
 from node.admin.submission import submit
-from node.agent import errors, requests
+from node.agent import membership_errors as errors
+from node.agent import requests
 from node.agent.requests import Applicant, Body
 from node.catalogue.commands import Command, PutMember, Refused, RemoveMember
 from node.catalogue.records import Member
-from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
+from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError, refused, unavailable
 from node.log import phrases
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Voting:
             "change_type": self._change_type,
             "membership": self._membership,
             "rejoin": self._rejoin,
-            **cluster.agent.management.questions.answers,
+            **cluster.process.answers,
         }
 
     # --- asking ---
@@ -63,7 +64,7 @@ class Voting:
 
     async def ask_any(self, members: Iterable[Applicant], body: Body, timeout_s: float = CALL_S) -> Any:
         """Ask one after the other until one answers. Raises: ControlError, the last one's."""
-        last = errors.unavailable(errors.NO_ONLINE_NODES)
+        last = unavailable(errors.NO_ONLINE_NODES)
         for member in members:
             try:
                 return await self.ask(member.address, body, timeout_s)
@@ -139,7 +140,7 @@ class Voting:
             body = requests.decode(data)
             handler = self._answers.get(requests.text(body, "do"))
             if handler is None:
-                raise errors.refused(f"node '{self._cluster.name}' does not know the request {body['do']!r}")
+                raise refused(f"node '{self._cluster.name}' does not know the request {body['do']!r}")
             return requests.encode({"result": await handler(name, body)})
         except ControlError as error:
             return requests.failure(error)
@@ -159,7 +160,7 @@ class Voting:
         """Take a node in, which then follows and asks to be promoted."""
         asks = requests.applicant(body)
         if asks.name != name:
-            raise errors.refused(f"node '{name}' asked for '{asks.name}' to be taken in")
+            raise refused(f"node '{name}' asked for '{asks.name}' to be taken in")
         metadata = self._need_metadata()
         known = self._cluster.members.get(name)
         if known is not None and known.node_id != asks.node_id:
@@ -167,7 +168,7 @@ class Voting:
             if self._refused.get(name) != asks.node_id:
                 self._refused[name] = asks.node_id
                 self._cluster.logger.warning("a node that asks to join is refused: %s", why_not)
-            raise errors.refused(why_not)
+            raise refused(why_not)
         await self._submit(PutMember(asks.name, asks.address, asks.node_id, asks.type))
         self._cluster.logger.info(phrases.node_joined(name))
         members = self._cluster.known_members().values()
@@ -180,7 +181,7 @@ class Voting:
     async def _promote(self, name: str, body: Body) -> Any:
         member = self._member(name, body)
         if member.type == "ram":
-            raise errors.refused(f"node '{name}' is a RAM node: those don't vote")
+            raise refused(f"node '{name}' is a RAM node: those don't vote")
         await self.add_voter(name)
         return {}
 
@@ -213,7 +214,7 @@ class Voting:
         self._cluster.logger.error(
             "node '%s' asks this one to start anew: %s", name, requests.text(body, "why")
         )
-        self._cluster.agent.app.restart()
+        self._cluster.process.app.restart()
         return {}
 
     # --- changes of the membership ---
@@ -222,7 +223,7 @@ class Voting:
         """Remove a member that doesn't run, with its queues. Raises: ControlError."""
         member = self._cluster.members.get(name)
         if member is None:
-            raise errors.refused(errors.NOT_A_MEMBER)
+            raise refused(errors.NOT_A_MEMBER)
         if member.is_up or name == self._cluster.name:
             raise errors.still_running(name)
         self._cluster.logger.info(phrases.node_removed(name))
@@ -242,7 +243,7 @@ class Voting:
         """Raises: ControlError if no other member keeps metadata on a disk, and there are other members."""
         others = [each for each in self._cluster.members.values() if each.name != name]
         if others and not any(each.type == "disc" for each in others):
-            raise errors.refused(text)
+            raise refused(text)
 
     async def add_voter(self, name: str) -> None:
         """Raises: ControlError."""
@@ -268,26 +269,26 @@ class Voting:
             async with asyncio.timeout(CHANGE_S):
                 result = await answer
         except TimeoutError:
-            raise errors.unavailable(errors.NO_MAJORITY) from None
+            raise unavailable(errors.NO_MAJORITY) from None
         if isinstance(result, str) and result:
-            raise errors.unavailable(result)
+            raise unavailable(result)
 
     async def _submit(self, command: Command[Any]) -> Any:
         result = await submit(self._need_metadata().log, command)
         if isinstance(result, Refused):
             if result.text == errors.NO_MAJORITY:
-                raise errors.unavailable(result.text)
-            raise errors.refused(result.text)
+                raise unavailable(result.text)
+            raise refused(result.text)
         return result
 
     def _member(self, name: str, body: Body) -> Member:
         """The member that asks. Raises: ControlError unless it is one, and this its data directory."""
         member = self._cluster.members.get(name)
         if member is None or member.node_id != requests.text(body, "node_id"):
-            raise errors.refused(errors.disagrees(name, self._cluster.name))
+            raise refused(errors.disagrees(name, self._cluster.name))
         return member
 
     def _need_metadata(self) -> Any:
         if self._cluster.metadata is None or not self._cluster.members:
-            raise errors.unavailable(f"node '{self._cluster.name}' belongs to no cluster yet")
+            raise unavailable(f"node '{self._cluster.name}' belongs to no cluster yet")
         return self._cluster.metadata

@@ -47,7 +47,7 @@ class Waiting:
     async def tell(self, what: str, because: Sequence[str] = ()) -> None:
         """Wait a little; the log hears what for, and why, at most every ten seconds. Raises: GivenUp."""
         now = boottime()
-        self._cluster.agent.wait_is(sentence(what, because))
+        self._cluster.process.wait_is(sentence(what, because))
         if now - self._told_at >= WAITING_TOLD_S:
             self._told_at = now
             self._cluster.logger.info("waiting %s", what)

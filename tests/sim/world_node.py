@@ -64,7 +64,7 @@ START_RETRY_S: Final = 5.0
 WAITING_RETRY_S: Final = 0.5
 """`node.agent.waiting.RETRY_S`."""
 LEAVE_S: Final = 5.0
-"""`node.agent.moves.LEAVE_S`, and how long the others are told that a node stops."""
+"""`node.agent.life.LEAVE_S`, and how long the others are told that a node stops."""
 
 _OF_MEMBERSHIP: Final = (LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp)
 

@@ -14,7 +14,7 @@ from cluster.metadata.raft_log import NO_MAJORITY, NO_OUTCOME, REPLACED
 from node.agent import life as life_module
 from node.agent.cluster import Cluster
 from node.agent.life import OUTCOMES_MAX, Life
-from node.agent.supervisor import GivenUp
+from node.agent.membership_errors import GivenUp
 from node.catalogue.commands import Command, NodeUp, Refused, SetDraining
 from node.catalogue.events import MemberDown
 from node.catalogue.records import Member
@@ -28,7 +28,7 @@ class FakeCluster:
         self.name, self.address = "n1@localhost", "localhost:1"
         self.identity = self
         self.node_id, self.type = "id-n1", "disc"
-        self.metadata = self.log = self.agent = self.app = self.voting = self
+        self.metadata = self.log = self.process = self.app = self.voting = self
         self.logger = logging.getLogger("test")
         self.members: dict[str, Any] = {}
         self.membership = Membership(self.name, MembershipOptions())

@@ -17,9 +17,7 @@ from typing import Any
 
 import pytest
 
-from node.agent import packing, questions
 from node.agent.agent import Agent
-from node.agent.questions import Questions
 from node.amqp.properties import Properties
 from node.config.config import Address, ClusterOptions, ManagementConfig, StatisticsConfig, TelemetryConfig
 from node.io.control import ControlError
@@ -277,65 +275,6 @@ def test_a_default_port_that_is_taken_is_worth_a_warning(
             asyncio.run(start(True))
 
     serve(directory, other)
-
-
-def test_questions_go_to_the_nodes_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two nodes, whose links are a function call here."""
-    monkeypatch.setattr(questions, "ANSWER_S", 60.0)
-    monkeypatch.setattr(packing, "PART_CHARACTERS", 10_000)
-
-    class Voting:
-        def __init__(self) -> None:
-            self.other: Questions | None = None
-
-        def others(self) -> list[Any]:
-            return [Known("b"), Known("down"), Known("w", "witness")]
-
-        async def ask(self, address: str, body: dict[str, Any], timeout_s: float) -> Any:
-            assert address == "b:1"
-            assert self.other is not None
-            return json.loads(json.dumps(await self.other.answers[body["do"]]("a", body)))
-
-    class Known:
-        def __init__(self, name: str, node_type: str = "disc") -> None:
-            self.name, self.address, self.type, self.is_up = name, f"{name}:1", node_type, name != "down"
-
-    class Cluster:
-        def __init__(self) -> None:
-            self.voting = Voting()
-            self.members = {each.name: each for each in self.voting.others()}
-
-    class Stub:
-        def __init__(self, name: str, cluster: Any) -> None:
-            self.config = config_for(Path("/nowhere"))
-            self.config = replace(self.config, node_name=name)
-            self.cluster = cluster
-            self.logger = logging.getLogger("test")
-
-    async def double(agent: Any, arguments: Any) -> list[str]:
-        return [f"{agent.config.node_name}{each}" for each in arguments["of"]]
-
-    cluster = Cluster()
-    asking = Questions(Stub("a", cluster), {"double": double})  # type: ignore[arg-type]
-    cluster.voting.other = Questions(Stub("b", None), {"double": double})  # type: ignore[arg-type]
-
-    async def story() -> None:
-        assert await asking.ask("b", "double", {"of": ["1"]}) == ["b1"]
-        assert await asking.ask_all("double", {"of": ["1"]}) == {"a": ["a1"], "b": ["b1"]}
-        assert await asking.ask_all("double", {"of": []}, ["b", "nowhere"]) == {"b": []}
-        numbers = [str(number * 2654435761 % 2**32) for number in range(50_000)]
-        assert await asking.ask("b", "double", {"of": numbers}) == [f"b{each}" for each in numbers]
-        with pytest.raises(ControlError, match="not running"):
-            await asking.ask("down", "double", {})
-        with pytest.raises(ControlError, match="no question"):
-            await asking.ask("b", "nonsense", {})
-        for body in ({}, {"arguments": "x"}, {"arguments": ["x"]}, {"arguments": [1]}):
-            with pytest.raises(ControlError):
-                await cluster.voting.ask("b:1", {"do": "question", "question": "double", **body}, 1.0)
-        with pytest.raises(ControlError):
-            await cluster.voting.ask("b:1", {"do": "question_part", "number": 9, "part": 0}, 1.0)
-
-    asyncio.run(story())
 
 
 @pytest.mark.slow

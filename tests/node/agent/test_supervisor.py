@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from node.agent import supervisor
-from node.agent.supervisor import GivenUp, Supervisor
+from node.agent.membership_errors import GivenUp
+from node.agent.supervisor import Supervisor
 from node.app import Node
 
 
