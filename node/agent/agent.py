@@ -6,7 +6,7 @@
 
 A node without cluster settings is a broker with a control socket; nothing of gRPC or Raft is imported then. One
 that is *clusterable* keeps its metadata in Raft from its first start, a cluster of one until others join: that is
-`node.agent.cluster`.
+`node.clustering.cluster`.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from node.agent.management import Management
-from node.agent.membership_errors import GivenUp
 from node.agent.operations import Operations
 from node.agent.phases import Phase
-from node.agent.requests import Body
 from node.agent.status import own_status
 from node.agent.supervisor import Supervisor
 from node.app import ClusterSide, Node
+from node.clustering.errors import GivenUp
+from node.clustering.requests import Body
 from node.config.config import Config
 from node.io.control import register, unregister
 from node.io.control_server import ControlServer
@@ -32,7 +32,7 @@ from node.log.log import category_logger
 from node.store import directory
 
 if TYPE_CHECKING:
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
     from node.telemetry.telemetry import Telemetry
 
 
@@ -116,7 +116,7 @@ class Agent:
     def waits_for(self) -> str:
         """What the node waits for, as the end of a sentence about it; empty: nothing, or only for itself."""
         if self.is_paused and self.cluster is not None:
-            from node.agent.waiting import FOR_A_MAJORITY, majority_reasons, sentence
+            from node.clustering.waiting import FOR_A_MAJORITY, majority_reasons, sentence
 
             because = majority_reasons(self.cluster)
             return sentence(FOR_A_MAJORITY, because) if because else ""
@@ -191,7 +191,7 @@ class Agent:
 
     async def open_cluster(self) -> "Cluster":
         """Open the peer listener and read the metadata. Raises: OSError, ConfigError."""
-        from node.agent.cluster import Cluster
+        from node.clustering.cluster import Cluster
 
         assert self.cluster is None
         self.cluster = cluster = Cluster(self)

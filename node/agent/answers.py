@@ -1,4 +1,4 @@
-"""What a node answers the others: `node.agent.questions`, one function a question."""
+"""What a node answers the others: `node.clustering.questions`, one function a question."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from node.admin import queues
 from node.agent import phases, status
-from node.agent.questions import Question
 from node.app import Node
 from node.client.connection import Connection
+from node.clustering.questions import Question
 from node.io.control import EX_USAGE, ControlError, unavailable
 from node.io.turns import taken
 from node.management.node_facts import node_facts

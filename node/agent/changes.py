@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from node.agent import membership_errors as errors
+from node.clustering import errors
 from node.config.config import DEFAULT_PEER_PORT
 from node.io.control import EX_SOFTWARE, ControlError, find_node, refused, request, unavailable
 from node.io.data_directory import open_data_directory
@@ -29,7 +29,7 @@ from node.store.disk import RemoveTree, Rename, SyncDir
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
 
 _KEPT: Final = (JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, *FILES)
 LOOK_UP_S: Final = 5.0
@@ -103,7 +103,7 @@ async def _accepts(address: str) -> bool:
 
 
 async def _join(cluster: "Cluster", address: str, cluster_id: str, node_type: NodeType) -> None:
-    from node.agent import formation
+    from node.clustering import formation
 
     try:
         await formation.join(cluster, address, cluster_id, node_type)
@@ -180,7 +180,7 @@ async def _leave(cluster: "Cluster") -> None:
 
 async def change_type(agent: "Agent", node_type: NodeType) -> None:
     """Be a disk or a RAM node from now on. Raises: ControlError."""
-    from node.agent import metadata
+    from node.clustering import metadata
 
     cluster = agent.cluster
     others = [] if cluster is None else cluster.voting.others()
@@ -210,7 +210,7 @@ def reset_offline(data_dir: str) -> None:
 
     Raises: OfflineError; DataDirectoryError when a node runs on the directory; OSError.
     """
-    from node.agent.offline import OfflineError
+    from node.clustering.offline import OfflineError
 
     if not any(os.path.lexists(os.path.join(data_dir, name)) for name in (STORE_FILE, RAFT)):
         raise OfflineError(EX_SOFTWARE, f"there are no data of a node in {data_dir}")

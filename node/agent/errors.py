@@ -5,8 +5,8 @@ Source: rabbitmqctl.ex of v3.13.7; management §3.1 (exit codes).
 
 from typing import Final
 
-from node.agent.membership_errors import NOT_A_MEMBER as NOT_A_MEMBER
-from node.agent.membership_errors import WithItself
+from node.clustering.errors import NOT_A_MEMBER as NOT_A_MEMBER
+from node.clustering.errors import WithItself
 from node.io.control import EX_DATAERR, EX_SOFTWARE, EX_UNAVAILABLE, ControlError
 from node.io.control import refused as refused
 from node.io.control import unavailable as unavailable

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from node.admin.admin import Admin
 from node.agent import status
 from node.agent.answers import answers
-from node.agent.questions import Questions
 from node.app import Node
+from node.clustering.questions import Questions
 from node.config.config import Config
 from node.io.log_lines import LogLines
 from node.io.loop_lag import Longest

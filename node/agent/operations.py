@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from node.agent import changes, errors, moves, phases, status
 from node.agent.definition_operations import DefinitionOperations
 from node.agent.list_operations import ListOperations
-from node.agent.membership_errors import GivenUp
 from node.agent.queue_operations import QueueOperations
 from node.agent.runtime_operations import RuntimeOperations
 from node.agent.user_operations import UserOperations
 from node.agent.vhost_operations import VhostOperations
+from node.clustering.errors import GivenUp
 from node.config.file import ConfigError
 from node.io.control import EX_USAGE, ControlError
 from node.log import mirroring as log_mirroring
@@ -23,8 +23,8 @@ from node.log import phrases
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
-    from node.agent.cluster import Cluster
     from node.app import Node
+    from node.clustering.cluster import Cluster
 
 Arguments = dict[str, Any]
 Operation = Callable[[Arguments, float], Awaitable[Any]]

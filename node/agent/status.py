@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from node.admin.feature_flags import feature_flags
-from node.agent import message_disk, metadata_disk
 from node.catalogue.commands import Refused, SetGlobalParameter
+from node.clustering import message_disk, metadata_disk
 from node.config.config import Config
 from node.config.plugins import with_needed
 from node.io.control import unavailable
@@ -31,9 +31,9 @@ from node.version import COMPATIBLE_VERSION, VERSION
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
-    from node.agent.cluster import Cluster
     from node.app import Node
     from node.broker.broker import Broker
+    from node.clustering.cluster import Cluster
 
 _ERLANG: Final = "25.2.3"
 """That of the RabbitMQ that we are compatible with: some tools parse it."""

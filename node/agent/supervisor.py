@@ -14,8 +14,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from node.agent.membership_errors import GivenUp
 from node.app import Node
+from node.clustering.errors import GivenUp
 from node.config.file import ConfigError
 
 RETRY_S: Final = 5.0

@@ -9,7 +9,7 @@ from node.telemetry.surroundings import Link
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
 
 CLOCK: Final = "clock"
 """The question for another node's time of day."""

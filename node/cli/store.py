@@ -105,7 +105,7 @@ def _metadata(path: str, disk: "ReadOnlyDisk", identity: "Identity") -> "Metadat
 
     if not os.path.isdir(os.path.join(path, RAFT)):
         return _guarded(lambda: read_metadata(disk))
-    from node.agent.offline import OfflineError, read_catalogue
+    from node.clustering.offline import OfflineError, read_catalogue
 
     try:
         catalogue = read_catalogue(path)

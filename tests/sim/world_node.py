@@ -4,12 +4,12 @@ Real: RaftLog over Replica over a simulated disk, Membership with its leases, Pe
 `tests.sim.mirror_node` with its store. What `node.agent` does with them needs sockets, threads and an event loop; it
 stands here in short, part by part:
 
-    start, _cluster_turn, act, _do, _observe, _replaced        node.agent.cluster: Cluster
-    _tell_leader                                               node.agent.metadata: Metadata
+    start, _cluster_turn, act, _do, _observe, _replaced        node.clustering.cluster: Cluster
+    _tell_leader                                               node.clustering.metadata: Metadata
     _supervise                                                 node.agent.supervisor: Supervisor._settle
-    _begin, _catch_up, _enter_cluster, _end_broker             node.agent.life: Life; node.app: Node.start, stop
+    _begin, _catch_up, _enter_cluster, _end_broker             node.clustering.life: Life; node.app: Node.start, stop
     _store_broken, _stalled, _resumed                          node.io.persistence, node.io.resource_guard
-    tell_status                                                node.agent.publisher, .status
+    tell_status                                                node.clustering.publisher, .status
 """
 
 from collections.abc import Callable, Generator
@@ -30,16 +30,16 @@ from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers
 from cluster.transport.interface import Hello, Topic
 from cluster.transport.stream import Receiver, Sender
-from node.agent.admission import Admission, KnownNode
-from node.agent.life import OUTCOMES_MAX, UNKNOWN
-from node.agent.message_disk import ALARM as MESSAGE_DISK
-from node.agent.message_disk import MessageDisk
-from node.agent.metadata import options as raft_options
-from node.agent.peer_state import PeerState
 from node.broker.unsettled import note_deliveries
 from node.catalogue.commands import Command, NodeDown, NodeUp, Refused, SetDraining
 from node.catalogue.events import LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.catalogue.snapshot import everything
+from node.clustering.admission import Admission, KnownNode
+from node.clustering.life import OUTCOMES_MAX, UNKNOWN
+from node.clustering.message_disk import ALARM as MESSAGE_DISK
+from node.clustering.message_disk import MessageDisk
+from node.clustering.metadata import options as raft_options
+from node.clustering.peer_state import PeerState
 from node.io.disk import HUNG_S
 from node.store.directory import StoreError
 from node.store.disk import READING, Step, Sync
@@ -62,9 +62,9 @@ FULL_RETRY_S: Final = 1.0
 START_RETRY_S: Final = 5.0
 """`node.agent.supervisor.RETRY_S`."""
 WAITING_RETRY_S: Final = 0.5
-"""`node.agent.waiting.RETRY_S`."""
+"""`node.clustering.waiting.RETRY_S`."""
 LEAVE_S: Final = 5.0
-"""`node.agent.life.LEAVE_S`, and how long the others are told that a node stops."""
+"""`node.clustering.life.LEAVE_S`, and how long the others are told that a node stops."""
 
 _OF_MEMBERSHIP: Final = (LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp)
 

@@ -247,7 +247,8 @@ class _Run:
         self, command: Command, call: Call, target: targets.Target, arguments: dict[str, Any]
     ) -> int:
         """Change the files of a node that does not run: take another one off its list, or empty them."""
-        from node.agent import changes, offline
+        from node.agent import changes
+        from node.clustering import offline
         from node.io.data_directory import DataDirectoryError
 
         data_dir = targets.data_directory(target, self.environ)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pika
 import pytest
 
-from node.agent import offline
 from node.cli.ctl.main import main as ctl
+from node.clustering import offline
 from node.io.data_directory import DataDirectoryError
 from tests.node.agent.processes import Process, Processes, free_port, until, until_running
 

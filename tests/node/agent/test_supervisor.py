@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from node.agent import supervisor
-from node.agent.membership_errors import GivenUp
 from node.agent.supervisor import Supervisor
 from node.app import Node
+from node.clustering.errors import GivenUp
 
 
 class Ring:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from node.agent.identity import FILE, IdentityUnreadable, NodeIdentity, read_identity, writing
-from node.agent.requests import Applicant
+from node.clustering.identity import FILE, IdentityUnreadable, NodeIdentity, read_identity, writing
+from node.clustering.requests import Applicant
 from node.store.disk import Append
 from tests.node.store.simulated_disk import SimulatedDisk
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from node.agent.metadata_disk import STUCK_S, MetadataDisk
+from node.clustering.metadata_disk import STUCK_S, MetadataDisk
 
 
 def _levels(caplog: pytest.LogCaptureFixture) -> list[int]:

@@ -17,15 +17,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster.transport.interface import PeerRefused
-from node.agent import metadata, requests
-from node.agent.identity import CLUSTER_ID, NodeIdentity
-from node.agent.requests import Applicant
-from node.agent.waiting import Waiting
 from node.app import first_commands, log_first_commands
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Command, PutMember, SetGlobalParameter
 from node.catalogue.records import MemberType
 from node.catalogue.snapshot import snapshot
+from node.clustering import metadata, requests
+from node.clustering.identity import CLUSTER_ID, NodeIdentity
+from node.clustering.requests import Applicant
+from node.clustering.waiting import Waiting
 from node.config.config import DEFAULT_PEER_PORT
 from node.io.control import ControlError, refused
 from node.io.data_directory import DataDirectoryError
@@ -38,7 +38,7 @@ from node.store.metadata_log import MetadataLog, MetadataUnreadable
 from node.store.records import NewerFormat
 
 if TYPE_CHECKING:
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
 
 ASK_S: Final = 2.0
 """How long a node may take to say who it is."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from node.agent.admission import Admission, KnownNode
+from node.clustering.admission import Admission, KnownNode
 
 
 @dataclass(frozen=True)

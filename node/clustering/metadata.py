@@ -15,13 +15,13 @@ from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog, import_catalogue
 from cluster.metadata.replica import Replica
 from cluster.transport.interface import Topic
-from node.agent.waiting import boottime
 from node.catalogue.commands import Command
+from node.clustering.waiting import boottime
 from node.io.data_directory import DataDirectoryError
 from node.store.records import NewerFormat
 
 if TYPE_CHECKING:
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
 
 
 def options(lease_s: float) -> Options:

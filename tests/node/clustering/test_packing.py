@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node.agent import packing
+from node.clustering import packing
 from node.io.control import ControlError
 
 

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from node.agent.requests import Body
 from node.app import ClusterSide, Node
+from node.clustering.requests import Body
 from node.config.config import Config
 from node.io.loop_lag import LoopLag
 

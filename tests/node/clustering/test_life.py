@@ -11,14 +11,14 @@ import pytest
 from cluster.membership.membership import Membership, State
 from cluster.membership.options import MembershipOptions
 from cluster.metadata.raft_log import NO_MAJORITY, NO_OUTCOME, REPLACED
-from node.agent import life as life_module
-from node.agent.cluster import Cluster
-from node.agent.life import OUTCOMES_MAX, Life
-from node.agent.membership_errors import GivenUp
 from node.catalogue.commands import Command, NodeUp, Refused, SetDraining
 from node.catalogue.events import MemberDown
 from node.catalogue.records import Member
 from node.catalogue.replicated_log import NOT_WRITTEN
+from node.clustering import life as life_module
+from node.clustering.cluster import Cluster
+from node.clustering.errors import GivenUp
+from node.clustering.life import OUTCOMES_MAX, Life
 
 
 class FakeCluster:

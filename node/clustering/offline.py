@@ -25,10 +25,10 @@ from cluster.metadata.journal_file import (
 )
 from cluster.metadata.raft_log import RaftLog
 from cluster.metadata.state_machine import SnapshotUnreadable
-from node.agent import membership_errors as errors
-from node.agent.identity import CLUSTER_ID, IdentityUnreadable, NodeIdentity, read_identity, writing
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import NodeDown, RemoveMember, SetGlobalParameter
+from node.clustering import errors
+from node.clustering.identity import CLUSTER_ID, IdentityUnreadable, NodeIdentity, read_identity, writing
 from node.io.control import EX_DATAERR, EX_SOFTWARE
 from node.io.disk import FileDisk, ReadOnlyDisk
 from node.store.directory import RAFT

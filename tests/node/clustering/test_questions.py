@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from node.agent import packing, questions
-from node.agent.questions import Questions
+from node.clustering import packing, questions
+from node.clustering.questions import Questions
 from node.io.control import ControlError
 
 

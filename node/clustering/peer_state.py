@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, cast, get_args
 from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers as RemotePeers
 from cluster.transport.interface import Topic
-from node.agent import message_disk
-from node.agent.publisher import WatchedCounts
 from node.broker.broker import Broker
 from node.client.alarms import Resource
+from node.clustering import message_disk
+from node.clustering.publisher import WatchedCounts
 from node.queue.live_queue import Peers
 
 if TYPE_CHECKING:
-    from node.agent.cluster import Cluster
     from node.app import Node
+    from node.clustering.cluster import Cluster
 
 _RESOURCES: Final = frozenset(get_args(Resource))
 

@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from node.agent.requests import Applicant, applicants, member_type
 from node.catalogue.records import MemberType
+from node.clustering.requests import Applicant, applicants, member_type
 from node.io.control import ControlError
 from node.store.disk import TO_THE_END, Append, Disk, Read, Remove, Rename, Step, Sync, SyncDir
 

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from node.agent.waiting import boottime
+from node.clustering.waiting import boottime
 
 if TYPE_CHECKING:
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
 
 PAUSE_S: Final = 0.005
 """The least time between two changes that are told: many connections may come and go. A client that has opened one

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from node.agent import packing
-from node.agent.requests import Body
+from node.clustering import packing
+from node.clustering.requests import Body
 from node.io.control import EX_USAGE, ControlError, unavailable
 
 if TYPE_CHECKING:
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
 
 Arguments = Mapping[str, Any]
 Question = Callable[[Arguments], Awaitable[Any]]

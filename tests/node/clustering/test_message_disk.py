@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from node.agent.message_disk import STUCK_S, MessageDisk
+from node.clustering.message_disk import STUCK_S, MessageDisk
 
 
 def _looked(

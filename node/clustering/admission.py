@@ -7,7 +7,7 @@ Source: reliability §2.5 (join_cluster_bad_operations, forgotten nodes), rabbit
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
-from node.agent.membership_errors import disagrees
+from node.clustering.errors import disagrees
 from node.version import VERSION
 
 _COMPATIBLE_PARTS: Final = 2

@@ -11,7 +11,7 @@ from cluster.membership import outputs
 from node.log.log import escape
 
 if TYPE_CHECKING:
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
 
 Logger: TypeAlias = "logging.Logger | logging.LoggerAdapter[logging.Logger]"
 

@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any, Final
 from cluster.membership.membership import State
 from cluster.metadata.raft_log import NO_OUTCOME, REPLACED
 from node.admin.submission import submit
-from node.agent import membership_errors as errors
-from node.agent.membership_errors import GivenUp
-from node.agent.waiting import FOR_A_MAJORITY, FOR_AN_OUTCOME, FOR_LINKS, Waiting, boottime, majority_reasons
 from node.app import Node
 from node.catalogue.commands import NodeDown, NodeUp, Refused, SetDraining
+from node.clustering import errors
+from node.clustering.errors import GivenUp
+from node.clustering.waiting import (
+    FOR_A_MAJORITY,
+    FOR_AN_OUTCOME,
+    FOR_LINKS,
+    Waiting,
+    boottime,
+    majority_reasons,
+)
 
 if TYPE_CHECKING:
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
 
 NODE_DOWN_S: Final = 5.0
 """How long a stop waits for the cluster to take note of it."""

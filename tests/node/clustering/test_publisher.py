@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any, cast
 
-from node.agent import publisher
-from node.agent.cluster import Cluster
-from node.agent.publisher import Publisher, WatchedCounts
+from node.clustering import publisher
+from node.clustering.cluster import Cluster
+from node.clustering.publisher import Publisher, WatchedCounts
 
 
 class FakeCluster:

@@ -24,27 +24,27 @@ from cluster.transport.interface import Hello, Identity, InsecureListener, Topic
 from cluster.transport.security import Security, SecurityError
 from cluster.transport.transport import Transport
 from node.admin.submission import submit
-from node.agent import formation
-from node.agent.admission import Admission, KnownNode
-from node.agent.host_process import HostProcess
-from node.agent.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
-from node.agent.life import Life, LifeLost, leave
-from node.agent.link_counts import LinkCounts
-from node.agent.membership_errors import GivenUp
-from node.agent.message_disk import MessageDisk
-from node.agent.metadata import Metadata
-from node.agent.metadata_disk import MetadataDisk
-from node.agent.peer_state import PeerState
-from node.agent.publisher import Publisher
-from node.agent.requests import Applicant
-from node.agent.voting import Voting
-from node.agent.waiting import boottime, tell
 from node.app import ClusterLog, Node
 from node.broker.broker import Broker
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.commands import Refused, SetDraining
 from node.catalogue.events import Event, LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.catalogue.records import Member
+from node.clustering import formation
+from node.clustering.admission import Admission, KnownNode
+from node.clustering.errors import GivenUp
+from node.clustering.host_process import HostProcess
+from node.clustering.identity import IdentityUnreadable, NodeIdentity, read_identity, write_identity
+from node.clustering.life import Life, LifeLost, leave
+from node.clustering.link_counts import LinkCounts
+from node.clustering.message_disk import MessageDisk
+from node.clustering.metadata import Metadata
+from node.clustering.metadata_disk import MetadataDisk
+from node.clustering.peer_state import PeerState
+from node.clustering.publisher import Publisher
+from node.clustering.requests import Applicant
+from node.clustering.voting import Voting
+from node.clustering.waiting import boottime, tell
 from node.config.file import ConfigError
 from node.config.values import Address
 from node.io.control import unavailable

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.transport.interface import PeerRefused, Unreachable
 from node.admin.submission import submit
-from node.agent import membership_errors as errors
-from node.agent import requests
-from node.agent.requests import Applicant, Body
 from node.catalogue.commands import Command, PutMember, Refused, RemoveMember
 from node.catalogue.records import Member
+from node.clustering import errors, requests
+from node.clustering.requests import Applicant, Body
 from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError, refused, unavailable
 from node.log import phrases
 
 if TYPE_CHECKING:
-    from node.agent.cluster import Cluster
+    from node.clustering.cluster import Cluster
 
 CALL_S: Final = 5.0
 ASK_S: Final = 1.0
