@@ -16,8 +16,8 @@ from node.catalogue.records import Json, User
 from node.io.control import EX_DATAERR, EX_SOFTWARE, EX_UNAVAILABLE, EX_USAGE, ControlError
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 Arguments = dict[str, Any]
 Operation = Callable[[Arguments, float], Awaitable[Any]]

@@ -17,8 +17,8 @@ from node.io.control import EX_USAGE, ControlError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 UPLOAD_MAX_BYTES: Final = 1 << 30
 UPLOADS_MAX: Final = 4

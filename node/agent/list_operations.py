@@ -21,8 +21,8 @@ from node.statistics.query import Query
 from node.statistics.rows import Kind
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 
 _PROTOCOL: Final = [0, 9, 1]

@@ -22,8 +22,8 @@ from node.log import mirroring as log_mirroring
 from node.statistics.query import Query
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 POLL_S: Final = 0.1
 DRAIN_S: Final = 60.0

@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from node.agent import changes, errors, moves, phases, status
+from node.agent import errors, moves
 from node.agent.definition_operations import DefinitionOperations
 from node.agent.list_operations import ListOperations
 from node.agent.queue_operations import QueueOperations
@@ -20,11 +20,12 @@ from node.config.file import ConfigError
 from node.io.control import EX_USAGE, ControlError
 from node.log import mirroring as log_mirroring
 from node.log import phrases
+from node.process import changes, phases, status
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.app import Node
     from node.clustering.cluster import Cluster
+    from node.process.agent import Agent
 
 Arguments = dict[str, Any]
 Operation = Callable[[Arguments, float], Awaitable[Any]]

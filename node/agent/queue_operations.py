@@ -31,8 +31,8 @@ from node.io.turns import taken
 from node.statistics.query import Query
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 LISTED: Final = ("all", "online", "offline", "local")
 _MEASURED: Final = frozenset(
@@ -156,7 +156,7 @@ class QueueOperations(AdminOperations):
         return {"is_syncing": is_syncing}
 
     async def _sync(self, record: QueueRecord, *, is_on: bool) -> bool:
-        """See `node.agent.answers.sync_queue`."""
+        """See `node.process.answers.sync_queue`."""
         master = None if record.view is None else record.view.master_node
         if master is None:
             raise errors.unavailable("the queue has no master now")

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from node.agent import errors, status
+from node.agent import errors
 from node.agent.admin_operations import AdminOperations, Arguments, Operation, number, text
 from node.agent.queues import records
 from node.catalogue.catalogue import Catalogue
@@ -21,10 +21,11 @@ from node.config.config import Config, LogLevel
 from node.config.plugins import with_needed
 from node.io.control import EX_USAGE, ControlError
 from node.log import log
+from node.process import status
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 LINES_MAX: Final = 10_000
 """Of a log that are given at once."""

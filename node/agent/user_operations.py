@@ -24,8 +24,8 @@ from node.io.control import EX_DATAERR, EX_SOFTWARE, EX_UNAVAILABLE, ControlErro
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 
 class UserOperations(AdminOperations):

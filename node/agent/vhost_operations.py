@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from node.admin import limits, parameters, vhosts
-from node.agent import errors, status
+from node.agent import errors
 from node.agent.admin_operations import (
     AdminOperations,
     Arguments,
@@ -20,12 +20,13 @@ from node.agent.admin_operations import (
 )
 from node.definitions.rows import parameter_rows
 from node.io.control import EX_DATAERR, EX_SOFTWARE, ControlError
+from node.process import status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 
 class VhostOperations(AdminOperations):

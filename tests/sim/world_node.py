@@ -6,7 +6,7 @@ stands here in short, part by part:
 
     start, _cluster_turn, act, _do, _observe, _replaced        node.clustering.cluster: Cluster
     _tell_leader                                               node.clustering.metadata: Metadata
-    _supervise                                                 node.agent.supervisor: Supervisor._settle
+    _supervise                                                 node.process.supervisor: Supervisor._settle
     _begin, _catch_up, _enter_cluster, _end_broker             node.clustering.life: Life; node.app: Node.start, stop
     _store_broken, _stalled, _resumed                          node.io.persistence, node.io.resource_guard
     tell_status                                                node.clustering.publisher, .status
@@ -60,7 +60,7 @@ CLUSTER_ID: Final = "cluster"
 FULL_RETRY_S: Final = 1.0
 """`node.io.disk.RETRY_S`."""
 START_RETRY_S: Final = 5.0
-"""`node.agent.supervisor.RETRY_S`."""
+"""`node.process.supervisor.RETRY_S`."""
 WAITING_RETRY_S: Final = 0.5
 """`node.clustering.waiting.RETRY_S`."""
 LEAVE_S: Final = 5.0

@@ -6,7 +6,6 @@ A check that fails says so on standard error and ends with 69. Most look at what
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.agent import phases
 from node.cli.ctl import reports
 from node.cli.ctl.command import (
     BOTH,
@@ -23,6 +22,7 @@ from node.cli.ctl.command import (
 )
 from node.cli.ctl.formats import Done, Message, Outcome, Report
 from node.io.protocol_names import protocol_named
+from node.process import phases
 
 
 def running_status(session: Session) -> Mapping[str, Any]:

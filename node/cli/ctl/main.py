@@ -247,9 +247,9 @@ class _Run:
         self, command: Command, call: Call, target: targets.Target, arguments: dict[str, Any]
     ) -> int:
         """Change the files of a node that does not run: take another one off its list, or empty them."""
-        from node.agent import changes
         from node.clustering import offline
         from node.io.data_directory import DataDirectoryError
+        from node.process import changes
 
         data_dir = targets.data_directory(target, self.environ)
         if control.is_answering(data_dir):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.agent.test_agent import Asker, directory, serve
+from tests.node.process.test_agent import Asker, directory, serve
 
 __all__ = ["directory"]  # a fixture
 

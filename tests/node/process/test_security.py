@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.adversity.node_process import ROOT
-from tests.node.agent.processes import Process, Processes, until, until_running
+from tests.node.process.processes import Process, Processes, until, until_running
 
 SECRET = "a secret of the cluster's nodes"
 

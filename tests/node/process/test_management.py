@@ -17,17 +17,18 @@ from typing import Any
 
 import pytest
 
-from node.agent.agent import Agent
+from node.agent.operations import Operations
 from node.amqp.properties import Properties
 from node.config.config import Address, ClusterOptions, ManagementConfig, StatisticsConfig, TelemetryConfig
 from node.io.control import ControlError
+from node.process.agent import Agent
 from node.statistics.query import Query
 from tests.adversity.node_process import ROOT
 from tests.conformance.amqp_client import Connection
 from tests.conformance.cluster_api import await_true
 from tests.memory import assert_gone, no_search_for_cycles
-from tests.node.agent.test_agent import config_for, directory, environ_of
 from tests.node.io.server_thread import Place
+from tests.node.process.test_agent import config_for, directory, environ_of
 
 __all__ = ["directory"]
 
@@ -43,7 +44,7 @@ def serve(directory: Path, story: Callable[[Agent, str, Do], None], **settings: 
     config = replace(config_for(directory), **{"management": management, **settings})
 
     async def run() -> None:
-        agent = Agent(config, environ=environ_of(directory))
+        agent = Agent(config, Operations, environ=environ_of(directory))
         assert await agent.start()
         try:
             ((_, host, port),) = agent.management.listeners
@@ -199,7 +200,7 @@ def run(directory: Path, story: Callable[[Agent], Any], **settings: Any) -> None
     """Run an agent without listeners, and the story on its loop."""
 
     async def running() -> None:
-        agent = Agent(config_for(directory, **settings), environ=environ_of(directory))
+        agent = Agent(config_for(directory, **settings), Operations, environ=environ_of(directory))
         assert await agent.start()
         try:
             await story(agent)
@@ -262,7 +263,7 @@ def test_a_default_port_that_is_taken_is_worth_a_warning(
         async def start(is_configured: bool) -> None:
             management = ManagementConfig(listen=taken, is_configured=is_configured)
             config = replace(config_for(directory / "2"), management=management, node_name="t2@localhost")
-            second = Agent(config, environ=environ_of(directory))
+            second = Agent(config, Operations, environ=environ_of(directory))
             try:
                 assert await second.start()
                 assert second.management.listeners == []
@@ -280,7 +281,7 @@ def test_a_default_port_that_is_taken_is_worth_a_warning(
 @pytest.mark.slow
 def test_without_listeners_nothing_of_the_web_server_is_imported() -> None:
     code = (
-        "import sys; import node.cli.start, node.agent.agent\n"
+        "import sys; import node.cli.start, node.process.agent, node.agent.operations\n"
         "found = {'aiohttp', 'orjson', 'regex'} & set(sys.modules)\n"
         "sys.exit(str(found) if found else 0)"
     )

@@ -9,9 +9,9 @@ import pytest
 
 from node.cli.start import EX_IOERR
 from tests.durability.faulty_disk import FaultyDisk, NoCompiler
-from tests.node.agent.processes import Process, Processes, until
-from tests.node.agent.test_mirrored_processes import ALL, fill, ring
-from tests.node.agent.test_processes import channel_to
+from tests.node.process.processes import Process, Processes, until
+from tests.node.process.test_mirrored_processes import ALL, fill, ring
+from tests.node.process.test_processes import channel_to
 
 pytestmark = pytest.mark.slow
 

@@ -28,8 +28,8 @@ from node.store.directory import (
 from node.store.disk import RemoveTree, Rename, SyncDir
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.clustering.cluster import Cluster
+    from node.process.agent import Agent
 
 _KEPT: Final = (JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, *FILES)
 LOOK_UP_S: Final = 5.0

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from node.agent.agent import Agent
+from node.agent.operations import Operations
 from node.catalogue.replicated_log import LocalLog
 from node.config.config import Address, Config, ConsoleLog, LogOptions
 from node.io.control import ControlError, find_node, request
 from node.io.data_directory import DataDirectoryError
+from node.process.agent import Agent
 from tests.adversity.node_process import ROOT
 
 NAME = "t1@localhost"
@@ -47,7 +48,7 @@ def serve(directory: Path, asks: Callable[["Asker"], None]) -> Agent:
     """Run an agent, and meanwhile `asks` in a thread, as the command line would."""
 
     async def run() -> Agent:
-        agent = Agent(config_for(directory), environ=environ_of(directory))
+        agent = Agent(config_for(directory), Operations, environ=environ_of(directory))
         assert await agent.start()
         try:
             await asyncio.to_thread(asks, Asker(agent))
@@ -202,7 +203,7 @@ def test_stop_ends_the_process(directory: Path) -> None:
         assert ask("stop") == {"pid": os.getpid()}
 
     async def run() -> None:
-        agent = Agent(config_for(directory), environ=environ_of(directory))
+        agent = Agent(config_for(directory), Operations, environ=environ_of(directory))
         await agent.start()
         await asyncio.to_thread(asks, Asker(agent))
         await asyncio.wait_for(agent.stopping.wait(), 5)
@@ -213,12 +214,12 @@ def test_stop_ends_the_process(directory: Path) -> None:
 
 def test_a_second_agent_on_the_directory_is_refused_also_while_the_app_is_stopped(directory: Path) -> None:
     async def run() -> None:
-        agent = Agent(config_for(directory), environ=environ_of(directory))
+        agent = Agent(config_for(directory), Operations, environ=environ_of(directory))
         await agent.start()
         await agent.app.stop()
         try:
             with pytest.raises(DataDirectoryError, match=f"in use by another node \\(pid {os.getpid()}"):
-                await Agent(config_for(directory), environ=environ_of(directory)).start()
+                await Agent(config_for(directory), Operations, environ=environ_of(directory)).start()
             assert find_node(NAME, environ_of(directory)) is not None
         finally:
             await agent.stop()
@@ -228,7 +229,7 @@ def test_a_second_agent_on_the_directory_is_refused_also_while_the_app_is_stoppe
 
 def test_a_node_without_cluster_settings_imports_neither_grpc_nor_raft(directory: Path) -> None:
     code = (
-        "import sys, node.agent.agent; "
+        "import sys, node.process.agent, node.agent.operations; "
         "print(sorted(m for m in ('grpc', 'pysyncobj', 'google.protobuf') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -6,19 +6,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from node.admin import queues
-from node.agent import phases, status
 from node.app import Node
 from node.client.connection import Connection
 from node.clustering.questions import Question
 from node.io.control import EX_USAGE, ControlError, unavailable
 from node.io.turns import taken
 from node.management.node_facts import node_facts
+from node.process import phases, status
 from node.statistics.query import Query
 from node.statistics.queues import mirror_status
 from node.statistics.rows import Kind, Row
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
+    from node.process.agent import Agent
 
 Arguments = Mapping[str, Any]
 

@@ -30,10 +30,10 @@ from node.store.directory import RAFT
 from node.version import COMPATIBLE_VERSION, VERSION
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.app import Node
     from node.broker.broker import Broker
     from node.clustering.cluster import Cluster
+    from node.process.agent import Agent
 
 _ERLANG: Final = "25.2.3"
 """That of the RabbitMQ that we are compatible with: some tools parse it."""

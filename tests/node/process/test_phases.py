@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from node.agent.agent import Agent
+from node.agent.operations import Operations
 from node.cli.ctl.command import words
 from node.config.config import Address, ClusterOptions, Config, ConsoleLog, LogOptions, SeedNode
 from node.io.control import ControlError
+from node.process.agent import Agent
 
 NAME: Final = "t1@localhost"
 ANSWER_S: Final = 30.0
@@ -34,7 +35,7 @@ def agent_in(directory: Path, cluster: ClusterOptions | None = None) -> Agent:
         log=LogOptions(console=ConsoleLog()),
         **({} if cluster is None else {"cluster": cluster}),
     )
-    return Agent(config, environ={"XDG_RUNTIME_DIR": str(directory)})
+    return Agent(config, Operations, environ={"XDG_RUNTIME_DIR": str(directory)})
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -14,13 +14,8 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from node.agent.management import Management
-from node.agent.operations import Operations
-from node.agent.phases import Phase
-from node.agent.status import own_status
-from node.agent.supervisor import Supervisor
 from node.app import ClusterSide, Node
 from node.clustering.errors import GivenUp
 from node.clustering.requests import Body
@@ -29,6 +24,10 @@ from node.io.control import register, unregister
 from node.io.control_server import ControlServer
 from node.io.loop_lag import LoopLag
 from node.log.log import category_logger
+from node.process.management import Management
+from node.process.phases import Phase
+from node.process.status import own_status
+from node.process.supervisor import Supervisor
 from node.store import directory
 
 if TYPE_CHECKING:
@@ -36,15 +35,27 @@ if TYPE_CHECKING:
     from node.telemetry.telemetry import Telemetry
 
 
+class Verbs(Protocol):
+    """What operators may ask of a node, each thing by its name: `node.agent.operations`."""
+
+    async def handle(self, operation: str, arguments: dict[str, Any], timeout_s: float) -> Any:
+        """Do it. Raises: ControlError."""
+
+    def begin(self, operation: str, timeout_s: float) -> None:
+        """Begin a change that nobody waits for. Raises: ControlError."""
+
+
 class Agent:
     """One process. `await start()`, then `await stop()`; not to be started again.
 
+    make_verbs: what the control socket and the HTTP API offer to operators.
     environ: where the registry of this machine's nodes is looked up (`node.io.control`).
     """
 
     def __init__(
         self,
         config: Config,
+        make_verbs: "Callable[[Agent], Verbs]",
         logger: "logging.Logger | logging.LoggerAdapter[logging.Logger] | None" = None,
         *,
         environ: Mapping[str, str] = os.environ,
@@ -66,7 +77,7 @@ class Agent:
         self.is_witness = config.cluster.node_type == "witness"
         """Whether it only votes on metadata, and has no broker."""
         self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop, self._tell_others)
-        self.operations = Operations(self)
+        self.operations = make_verbs(self)
         self.lag = LoopLag()
         self.management = Management(self)
         self.telemetry: Telemetry | None = None
@@ -238,7 +249,7 @@ class Agent:
     def _make_telemetry(self) -> "Telemetry | None":
         if not self.config.telemetry.is_on:
             return None
-        from node.agent.telemetry import AgentSurroundings
+        from node.process.telemetry import AgentSurroundings
         from node.telemetry.telemetry import Telemetry
 
         return Telemetry(self.config, AgentSurroundings(self), self.logger, self.lag)

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from node.agent import supervisor
-from node.agent.supervisor import Supervisor
 from node.app import Node
 from node.clustering.errors import GivenUp
+from node.process import supervisor
+from node.process.supervisor import Supervisor
 
 
 class Ring:

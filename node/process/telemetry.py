@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from node.agent.status import places
 from node.io.control import ControlError
+from node.process.status import places
 from node.telemetry.surroundings import Link
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.clustering.cluster import Cluster
+    from node.process.agent import Agent
 
 CLOCK: Final = "clock"
 """The question for another node's time of day."""

@@ -16,7 +16,7 @@ import pytest
 from node.cli.ctl.main import main as ctl
 from node.clustering import offline
 from node.io.data_directory import DataDirectoryError
-from tests.node.agent.processes import Process, Processes, free_port, until, until_running
+from tests.node.process.processes import Process, Processes, free_port, until, until_running
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from typing import Any
 import pika
 import pytest
 
-from tests.node.agent.processes import Process, Processes, until
-from tests.node.agent.test_processes import channel_to
+from tests.node.process.processes import Process, Processes, until
+from tests.node.process.test_processes import channel_to
 
 pytestmark = pytest.mark.slow
 

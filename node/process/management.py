@@ -15,8 +15,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from node.admin.admin import Admin
-from node.agent import status
-from node.agent.answers import answers
 from node.app import Node
 from node.clustering.questions import Questions
 from node.config.config import Config
@@ -26,6 +24,8 @@ from node.io.mirroring_events import MirroringEvents
 from node.io.turns import taken
 from node.management.node_facts import LOOP_LAG_US, measure
 from node.management.site import SiteNode
+from node.process import status
+from node.process.answers import answers
 from node.statistics.query import Query
 from node.statistics.rows import Kind, Row
 from node.statistics.series import Retention
@@ -33,8 +33,8 @@ from node.statistics.statistics import Statistics, StatisticsOptions
 from node.statistics.sums import add_up
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.management.listeners import Listeners
+    from node.process.agent import Agent
 
 
 RECENT_S: Final = 60.0
