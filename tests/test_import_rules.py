@@ -263,16 +263,6 @@ KNOTS: Final = (
         "node.client.vhost",
     },
     {
-        "node.clustering.cluster",
-        "node.clustering.formation",
-        "node.clustering.life",
-        "node.clustering.metadata",
-        "node.clustering.peer_state",
-        "node.clustering.publisher",
-        "node.clustering.voting",
-        "node.clustering.waiting",
-    },
-    {
         "node.broker.belongings",
         "node.broker.broker",
         "node.broker.damages",
@@ -281,6 +271,15 @@ KNOTS: Final = (
         "node.broker.internal_exchange",
         "node.broker.tracing",
         "node.broker.unsettled",
+    },
+    {
+        "node.clustering.brokers",
+        "node.clustering.cluster",
+        "node.clustering.formation",
+        "node.clustering.life",
+        "node.clustering.links",
+        "node.clustering.verdicts",
+        "node.clustering.voting",
     },
     {
         "node.store.damage",

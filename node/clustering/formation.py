@@ -86,11 +86,11 @@ async def form(cluster: "Cluster") -> None:
     options = cluster.config.cluster
     _check_is_new(cluster.config.data_dir)
     if not options.formation_nodes and options.formation_dns_hostname is None:
-        if cluster.identity.type == "ram":
+        if cluster.roster.identity.type == "ram":
             raise OSError(
                 "a RAM node cannot be the first of a cluster: it needs cluster_formation settings that name a disk node"
             )
-        if cluster.identity.type == "witness":
+        if cluster.roster.identity.type == "witness":
             raise OSError("a witness needs cluster_formation settings that name the nodes of its cluster")
         await create(cluster)
         return
@@ -111,7 +111,7 @@ async def form(cluster: "Cluster") -> None:
             await waiting.tell("for another node", reasons)
             continue
         if search.is_first and not search.members and has_asked_enough:
-            if cluster.identity.type != "disc":
+            if cluster.roster.identity.type != "disc":
                 raise OSError(
                     "a RAM node or a witness cannot be the first of a cluster: none of the other nodes belongs to one"
                 )
@@ -182,11 +182,11 @@ async def _places(cluster: "Cluster") -> list[tuple[str, str]]:
 
 async def _ask(cluster: "Cluster", name: str, address: str) -> "Found | _Silent":
     """Who a node is."""
-    if name == cluster.name or address == cluster.address:
-        identity = cluster.identity
+    if name == cluster.name or address == cluster.links.address:
+        identity = cluster.roster.identity
         return Found(cluster.name, address, identity.node_id, "")
     try:
-        told = await cluster.voting.ask(address, {"do": "describe"}, ASK_S)
+        told = await cluster.calls.ask(address, {"do": "describe"}, ASK_S)
         cluster_id = told.get("cluster_id") if isinstance(told, dict) else None
         return Found(
             requests.text(told, "name"),
@@ -200,14 +200,16 @@ async def _ask(cluster: "Cluster", name: str, address: str) -> "Found | _Silent"
         text = str(error)
         why = where + text.removeprefix(address) if text.startswith(address) else f"{where}: {text}"
         is_refusal = isinstance(error.__cause__, PeerRefused) or any(sign in text for sign in _REFUSALS)
-        if _CLOSED in text and not cluster.transport.security.has_certificates:
+        if _CLOSED in text and not cluster.links.transport.security.has_certificates:
             why += ": it may want a certificate, and this node has none"
         return _Silent(why, is_refusal)
 
 
 async def _try_to_join(cluster: "Cluster", member: Found, waiting: Waiting) -> bool:
     try:
-        await cluster.or_given_up(join(cluster, member.address, member.cluster_id, cluster.identity.type))
+        await cluster.or_given_up(
+            join(cluster, member.address, member.cluster_id, cluster.roster.identity.type)
+        )
     except ControlError as error:
         waiting.warn(f"node '{member.name}' does not let this one join: {error.text}")
         return False
@@ -216,18 +218,18 @@ async def _try_to_join(cluster: "Cluster", member: Found, waiting: Waiting) -> b
 
 async def join(cluster: "Cluster", address: str, cluster_id: str, node_type: MemberType) -> None:
     """Become a member, by way of a node that is one. Raises: ControlError, OSError."""
-    identity = replace(cluster.identity, type=node_type, cluster_id=cluster_id)
-    asks = Applicant(cluster.name, cluster.address, identity.node_id, node_type)
-    cluster.joining(cluster_id)
+    identity = replace(cluster.roster.identity, type=node_type, cluster_id=cluster_id)
+    asks = Applicant(cluster.name, cluster.links.address, identity.node_id, node_type)
+    cluster.roster.joining(cluster_id)
     try:
         await _join(cluster, address, asks, identity)
     except BaseException:
-        cluster.joining("")
+        cluster.roster.joining("")
         raise
 
 
 async def _join(cluster: "Cluster", address: str, asks: Applicant, identity: NodeIdentity) -> None:
-    told = await cluster.voting.ask(address, {"do": "join", **asks._asdict()}, JOIN_S)
+    told = await cluster.calls.ask(address, {"do": "join", **asks._asdict()}, JOIN_S)
     if not isinstance(told, dict):
         raise refused(f"the node at {address} gave an answer that makes no sense")
     members = requests.applicants(told.get("members"))
@@ -236,28 +238,30 @@ async def _join(cluster: "Cluster", address: str, asks: Applicant, identity: Nod
     )
     if asks.type != "ram":
         voters = told.get("voters")
-        await cluster.quiet_disk()
-        metadata.join(cluster, [str(name) for name in voters] if isinstance(voters, list) else [])
-    await cluster.become(replace(identity, members=members))
+        await cluster.roster.quiet_disk()
+        metadata.join(
+            cluster.disk, cluster.name, [str(name) for name in voters] if isinstance(voters, list) else []
+        )
+    await cluster.roster.become(replace(identity, members=members))
     _drop_former_metadata(cluster.config.data_dir)
-    cluster.set_metadata(metadata.Metadata(cluster))
+    cluster.open_metadata()
 
 
 async def create(cluster: "Cluster") -> None:
     """Make a cluster of this node alone, with the metadata that it had before. Raises: OSError, ConfigError."""
-    identity = replace(cluster.identity, type="disc", cluster_id=f"rabbitmq-cluster-id-{uuid.uuid4()}")
-    own = Applicant(cluster.name, cluster.address, identity.node_id, "disc")
+    identity = replace(cluster.roster.identity, type="disc", cluster_id=f"rabbitmq-cluster-id-{uuid.uuid4()}")
+    own = Applicant(cluster.name, cluster.links.address, identity.node_id, "disc")
     former = _former_metadata(cluster)
     commands = former or first_commands(cluster.config)
     commands += [
         SetGlobalParameter(CLUSTER_ID, identity.cluster_id),
         PutMember(own.name, own.address, own.node_id, own.type),
     ]
-    await cluster.quiet_disk()
-    metadata.create(cluster, commands)
-    await cluster.become(replace(identity, members=(own,)))
+    await cluster.roster.quiet_disk()
+    metadata.create(cluster.disk, cluster.name, commands)
+    await cluster.roster.become(replace(identity, members=(own,)))
     _drop_former_metadata(cluster.config.data_dir)
-    cluster.set_metadata(metadata.Metadata(cluster))
+    cluster.open_metadata()
     if not former:
         log_first_commands(cluster.config, cluster.logger)
 

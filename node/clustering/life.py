@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from cluster.membership.membership import State
 from cluster.metadata.raft_log import NO_OUTCOME, REPLACED
 from node.admin.submission import submit
-from node.app import Node
 from node.catalogue.commands import NodeDown, NodeUp, Refused, SetDraining
 from node.clustering import errors
 from node.clustering.errors import GivenUp
@@ -23,7 +22,6 @@ from node.clustering.waiting import (
     FOR_LINKS,
     Waiting,
     boottime,
-    majority_reasons,
 )
 
 if TYPE_CHECKING:
@@ -42,21 +40,11 @@ DISC_NODE_S: Final = 20.0
 """How long the start of a RAM node waits until it reaches a disk node: all nodes may be started at once."""
 
 
-LEAVE_S: Final = 5.0
-"""How long a node that stops waits for its masters to move."""
-LEAVE_POLL_S: Final = 0.02
-
-
-class LifeLost(Exception):
-    """A broker was declared down before it could serve: what the others told it meanwhile belongs to that life."""
-
-
 class Life:
-    """Of one node, again and again.   incarnation: 0 until the cluster has given one."""
+    """Of one node, again and again; `Roster.incarnation` is what the cluster has given it."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
-        self.incarnation = 0
         self.may_serve = asyncio.Event()
         """There is a lease."""
         self.must_rejoin = asyncio.Event()
@@ -79,7 +67,7 @@ class Life:
         assert cluster.metadata is not None
         if membership.state is not State.OFF:
             membership.stopped(boottime())
-        self._be(0)
+        cluster.roster.is_at(0)
         waiting = Waiting(cluster)
         since_s = boottime()
         while True:
@@ -95,12 +83,12 @@ class Life:
 
     @property
     def _is_draining(self) -> bool:
-        own = self._cluster.members.get(self._cluster.name)
+        own = self._cluster.roster.members.get(self._cluster.name)
         return own is not None and own.is_draining
 
     async def _refused(self, refused: Refused, waiting: Waiting) -> None:
         """Wait, if that may help. Raises: OSError, GivenUp."""
-        what, because = FOR_A_MAJORITY, majority_reasons(self._cluster)
+        what, because = FOR_A_MAJORITY, self._cluster.majority_reasons()
         if refused in UNKNOWN and self._unknown_count < OUTCOMES_MAX:
             self._unknown_count += 1
             what, because = FOR_AN_OUTCOME, [refused.text]
@@ -131,8 +119,8 @@ class Life:
         self.may_serve.clear()
         self.must_rejoin.clear()
         membership.starting(boottime())
-        cluster.membership_changed()
-        command = NodeUp(cluster.name, cluster.identity.node_id, cluster.address)
+        cluster.turn.membership_changed()
+        command = NodeUp(cluster.name, cluster.roster.identity.node_id, cluster.links.address)
         result = await self.or_given_up(submit(cluster.metadata.log, command))
         if isinstance(result, Refused):
             membership.stopped(boottime())
@@ -143,11 +131,11 @@ class Life:
 
     async def _await_lease(self, result: int) -> bool:
         cluster, membership = self._cluster, self._cluster.membership
-        self._be(result)
+        cluster.roster.is_at(result)
         cluster.members_changed()
-        cluster.entered(result)
+        cluster.peers.entered(result)
         membership.up(result, boottime())
-        cluster.membership_changed()
+        cluster.turn.membership_changed()
         await self.or_given_up(_first(self.may_serve.wait(), self.must_rejoin.wait()))
         return self.may_serve.is_set()
 
@@ -156,23 +144,20 @@ class Life:
         cluster = self._cluster
         assert cluster.metadata is not None
         replica = cluster.metadata.replica
-        if cluster.identity.type == "ram" and not replica.voters & replica.links:
+        if cluster.roster.identity.type == "ram" and not replica.voters & replica.links:
             names = ", ".join(f"'{name}'" for name in sorted(replica.voters))
             raise OSError(f"a RAM node needs a disk node, and could not connect to any: {names}")
-
-    def _be(self, incarnation: int) -> None:
-        self.incarnation = incarnation
-        self._cluster.introduce()
 
     async def end(self, *, is_clean: bool) -> None:
         """Tell the others, unless nobody is left who could take note.   is_clean: see `NodeDown`."""
         cluster = self._cluster
         cluster.membership.stopped(boottime())
-        cluster.membership_changed()
+        cluster.turn.membership_changed()
         assert cluster.metadata is not None
-        if not self.incarnation:
+        incarnation = cluster.roster.incarnation
+        if not incarnation:
             return
-        telling = submit(cluster.metadata.log, NodeDown(cluster.name, self.incarnation, is_clean=is_clean))
+        telling = submit(cluster.metadata.log, NodeDown(cluster.name, incarnation, is_clean=is_clean))
         try:
             async with asyncio.timeout(NODE_DOWN_S):
                 await _first(telling, self._is_cut_off.wait())
@@ -193,18 +178,6 @@ class Life:
         finally:
             task.cancel()
             stopped.cancel()
-
-
-async def leave(node: Node) -> None:
-    """Have a node's masters move before it stops, so that nobody waits for others to take note of its end."""
-    mirrors, loop = node.broker.mirrors, asyncio.get_running_loop()
-    if mirrors is None:
-        return
-    mirrors.leave()
-    node.broker.wake()
-    deadline = loop.time() + LEAVE_S
-    while mirrors.moving and loop.time() < deadline:
-        await asyncio.sleep(LEAVE_POLL_S)
 
 
 async def _first(*waits: Coroutine[Any, Any, Any]) -> None:

@@ -6,22 +6,21 @@ or that it is told of, from nothing at each start. Source: reliability §3.5, §
 
 import random
 import uuid
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from cluster.metadata import founding
 from cluster.metadata.journal_file import Image, JournalUnreadable
 from cluster.metadata.options import Options
 from cluster.metadata.raft_log import RaftLog, import_catalogue
 from cluster.metadata.replica import Replica
-from cluster.transport.interface import Topic
 from node.catalogue.commands import Command
+from node.clustering.host_process import HostProcess
+from node.clustering.identity import NodeIdentity
 from node.clustering.waiting import boottime
 from node.io.data_directory import DataDirectoryError
+from node.store.disk import Disk
 from node.store.records import NewerFormat
-
-if TYPE_CHECKING:
-    from node.clustering.cluster import Cluster
 
 
 def options(lease_s: float) -> Options:
@@ -39,49 +38,74 @@ def options(lease_s: float) -> Options:
     )
 
 
-def create(cluster: "Cluster", commands: Iterable[Command[Any]]) -> None:
+def create(disk: Disk, name: str, commands: Iterable[Command[Any]]) -> None:
     """Write the journal of a new group of this node alone, whose catalogue begins with these. Raises: OSError."""
-    founding.create(cluster.disk, cluster.name, import_catalogue(commands))
+    founding.create(disk, name, import_catalogue(commands))
 
 
-def join(cluster: "Cluster", voters: Iterable[str]) -> None:
+def join(disk: Disk, name: str, voters: Iterable[str]) -> None:
     """Write the journal of a member that is to follow these, and does not vote yet. Raises: OSError."""
-    founding.join(cluster.disk, set(voters) - {cluster.name})
+    founding.join(disk, set(voters) - {name})
+
+
+class Follower(Protocol):
+    """Is told how the group is: `Cluster`."""
+
+    def leader_is(self, leader: str | None) -> None:
+        """Another node leads. Comes before what that one committed is applied."""
+
+    def majority_is(self, has_majority: bool) -> None:
+        """A majority of the voters is linked, or is not any more."""
 
 
 class Metadata:
-    """Of a node that belongs to a cluster. Raises: DataDirectoryError if the journal cannot be used."""
+    """Of a node that belongs to a cluster. Raises: DataDirectoryError if the journal cannot be used.
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
+    send: sends a message to a member, and says whether there is a link.   changed: called when there is something to
+    do.
+    """
+
+    def __init__(
+        self,
+        process: HostProcess,
+        identity: NodeIdentity,
+        disk: Disk,
+        follower: Follower,
+        send: Callable[[str, bytes], bool],
+        changed: Callable[[], None],
+    ) -> None:
+        self._process = process
+        self._identity = identity
+        self._disk = disk
+        self._follower = follower
         self._leader: str | None = None
         self._has_majority = False
-        is_kept = cluster.identity.type != "ram"
-        self.log = RaftLog(cluster.name, now=boottime, new_session=lambda: uuid.uuid4().hex)
+        is_kept = identity.type != "ram"
+        self.log = RaftLog(identity.name, now=boottime, new_session=lambda: uuid.uuid4().hex)
         self.replica = Replica(
-            cluster.name,
+            identity.name,
             self._image(is_kept=is_kept),
-            cluster.disk if is_kept else None,
+            disk if is_kept else None,
             self.log,
-            self._send,
+            send,
             now=boottime,
             random=random.SystemRandom().random,
-            wake=cluster.metadata_changed,
-            options=options(cluster.config.cluster.lease_s),
+            wake=changed,
+            options=options(process.config.cluster.lease_s),
             report=self._report,
             on_broken=self._broken,
         )
-        self.log.bind(self.replica, cluster.metadata_changed)
+        self.log.bind(self.replica, changed)
 
     def _image(self, *, is_kept: bool) -> Image:
         if not is_kept:
-            known = self._cluster.identity.members
-            voters = {each.name for each in known if each.type != "ram"} - {self._cluster.name}
+            known = self._identity.members
+            voters = {each.name for each in known if each.type != "ram"} - {self._identity.name}
             return founding.join(None, voters)
         try:
-            return founding.load(self._cluster.disk)
+            return founding.load(self._disk)
         except (JournalUnreadable, NewerFormat, OSError) as error:
-            directory = self._cluster.config.data_dir
+            directory = self._process.config.data_dir
             raise DataDirectoryError(f"the data directory {directory} cannot be read: {error}") from error
 
     def tick(self, now: float) -> float:
@@ -110,17 +134,14 @@ class Metadata:
         leader, has_majority = self.replica.leader, self.replica.has_majority
         if has_majority != self._has_majority:
             self._has_majority = has_majority
-            self._cluster.majority_is(has_majority)
+            self._follower.majority_is(has_majority)
         if leader != self._leader:
             self._leader = leader
-            self._cluster.leader_is(leader)
-
-    def _send(self, name: str, message: bytes) -> bool:
-        return self._cluster.transport.send_control(name, Topic.RAFT, message)
+            self._follower.leader_is(leader)
 
     def _report(self, line: str) -> None:
-        self._cluster.logger.error("metadata: %s", line)
+        self._process.logger.error("metadata: %s", line)
 
     def _broken(self, reason: str) -> None:
-        self._cluster.logger.critical("metadata cannot be kept any more, so the node stops: %s", reason)
-        self._cluster.process.ask_to_stop()
+        self._process.logger.critical("metadata cannot be kept any more, so the node stops: %s", reason)
+        self._process.ask_to_stop()

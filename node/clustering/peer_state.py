@@ -8,29 +8,75 @@ Source: amqp-behaviour §9.7.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
 
+from cluster.membership.membership import Membership
 from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers as RemotePeers
 from cluster.transport.interface import Topic
+from cluster.transport.transport import Transport
 from node.broker.broker import Broker
+from node.catalogue.records import Member
 from node.client.alarms import Resource
 from node.clustering import message_disk
-from node.clustering.publisher import WatchedCounts
+from node.clustering.link_counts import LinkCounts
+from node.clustering.message_disk import MessageDisk
+from node.clustering.publisher import Publisher, WatchedCounts
+from node.config.config import Config
 from node.queue.live_queue import Peers
 
 if TYPE_CHECKING:
     from node.app import Node
-    from node.clustering.cluster import Cluster
 
 _RESOURCES: Final = frozenset(get_args(Resource))
+
+
+class Known(Protocol):
+    """What is known of the members: `Roster`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def incarnation(self) -> int: ...
+    @property
+    def members(self) -> Mapping[str, Member]: ...
+
+
+class Ways(Protocol):
+    """The ways to them: `Links`."""
+
+    @property
+    def transport(self) -> Transport: ...
+    @property
+    def link_counts(self) -> LinkCounts: ...
+
+    def forget_link(self, name: str) -> None:
+        """There is no link to a node any more, as it is no member."""
+
+
+class Around(Protocol):
+    """The rest of what is around a broker in a cluster: `Cluster`."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def membership(self) -> Membership: ...
+    @property
+    def message_disk(self) -> MessageDisk: ...
+    @property
+    def publisher(self) -> Publisher: ...
+
+    def fault(self, name: str, text: str) -> None:
+        """What another node's broker sent cannot be."""
 
 
 class PeerState:
     """Of one node's broker, if it runs."""
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
+    def __init__(self, known: Known, ways: Ways, around: Around) -> None:
+        self._known = known
+        self._ways = ways
+        self._around = around
         self._broker: Broker | None = None
         self._remote: RemotePeers | None = None
         self._mirrors: Mirrors | None = None
@@ -50,23 +96,23 @@ class PeerState:
 
     def open(self, broker: Broker) -> Peers:
         """A broker starts: open the ways to the others'."""
-        transport = self._cluster.transport
+        transport = self._ways.transport
         self._broker = broker
-        broker.connection_counts = WatchedCounts(self._cluster.publisher.soon)
-        broker.alarms.on_change = self._cluster.publisher.soon
-        self._remote = RemotePeers(broker, self._send, transport.is_congested, on_fault=self._fault)
+        broker.connection_counts = WatchedCounts(self._around.publisher.soon)
+        broker.alarms.on_change = self._around.publisher.soon
+        self._remote = RemotePeers(broker, self._send, transport.is_congested, on_fault=self._around.fault)
         self._remote.is_entered = False
         self._mirrors = broker.mirrors = Mirrors(
             broker,
             self._send_ring if broker.meter is None else self._send_counted,
-            self._fault,
-            flush_s=self._cluster.config.cluster.mirror_flush_s,
+            self._around.fault,
+            flush_s=self._around.config.cluster.mirror_flush_s,
         )
         if broker.pager is not None:
             broker.pager.copies = self._mirrors.copies
         self._alarms.clear()
         self._sync_streams()
-        for name, status in self._cluster.membership.statuses.items():
+        for name, status in self._around.membership.statuses.items():
             self.status_changed(name, status)
         return cast(Peers, self._remote)
 
@@ -83,19 +129,14 @@ class PeerState:
         self._sync_streams()
 
     def _send(self, name: str, frame: bytes) -> None:
-        self._cluster.transport.send_data(name, Topic.REMOTE, frame)
+        self._ways.transport.send_data(name, Topic.REMOTE, frame)
 
     def _send_ring(self, name: str, frame: bytes) -> None:
-        self._cluster.transport.send_data(name, Topic.RING, frame)
+        self._ways.transport.send_data(name, Topic.RING, frame)
 
     def _send_counted(self, name: str, frame: bytes) -> None:
-        self._cluster.link_counts.sent(name, len(frame))
+        self._ways.link_counts.sent(name, len(frame))
         self._send_ring(name, frame)
-
-    def _fault(self, name: str, text: str) -> None:
-        """What a node's broker sent makes no sense: one of the two has to begin anew, and that is the other."""
-        self._cluster.logger.error("node '%s' sent what cannot be: %s", name, text)
-        self._cluster.spawn(self._cluster.voting.ask_to_rejoin(name, text))
 
     def receive(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
         """Frames of a data stream."""
@@ -119,24 +160,24 @@ class PeerState:
 
     def sync(self, addresses: Mapping[str, str]) -> None:
         """Keep links to these members and to no others."""
-        transport = self._cluster.transport
+        transport = self._ways.transport
         for name in self._linked - set(addresses):
             self._streams.pop(name, None)
             transport.disconnect(name)
-            self._cluster.forget_link(name)
+            self._ways.forget_link(name)
         for name, address in addresses.items():
             transport.connect(name, address)
         self._linked = set(addresses)
         self._sync_streams()
 
     def _sync_streams(self) -> None:
-        transport, own = self._cluster.transport, self._cluster.incarnation
+        transport, own = self._ways.transport, self._known.incarnation
         wanted = {}
         if self._remote is not None and own:
             wanted = {
                 member.name: (own, member.incarnation)
-                for member in self._cluster.members.values()
-                if member.is_up and member.name != self._cluster.name
+                for member in self._known.members.values()
+                if member.is_up and member.name != self._known.name
             }
         for name in [name for name, pair in self._streams.items() if wanted.get(name) != pair]:
             del self._streams[name]
@@ -155,7 +196,7 @@ class PeerState:
 
     def _cuts_changed(self) -> None:
         """See which links between other nodes are there again: who was behind one may have mirrors again."""
-        statuses = self._cluster.membership.statuses.items()
+        statuses = self._around.membership.statuses.items()
         cut = frozenset((name, other) for name, status in statuses for other in _cut_off(status))
         healed = {name for pair in self._cut - cut for name in pair}
         self._cut = cut
@@ -165,18 +206,18 @@ class PeerState:
     def look_at_disk(self, node: "Node | None", now: float) -> None:
         """See whether the disk of the messages gets on."""
         progress, is_busy = (0, False) if node is None else node.disk_progress
-        if self._cluster.message_disk.look(progress, now, is_busy=is_busy):
+        if self._around.message_disk.look(progress, now, is_busy=is_busy):
             self.disks_changed()
-            self._cluster.publisher.soon()
+            self._around.publisher.soon()
 
     def disks_changed(self) -> None:
         """The message disk of this or another node may be stuck, or go on."""
         if self._broker is None:
             return
-        statuses = self._cluster.membership.statuses.items()
+        statuses = self._around.membership.statuses.items()
         stuck = {name for name, status in statuses if _has_stuck_disk(status)}
-        if self._cluster.message_disk.is_stuck:
-            stuck.add(self._cluster.name)
+        if self._around.message_disk.is_stuck:
+            stuck.add(self._known.name)
         if stuck != self._broker.stuck_disks:
             self._broker.stuck_disks = frozenset(stuck)
             if self._mirrors is not None:
@@ -197,11 +238,11 @@ class PeerState:
         self.disks_changed()
         self._cuts_changed()
         counts: Counter[tuple[str | None, str | None]] = Counter()
-        for each in self._cluster.membership.statuses.values():
+        for each in self._around.membership.statuses.values():
             for vhost, user, count in _connections(each):
                 counts[vhost, user] += count
         channels: Counter[str] = Counter()
-        for each in self._cluster.membership.statuses.values():
+        for each in self._around.membership.statuses.values():
             channels.update(_channels(each))
         broker.remote_channel_counts.clear()
         broker.remote_channel_counts.update(channels)

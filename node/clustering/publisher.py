@@ -10,12 +10,9 @@ Limits on connections count those of the whole cluster, so the others hear of ea
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from node.clustering.waiting import boottime
-
-if TYPE_CHECKING:
-    from node.clustering.cluster import Cluster
 
 PAUSE_S: Final = 0.005
 """The least time between two changes that are told: many connections may come and go. A client that has opened one
@@ -25,10 +22,17 @@ Counted = tuple[str | None, str | None]
 
 
 class Publisher:
-    """Of one node."""
+    """Of one node.
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
+    status: what is to be told.   tell: tells it.   check_s: how often it is looked at what nobody has said to be new.
+    """
+
+    def __init__(
+        self, status: Callable[[], dict[str, Any]], tell: Callable[[dict[str, Any]], None], check_s: float
+    ) -> None:
+        self._status = status
+        self._tell_status = tell
+        self._check_s = check_s
         self._loop = asyncio.get_running_loop()
         self._told: dict[str, Any] = {}
         self._timer: asyncio.Handle | None = None
@@ -50,17 +54,15 @@ class Publisher:
     def publish(self) -> None:
         """Tell what is new now, if anything is."""
         self._checked_s = boottime()
-        status = self._cluster.process.own_status()
+        status = self._status()
         if status == self._told:
             return
         self._told = status
-        self._cluster.membership.set_status(status, boottime())
-        self._cluster.act()
-        self._cluster.membership_changed()
+        self._tell_status(status)
 
     def check(self) -> None:
         """Tell what nobody has said to be new, as often as heartbeats go out anyway."""
-        if boottime() - self._checked_s >= self._cluster.config.cluster.heartbeat_s:
+        if boottime() - self._checked_s >= self._check_s:
             self.publish()
 
     def close(self) -> None:

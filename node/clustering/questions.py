@@ -86,7 +86,7 @@ class Questions:
 
     async def _ask(self, cluster: "Cluster", address: str, question: str, arguments: Arguments) -> Any:
         body = {"do": "question", "question": question, "arguments": await packing.pack(dict(arguments))}
-        answer = await cluster.voting.ask(address, body, ANSWER_S)
+        answer = await cluster.calls.ask(address, body, ANSWER_S)
         try:
             number, count, parts = answer["number"], int(answer["parts"]), [str(answer["part"])]
         except (TypeError, KeyError, ValueError):
@@ -95,7 +95,7 @@ class Questions:
             raise unavailable("an answer between nodes is too long")
         for part in range(1, count):
             asked = {"do": "question_part", "number": number, "part": part}
-            parts.append(str(await cluster.voting.ask(address, asked, ANSWER_S)))
+            parts.append(str(await cluster.calls.ask(address, asked, ANSWER_S)))
         return await packing.unpack(parts)
 
     def _addresses(self) -> dict[str, str]:
@@ -103,7 +103,7 @@ class Questions:
         cluster = self._cluster()
         if cluster is None:
             return {}
-        members = cluster.members
+        members = cluster.roster.members
         return {
             each.name: each.address
             for each in cluster.voting.others()

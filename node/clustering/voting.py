@@ -8,22 +8,21 @@ Source: reliability §2.5, §3.5; rabbit_mnesia.erl v3.13.7.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.transport.interface import PeerRefused, Unreachable
 from node.admin.submission import submit
 from node.catalogue.commands import Command, PutMember, Refused, RemoveMember
 from node.catalogue.records import Member
 from node.clustering import errors, requests
+from node.clustering.calls import Answer
 from node.clustering.requests import Applicant, Body
-from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError, refused, unavailable
+from node.io.control import ControlError, refused, unavailable
 from node.log import phrases
 
 if TYPE_CHECKING:
     from node.clustering.cluster import Cluster
 
-CALL_S: Final = 5.0
 ASK_S: Final = 1.0
 """How long a node may take to say whether we are a member."""
 PROMOTION_S: Final = 2.0
@@ -40,7 +39,7 @@ class Voting:
         self._is_watching = False
         self._refused: dict[str, str] = {}
         """Members whose names others have asked to join by, and the last such node's id: said once."""
-        self._answers: dict[str, Callable[[str, Body], Any]] = {
+        self.answers: Mapping[str, Answer] = {
             "describe": self._describe,
             "join": self._join,
             "promote": self._promote,
@@ -48,35 +47,17 @@ class Voting:
             "change_type": self._change_type,
             "membership": self._membership,
             "rejoin": self._rejoin,
-            **cluster.process.answers,
         }
+        """To what other nodes ask."""
 
     # --- asking ---
 
-    async def ask(self, address: str, body: Body, timeout_s: float = CALL_S) -> Any:
-        """Ask another node. Raises: ControlError; of exit code 69 if it could not be asked."""
-        try:
-            answer = await self._cluster.transport.call(address, requests.encode(body), timeout_s)
-        except (Unreachable, PeerRefused) as error:
-            raise ControlError(EX_UNAVAILABLE, str(error)) from error
-        return requests.result(answer)
-
-    async def ask_any(self, members: Iterable[Applicant], body: Body, timeout_s: float = CALL_S) -> Any:
-        """Ask one after the other until one answers. Raises: ControlError, the last one's."""
-        last = unavailable(errors.NO_ONLINE_NODES)
-        for member in members:
-            try:
-                return await self.ask(member.address, body, timeout_s)
-            except ControlError as error:
-                if error.exit_code == EX_SOFTWARE:
-                    raise
-                last = error
-        raise last
-
     def others(self) -> list[Applicant]:
         """All other members, those that are up first."""
-        members = self._cluster.members
-        known = [each for each in self._cluster.known_members().values() if each.name != self._cluster.name]
+        members = self._cluster.roster.members
+        known = [
+            each for each in self._cluster.roster.known_members().values() if each.name != self._cluster.name
+        ]
         return sorted(known, key=lambda each: not (each.name in members and members[each.name].is_up))
 
     async def ensure(self) -> None:
@@ -95,27 +76,31 @@ class Voting:
     @property
     def _should_be_voter(self) -> bool:
         metadata = self._cluster.metadata
-        return metadata is not None and self._cluster.identity.type != "ram" and not metadata.replica.is_voter
+        return (
+            metadata is not None
+            and self._cluster.roster.identity.type != "ram"
+            and not metadata.replica.is_voter
+        )
 
     async def _stay_voter(self) -> None:
         """What this node believes at its start may be old: whether it votes shows when it has followed the others."""
         while True:
             await asyncio.sleep(PROMOTION_S)
             # Whose broker was stopped by an operator may be about to leave, or to be forgotten.
-            if self._should_be_voter and self._cluster.is_current and self._cluster.is_wanted:
+            if self._should_be_voter and self._cluster.roster.is_current and self._cluster.is_wanted:
                 with contextlib.suppress(ControlError):
                     await self._ask_for_promotion()
 
     async def _ask_for_promotion(self) -> None:
-        body = {"do": "promote", "node_id": self._cluster.identity.node_id}
-        await self.ask_any(self.others(), body, CHANGE_S)
+        body = {"do": "promote", "node_id": self._cluster.roster.identity.node_id}
+        await self._cluster.calls.ask_any(self.others(), body, CHANGE_S)
 
     async def check_membership(self) -> None:
         """Ask the others, who may refuse our links for that. Raises: OSError if this node is no member any more."""
-        body = {"do": "membership", "node_id": self._cluster.identity.node_id}
+        body = {"do": "membership", "node_id": self._cluster.roster.identity.node_id}
         for other in self.others():
             try:
-                answer = await self.ask(other.address, body, ASK_S)
+                answer = await self._cluster.calls.ask(other.address, body, ASK_S)
             except ControlError:
                 continue
             if isinstance(answer, dict) and answer.get("is_member") is False:
@@ -127,32 +112,21 @@ class Voting:
 
     async def ask_to_rejoin(self, name: str, why: str) -> None:
         """Have another node's broker start anew."""
-        known = self._cluster.known_members().get(name)
+        known = self._cluster.roster.known_members().get(name)
         if known is not None:
-            await self.ask(known.address, {"do": "rejoin", "why": why[:200]})
+            await self._cluster.calls.ask(known.address, {"do": "rejoin", "why": why[:200]})
 
     # --- answering ---
 
-    async def answer(self, name: str, data: bytes) -> bytes:
-        """The answer to another node's request."""
-        try:
-            body = requests.decode(data)
-            handler = self._answers.get(requests.text(body, "do"))
-            if handler is None:
-                raise refused(f"node '{self._cluster.name}' does not know the request {body['do']!r}")
-            return requests.encode({"result": await handler(name, body)})
-        except ControlError as error:
-            return requests.failure(error)
-
     async def _describe(self, name: str, body: Body) -> Any:
         """Who this node is, and what it belongs to."""
-        identity = self._cluster.identity
+        identity = self._cluster.roster.identity
         return {
             "name": identity.name,
             "node_id": identity.node_id,
             "type": identity.type,
             "cluster_id": identity.cluster_id,
-            "is_ready": bool(self._cluster.members),
+            "is_ready": bool(self._cluster.roster.members),
         }
 
     async def _join(self, name: str, body: Body) -> Any:
@@ -161,7 +135,7 @@ class Voting:
         if asks.name != name:
             raise refused(f"node '{name}' asked for '{asks.name}' to be taken in")
         metadata = self._need_metadata()
-        known = self._cluster.members.get(name)
+        known = self._cluster.roster.members.get(name)
         if known is not None and known.node_id != asks.node_id:
             why_not = errors.other_directory(self._cluster.name, name, is_up=known.is_up)
             if self._refused.get(name) != asks.node_id:
@@ -170,9 +144,9 @@ class Voting:
             raise refused(why_not)
         await self._submit(PutMember(asks.name, asks.address, asks.node_id, asks.type))
         self._cluster.logger.info(phrases.node_joined(name))
-        members = self._cluster.known_members().values()
+        members = self._cluster.roster.known_members().values()
         return {
-            "cluster_id": self._cluster.identity.cluster_id,
+            "cluster_id": self._cluster.roster.identity.cluster_id,
             "members": [each._asdict() for each in members],
             "voters": sorted(metadata.replica.voters),
         }
@@ -187,7 +161,7 @@ class Voting:
     async def _leave(self, name: str, body: Body) -> Any:
         """Forget a node that asks for it; one that is no member has left already."""
         self._need_metadata()
-        member = self._cluster.members.get(name)
+        member = self._cluster.roster.members.get(name)
         if member is not None and member.node_id == requests.text(body, "node_id"):
             await self.remove(name)
         return {}
@@ -204,9 +178,9 @@ class Voting:
     async def _membership(self, name: str, body: Body) -> Any:
         """Whether the node that asks is a member; null when this node cannot know."""
         cluster = self._cluster
-        if not cluster.is_current or not cluster.members:
+        if not cluster.roster.is_current or not cluster.roster.members:
             return {"is_member": None}
-        member = cluster.members.get(name)
+        member = cluster.roster.members.get(name)
         return {"is_member": member is not None and member.node_id == requests.text(body, "node_id")}
 
     async def _rejoin(self, name: str, body: Body) -> Any:
@@ -220,7 +194,7 @@ class Voting:
 
     async def forget(self, name: str) -> None:
         """Remove a member that doesn't run, with its queues. Raises: ControlError."""
-        member = self._cluster.members.get(name)
+        member = self._cluster.roster.members.get(name)
         if member is None:
             raise refused(errors.NOT_A_MEMBER)
         if member.is_up or name == self._cluster.name:
@@ -230,7 +204,7 @@ class Voting:
 
     async def remove(self, name: str) -> None:
         """Have a member vote no more, and forget it. Raises: ControlError."""
-        member = self._cluster.members[name]
+        member = self._cluster.roster.members[name]
         if member.is_up:
             raise errors.still_running(name)
         if member.type == "disc":
@@ -240,7 +214,7 @@ class Voting:
 
     def check_not_last_disc(self, name: str, text: str) -> None:
         """Raises: ControlError if no other member keeps metadata on a disk, and there are other members."""
-        others = [each for each in self._cluster.members.values() if each.name != name]
+        others = [each for each in self._cluster.roster.members.values() if each.name != name]
         if others and not any(each.type == "disc" for each in others):
             raise refused(text)
 
@@ -282,12 +256,12 @@ class Voting:
 
     def _member(self, name: str, body: Body) -> Member:
         """The member that asks. Raises: ControlError unless it is one, and this its data directory."""
-        member = self._cluster.members.get(name)
+        member = self._cluster.roster.members.get(name)
         if member is None or member.node_id != requests.text(body, "node_id"):
             raise refused(errors.disagrees(name, self._cluster.name))
         return member
 
     def _need_metadata(self) -> Any:
-        if self._cluster.metadata is None or not self._cluster.members:
+        if self._cluster.metadata is None or not self._cluster.roster.members:
             raise unavailable(f"node '{self._cluster.name}' belongs to no cluster yet")
         return self._cluster.metadata

@@ -3,15 +3,15 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from cluster.membership import outputs
+from cluster.metadata.replica import Replica
+from node.clustering.host_process import HostProcess
+from node.clustering.requests import Applicant
 from node.log.log import escape
-
-if TYPE_CHECKING:
-    from node.clustering.cluster import Cluster
 
 Logger: TypeAlias = "logging.Logger | logging.LoggerAdapter[logging.Logger]"
 
@@ -26,11 +26,23 @@ boottime: Final[Callable[[], float]] = partial(
 """Seconds, on a clock that also counts while the machine sleeps (reliability §4.2)."""
 
 
+class Starting(Protocol):
+    """A node whose broker is to start."""
+
+    @property
+    def logger(self) -> Logger: ...
+    @property
+    def process(self) -> HostProcess: ...
+
+    async def or_given_up(self, waiting: Any) -> Any:
+        """What a wait of a start gives. Raises: GivenUp when the node is to stop meanwhile."""
+
+
 class Waiting:
     """A start that waits: says so now and then.   retry_s: how long between two tries."""
 
-    def __init__(self, cluster: "Cluster", retry_s: float = RETRY_S) -> None:
-        self._cluster = cluster
+    def __init__(self, node: Starting, retry_s: float = RETRY_S) -> None:
+        self._node = node
         self._retry_s = retry_s
         self._told_at = boottime() - WAITING_TOLD_S + RETRY_S
         self._warnings: dict[str, float] = {}
@@ -42,18 +54,18 @@ class Waiting:
         self._warnings = {known: at for known, at in self._warnings.items() if now - at < WAITING_TOLD_S}
         if text not in self._warnings:
             self._warnings[text] = now
-            self._cluster.logger.warning("%s", escape(text))
+            self._node.logger.warning("%s", escape(text))
 
     async def tell(self, what: str, because: Sequence[str] = ()) -> None:
         """Wait a little; the log hears what for, and why, at most every ten seconds. Raises: GivenUp."""
         now = boottime()
-        self._cluster.process.wait_is(sentence(what, because))
+        self._node.process.wait_is(sentence(what, because))
         if now - self._told_at >= WAITING_TOLD_S:
             self._told_at = now
-            self._cluster.logger.info("waiting %s", what)
+            self._node.logger.info("waiting %s", what)
             for reason in because:
-                self._cluster.logger.info("%s", escape(reason))
-        await self._cluster.or_given_up(asyncio.sleep(self._retry_s))
+                self._node.logger.info("%s", escape(reason))
+        await self._node.or_given_up(asyncio.sleep(self._retry_s))
 
 
 FOR_A_MAJORITY: Final = "for a majority of the cluster's disk nodes"
@@ -66,17 +78,16 @@ def sentence(what: str, because: Sequence[str]) -> str:
     return f"waits {what}" + (": " if because else "") + "; ".join(because)
 
 
-def majority_reasons(cluster: "Cluster") -> list[str]:
+def majority_reasons(name: str, replica: Replica, known: Mapping[str, Applicant]) -> list[str]:
     """Which voters are there and which are not, at which addresses, and what an operator can do; empty: all is well."""
-    if cluster.metadata is None or cluster.metadata.replica.has_majority:
+    if replica.has_majority:
         return []
-    replica, known = cluster.metadata.replica, cluster.known_members()
-    here = sorted(replica.voters & (replica.links | {cluster.name}))
+    here = sorted(replica.voters & (replica.links | {name}))
     missing = sorted(replica.voters - set(here))
     places = ", ".join(
-        f"'{name}' at {known[name].address}" if name in known else f"'{name}'" for name in missing
+        f"'{each}' at {known[each].address}" if each in known else f"'{each}'" for each in missing
     )
-    there = ", ".join(f"'{name}'" for name in here)
+    there = ", ".join(f"'{each}'" for each in here)
     count = len(replica.voters) // 2 + 1 - len(here)
     return [
         *([f"{there} {'is' if len(here) == 1 else 'are'} there"] if here else []),

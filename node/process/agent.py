@@ -127,9 +127,9 @@ class Agent:
     def waits_for(self) -> str:
         """What the node waits for, as the end of a sentence about it; empty: nothing, or only for itself."""
         if self.is_paused and self.cluster is not None:
-            from node.clustering.waiting import FOR_A_MAJORITY, majority_reasons, sentence
+            from node.clustering.waiting import FOR_A_MAJORITY, sentence
 
-            because = majority_reasons(self.cluster)
+            because = self.cluster.majority_reasons()
             return sentence(FOR_A_MAJORITY, because) if because else ""
         return self._waits_for
 
@@ -205,7 +205,7 @@ class Agent:
         from node.clustering.cluster import Cluster
 
         assert self.cluster is None
-        self.cluster = cluster = Cluster(self)
+        self.cluster = cluster = Cluster.on_disk(self)
         try:
             await cluster.open()
         except BaseException:
@@ -223,7 +223,7 @@ class Agent:
         self.telemetry = self._make_telemetry()
         try:
             if self.cluster is not None:
-                node = await self.cluster.begin()
+                node = await self.cluster.brokers.begin()
             else:
                 node = self.make_node(None)
                 await node.start()
@@ -259,7 +259,7 @@ class Agent:
         try:
             if self.telemetry is not None:
                 await self.telemetry.sample()
-            return await (node.stop() if self.cluster is None else self.cluster.end(node))
+            return await (node.stop() if self.cluster is None else self.cluster.brokers.end(node))
         finally:
             telemetry, self.telemetry = self.telemetry, None
             if telemetry is not None:
@@ -271,7 +271,7 @@ class Agent:
         stopped.add_done_callback(self._stop_waiting)
         try:
             if self.is_witness and self.cluster is not None:
-                await self.cluster.attend()
+                await self.cluster.brokers.attend()
                 self._is_opening = False
             else:
                 self._is_opening = False

@@ -56,13 +56,13 @@ async def join_cluster(agent: "Agent", node: str, address: str | None, node_type
     cluster_id = told.get("cluster_id")
     if not cluster_id:
         raise unavailable(f"node '{node}' belongs to no cluster: it was not started with a peer listener")
-    if cluster_id == cluster.identity.cluster_id:
-        body = {"do": "membership", "node_id": cluster.identity.node_id}
-        answer = await cluster.voting.ask(address, body)
+    if cluster_id == cluster.roster.identity.cluster_id:
+        body = {"do": "membership", "node_id": cluster.roster.identity.node_id}
+        answer = await cluster.calls.ask(address, body)
         if isinstance(answer, dict) and answer.get("is_member"):
             return True
-    others = [each for each in cluster.members.values() if each.name != agent.config.node_name]
-    if others and cluster.identity.type == "disc" and not any(each.type == "disc" for each in others):
+    others = [each for each in cluster.roster.members.values() if each.name != agent.config.node_name]
+    if others and cluster.roster.identity.type == "disc" and not any(each.type == "disc" for each in others):
         raise refused(errors.ONLY_DISC_NODE_JOINS)
     await reset(agent, is_forced=False, reopens=True)
     assert agent.cluster is not None
@@ -75,7 +75,7 @@ async def _describe(cluster: "Cluster", address: str) -> Any:
     from cluster.transport.interface import Unreachable
 
     try:
-        return await cluster.voting.ask(address, {"do": "describe"})
+        return await cluster.calls.ask(address, {"do": "describe"})
     except ControlError as error:
         if not isinstance(error.__cause__, Unreachable):
             raise
@@ -166,11 +166,11 @@ async def _leave(cluster: "Cluster") -> None:
     others = cluster.voting.others()
     if cluster.metadata is None or not others:
         return
-    if cluster.members:
+    if cluster.roster.members:
         cluster.voting.check_not_last_disc(cluster.name, errors.ONLY_DISC_NODE_RESETS)
-    body = {"do": "leave", "node_id": cluster.identity.node_id}
+    body = {"do": "leave", "node_id": cluster.roster.identity.node_id}
     try:
-        await cluster.voting.ask_any(others, body, 25.0)
+        await cluster.calls.ask_any(others, body, 25.0)
     except ControlError as error:
         if error.exit_code == EX_SOFTWARE:
             raise
@@ -186,21 +186,21 @@ async def change_type(agent: "Agent", node_type: NodeType) -> None:
     others = [] if cluster is None else cluster.voting.others()
     if cluster is None or cluster.metadata is None or not others:
         raise refused(errors.NOT_CLUSTERED)
-    if cluster.identity.type == node_type:
+    if cluster.roster.identity.type == node_type:
         return
-    if cluster.members and node_type == "ram":
+    if cluster.roster.members and node_type == "ram":
         cluster.voting.check_not_last_disc(cluster.name, errors.ONLY_DISC_NODE_RESETS)
-    body = {"do": "change_type", "node_id": cluster.identity.node_id, "type": node_type}
+    body = {"do": "change_type", "node_id": cluster.roster.identity.node_id, "type": node_type}
     try:
-        await cluster.voting.ask_any(others, body, 25.0)
+        await cluster.calls.ask_any(others, body, 25.0)
     except ControlError as error:
         if error.exit_code == EX_SOFTWARE:
             raise
         raise refused(errors.NO_ONLINE_NODES) from error
     if node_type == "disc":
-        await cluster.quiet_disk()
-        metadata.join(cluster, cluster.metadata.replica.voters)
-    await cluster.become(replace(cluster.identity, type=node_type))
+        await cluster.roster.quiet_disk()
+        metadata.join(cluster.disk, cluster.name, cluster.metadata.replica.voters)
+    await cluster.roster.become(replace(cluster.roster.identity, type=node_type))
     await agent.close_cluster()
     await _open(agent)
 

@@ -95,7 +95,7 @@ def own_status(agent: "Agent") -> dict[str, Any]:
 def _alarms(agent: "Agent", broker: "Broker | None") -> list[str]:
     """Resources that the node is short of, and disks that are stuck, which by itself blocks nobody."""
     found: list[str] = [] if broker is None else list(broker.alarms.short_of_here())
-    if agent.cluster is not None and agent.cluster.disk_state.is_stuck:
+    if agent.cluster is not None and agent.cluster.metadata_disk.is_stuck:
         found.append(metadata_disk.ALARM)
     if _is_message_disk_stuck(agent):
         found.append(message_disk.ALARM)
@@ -106,8 +106,10 @@ def _cut_off(agent: "Agent") -> dict[str, list[str]]:
     cluster = agent.cluster
     if cluster is None:
         return {}
-    others = (each.name for each in cluster.members.values() if each.is_up and each.name != cluster.name)
-    found = sorted(name for name in others if name not in cluster.links)
+    others = (
+        each.name for each in cluster.roster.members.values() if each.is_up and each.name != cluster.name
+    )
+    found = sorted(name for name in others if name not in cluster.links.up)
     return {"cut_off": found} if found else {}
 
 
@@ -157,7 +159,7 @@ def running_nodes(agent: "Agent") -> list[str]:
     name, cluster = agent.config.node_name, agent.cluster
     own = [] if agent.node is None else [name]
     # Until a node has followed the others since its start it knows only what has been.
-    members = cluster.members if cluster is not None and cluster.is_current else {}
+    members = cluster.roster.members if cluster is not None and cluster.roster.is_current else {}
     return own + sorted(each.name for each in members.values() if each.is_up and each.name != name)
 
 
@@ -265,14 +267,14 @@ async def set_cluster_name(node: "Node", name: str) -> None:
 
 def _clustered(cluster: "Cluster") -> dict[str, Any]:
     """What of `cluster_status` only a member of a cluster can say."""
-    metadata, known = cluster.metadata, cluster.known_members().values()
+    metadata, known = cluster.metadata, cluster.roster.known_members().values()
     partitions = cluster.membership.partitions
     by_type = {
         node_type: sorted(each.name for each in known if each.type == node_type)
         for node_type in ("disc", "ram", "witness")
     }
     if not known:
-        by_type["ram" if cluster.identity.type == "ram" else "disc"] = [cluster.name]
+        by_type["ram" if cluster.roster.identity.type == "ram" else "disc"] = [cluster.name]
     return {
         "disk_nodes": by_type["disc"],
         "ram_nodes": by_type["ram"],
@@ -286,18 +288,18 @@ def _clustered(cluster: "Cluster") -> dict[str, Any]:
 
 def link_octets(agent: "Agent") -> dict[str, tuple[int, ...]]:
     """What has gone to each other node and come from there, in octets, while there was a link."""
-    traffic = {} if agent.cluster is None else agent.cluster.transport.traffic()
+    traffic = {} if agent.cluster is None else agent.cluster.links.transport.traffic()
     return {name: (each.sent_bytes, each.received_bytes) for name, each in traffic.items() if each.is_up}
 
 
 def links(agent: "Agent") -> list[dict[str, Any]]:
     """The links to other nodes that are up, with addresses under which the nodes reach each other."""
     cluster = agent.cluster
-    if cluster is None or cluster.listener is None:  # it is none yet, or has only begun to open
+    if cluster is None or cluster.links.place is None:  # it is none yet, or has only begun to open
         return []
-    here, _, port = cluster.address.rpartition(":")
+    here, _, port = cluster.links.address.rpartition(":")
     found = []
-    for name, each in sorted(cluster.transport.traffic().items()):
+    for name, each in sorted(cluster.links.transport.traffic().items()):
         there, _, peer_port = each.address.rpartition(":")
         if each.is_up:
             found.append(
@@ -316,9 +318,9 @@ def links(agent: "Agent") -> list[dict[str, Any]]:
 
 def member_list(cluster: "Cluster") -> dict[str, Any]:
     """The result of `list_members`."""
-    members, metadata = cluster.members, cluster.metadata
+    members, metadata = cluster.roster.members, cluster.metadata
     rows = []
-    for name, known in sorted(cluster.known_members().items()):
+    for name, known in sorted(cluster.roster.known_members().items()):
         member = members.get(name)
         rows.append(
             {
@@ -340,14 +342,14 @@ def member_list(cluster: "Cluster") -> dict[str, Any]:
 
 
 def _maintenance(agent: "Agent", node: str) -> str:
-    member = None if agent.cluster is None else agent.cluster.members.get(node)
+    member = None if agent.cluster is None else agent.cluster.roster.members.get(node)
     is_draining = agent.is_draining if member is None else member.is_draining
     return DRAINING if is_draining else NOT_DRAINING
 
 
 def _catalogue(agent: "Agent") -> Any:
     if agent.cluster is not None:
-        return agent.cluster.catalogue
+        return agent.cluster.roster.catalogue
     return None if agent.node is None else agent.node.broker.catalogue
 
 
@@ -359,8 +361,8 @@ def _listeners(agent: "Agent") -> list[dict[str, Any]]:
         found.append(_listener(name, host, port, protocol, purpose))
     for protocol, host, port in agent.management.listeners:
         found.append(_listener(name, host, port, protocol, _HTTP_PURPOSES[protocol]))
-    if agent.cluster is not None and agent.cluster.listener is not None:
-        host, port = agent.cluster.listener
+    if agent.cluster is not None and agent.cluster.links.place is not None:
+        host, port = agent.cluster.links.place
         found.append(_listener(name, host, port, "clustering", "inter-node and CLI tool communication"))
     return found
 

@@ -32,7 +32,9 @@ class AgentSurroundings:
         cluster = self._agent.cluster
         if cluster is None or cluster.metadata is None:
             return True
-        up = sorted(name for name, each in cluster.members.items() if each.is_up and each.type != "witness")
+        up = sorted(
+            name for name, each in cluster.roster.members.items() if each.is_up and each.type != "witness"
+        )
         leader = cluster.metadata.replica.leader
         return cluster.name == (leader if leader in up else next(iter(up), cluster.name))
 
@@ -49,17 +51,17 @@ class AgentSurroundings:
             return []
         return [
             self._link(cluster, name)
-            for name, member in cluster.members.items()
+            for name, member in cluster.roster.members.items()
             if name != cluster.name and member.is_up and member.type != "witness"
         ]
 
     def _link(self, cluster: "Cluster", name: str) -> Link:
-        counts = cluster.link_counts
+        counts = cluster.links.link_counts
         return Link(
             name,
             counts.frames[name],
             counts.frame_bytes[name],
-            cluster.transport.pending_bytes(name),
+            cluster.links.transport.pending_bytes(name),
             counts.connects[name],
             counts.errors.get(name),
         )

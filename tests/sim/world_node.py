@@ -1,13 +1,14 @@
 """One node of the simulation of everything: a process with metadata, membership and links, and one broker at a time.
 
 Real: RaftLog over Replica over a simulated disk, Membership with its leases, PeerState, data streams, and the broker of
-`tests.sim.mirror_node` with its store. What `node.agent` does with them needs sockets, threads and an event loop; it
-stands here in short, part by part:
+`tests.sim.mirror_node` with its store. What `node.clustering` and `node.process` do with them needs sockets,
+threads and an event loop; it stands here in short, part by part:
 
-    start, _cluster_turn, act, _do, _observe, _replaced        node.clustering.cluster: Cluster
+    start, _observe, _replaced                                 node.clustering.cluster: Cluster
+    _cluster_turn; act, _do                                    node.clustering.turn: Turn; .verdicts: Verdicts
     _tell_leader                                               node.clustering.metadata: Metadata
     _supervise                                                 node.process.supervisor: Supervisor._settle
-    _begin, _catch_up, _enter_cluster, _end_broker             node.clustering.life: Life; node.app: Node.start, stop
+    _begin, _catch_up, _enter_cluster, _end_broker             node.clustering.brokers, .life; node.app: Node
     _store_broken, _stalled, _resumed                          node.io.persistence, node.io.resource_guard
     tell_status                                                node.clustering.publisher, .status
 """
@@ -64,7 +65,7 @@ START_RETRY_S: Final = 5.0
 WAITING_RETRY_S: Final = 0.5
 """`node.clustering.waiting.RETRY_S`."""
 LEAVE_S: Final = 5.0
-"""`node.clustering.life.LEAVE_S`, and how long the others are told that a node stops."""
+"""`node.clustering.brokers.LEAVE_S`, and how long the others are told that a node stops."""
 
 _OF_MEMBERSHIP: Final = (LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp)
 
@@ -147,7 +148,6 @@ class WorldNode(Node):
         self.publisher = SimpleNamespace(soon=self._status_soon)
         self.link_counts = SimpleNamespace(sent=lambda name, size: None)
         self.config = SimpleNamespace(cluster=SimpleNamespace(mirror_flush_s=0.002))
-        self.voting = SimpleNamespace(ask_to_rejoin=lambda name, why: (name, why))
         self._rate = 1.0
 
     # --- clocks ---
@@ -208,7 +208,7 @@ class WorldNode(Node):
         self._has_majority = False
         self.membership = Membership(self.name, MEMBERSHIP)
         self.transport = Ways(self)
-        self.peer_state = PeerState(cast(Any, self))
+        self.peer_state = PeerState(cast(Any, self), cast(Any, self), cast(Any, self))
         self.message_disk = MessageDisk(cast(Any, self.logger))
         self.links = set[str]()
         self.raft_disk_state.apply(self.raft_disk)
@@ -591,19 +591,18 @@ class WorldNode(Node):
             self.broker.now = self.now
             self.peer_state.relieved(name)
 
-    def spawn(self, request: tuple[str, str]) -> None:
+    def fault(self, name: str, text: str) -> None:
         """Another node sent nonsense, and is asked to start its broker anew."""
-        name, why = request
-        self._fault(name, why)
+        self._fault(name, text)
         self.world.call(self.name, name, lambda node: node.restart())
 
     def metadata_changed(self) -> None:
-        """See `Cluster.metadata_changed`."""
+        """See `Turn.metadata_changed`."""
         self._is_metadata_due = True
         self._cluster_soon()
 
     def membership_changed(self) -> None:
-        """See `Cluster.membership_changed`."""
+        """See `Turn.membership_changed`."""
         self._is_membership_due = True
         self._cluster_soon()
 

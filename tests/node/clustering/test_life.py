@@ -26,7 +26,8 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.name, self.address = "n1@localhost", "localhost:1"
-        self.identity = self
+        self.identity = self.roster = self.links = self.turn = self.peers = self
+        self.incarnation = 0
         self.node_id, self.type = "id-n1", "disc"
         self.metadata = self.log = self.process = self.app = self.voting = self
         self.logger = logging.getLogger("test")
@@ -37,7 +38,6 @@ class FakeCluster:
         self.incarnations: list[int | Refused] = []
         self.submitted: list[type[Command[Any]]] = []
         self.waits: list[str] = []
-        self.has_majority = True  # for what a wait tells
         self.life = Life(cast(Cluster, self))
 
     def submit(self, command: Command[Any], on_applied: Callable[[Any], None]) -> None:
@@ -54,10 +54,16 @@ class FakeCluster:
 
     check_membership = ensure
 
-    def introduce(self) -> None:
+    def is_at(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+
+    def membership_changed(self) -> None:
         pass
 
-    membership_changed = members_changed = introduce
+    members_changed = membership_changed
+
+    def majority_reasons(self) -> list[str]:
+        return []
 
     def wait_is(self, what: str) -> None:
         self.waits.append(what)
@@ -163,9 +169,9 @@ def test_a_life_that_may_have_begun_is_lost(unknown: Refused) -> None:
         cluster.incarnations = [unknown, 7]
         assert not await cluster.life.begin()
         assert cluster.membership.state is State.OFF
-        assert cluster.life.incarnation == 0
+        assert cluster.incarnation == 0
         assert await cluster.life.begin()
-        assert cluster.life.incarnation == 7
+        assert cluster.incarnation == 7
 
     assert run(scene).submitted == [NodeUp] * 2
 

@@ -1,41 +1,29 @@
 """What a node tells the others: at once when it is new, never twice."""
 
 import asyncio
-from typing import Any, cast
+from typing import Any
 
 from node.clustering import publisher
-from node.clustering.cluster import Cluster
 from node.clustering.publisher import Publisher, WatchedCounts
 
 
-class FakeCluster:
+class Fake:
     """Has a status, and remembers when it was told."""
 
     def __init__(self) -> None:
         self.status: dict[str, Any] = {}
         self.told: list[dict[str, Any]] = []
-        self.process = self
-        self.membership = self
 
     def own_status(self) -> dict[str, Any]:
         return dict(self.status)
 
-    def set_status(self, status: dict[str, Any], now: float) -> None:
-        self.told.append(status)
-
-    def act(self) -> None:
-        pass
-
-    def membership_changed(self) -> None:
-        pass
-
 
 def test_a_connection_is_told_in_the_same_turn_and_many_together() -> None:
     """amqp-behaviour §9.7: limits count the connections of all nodes."""
-    fake = FakeCluster()
+    fake = Fake()
 
     async def main() -> None:
-        told = Publisher(cast(Cluster, fake))
+        told = Publisher(fake.own_status, fake.told.append, 1.0)
         counts = WatchedCounts(told.soon)
         for number in range(3):
             counts["/", None] += 1

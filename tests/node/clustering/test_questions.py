@@ -17,7 +17,7 @@ def test_questions_go_to_the_nodes_that_run(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(questions, "ANSWER_S", 60.0)
     monkeypatch.setattr(packing, "PART_CHARACTERS", 10_000)
 
-    class Voting:
+    class Links:
         def __init__(self) -> None:
             self.other: Questions | None = None
 
@@ -35,7 +35,8 @@ def test_questions_go_to_the_nodes_that_run(monkeypatch: pytest.MonkeyPatch) -> 
 
     class Cluster:
         def __init__(self) -> None:
-            self.voting = Voting()
+            self.voting = self.calls = Links()
+            self.roster = self
             self.members = {each.name: each for each in self.voting.others()}
 
     def questions_of(name: str, cluster: Any) -> Questions:
@@ -46,7 +47,7 @@ def test_questions_go_to_the_nodes_that_run(monkeypatch: pytest.MonkeyPatch) -> 
 
     cluster = Cluster()
     asking = questions_of("a", cluster)
-    cluster.voting.other = questions_of("b", None)
+    cluster.calls.other = questions_of("b", None)
 
     async def story() -> None:
         assert await asking.ask("b", "double", {"of": ["1"]}) == ["b1"]
@@ -60,8 +61,8 @@ def test_questions_go_to_the_nodes_that_run(monkeypatch: pytest.MonkeyPatch) -> 
             await asking.ask("b", "nonsense", {})
         for body in ({}, {"arguments": "x"}, {"arguments": ["x"]}, {"arguments": [1]}):
             with pytest.raises(ControlError):
-                await cluster.voting.ask("b:1", {"do": "question", "question": "double", **body}, 1.0)
+                await cluster.calls.ask("b:1", {"do": "question", "question": "double", **body}, 1.0)
         with pytest.raises(ControlError):
-            await cluster.voting.ask("b:1", {"do": "question_part", "number": 9, "part": 0}, 1.0)
+            await cluster.calls.ask("b:1", {"do": "question_part", "number": 9, "part": 0}, 1.0)
 
     asyncio.run(story())
