@@ -141,7 +141,6 @@ LAYERS: Final = {
         "node.log",
         "node.admin",
         "node.management",
-        "cluster.transport",
         "node.io",
         "node.app",
         "node.clustering",

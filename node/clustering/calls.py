@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from cluster.transport.interface import PeerRefused, Unreachable
 from node.clustering import errors, requests
+from node.clustering.errors import Unreached
 from node.clustering.requests import Applicant, Body
 from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError, refused, unavailable
 
@@ -27,10 +28,12 @@ class Calls:
         self._answers.update(answers)
 
     async def ask(self, address: str, body: Body, timeout_s: float = CALL_S) -> Any:
-        """Ask another node. Raises: ControlError; of exit code 69 if it could not be asked."""
+        """Ask another node. Raises: ControlError; Unreached or exit code 69 if it could not be asked."""
         try:
             answer = await self._call(address, requests.encode(body), timeout_s)
-        except (Unreachable, PeerRefused) as error:
+        except Unreachable as error:
+            raise Unreached(EX_UNAVAILABLE, str(error)) from error
+        except PeerRefused as error:
             raise ControlError(EX_UNAVAILABLE, str(error)) from error
         return requests.result(answer)
 

@@ -27,6 +27,10 @@ class GivenUp(Exception):
     """A start was ended by a stop."""
 
 
+class Unreached(ControlError):
+    """Another node could not be asked: nobody answers at its address."""
+
+
 class WithItself(ControlError):
     """A node is told to join itself."""
 

@@ -72,13 +72,9 @@ async def join_cluster(agent: "Agent", node: str, address: str | None, node_type
 
 async def _describe(cluster: "Cluster", address: str) -> Any:
     """Who a node is. Raises: ControlError, which says where to look for the address if no node answers there."""
-    from cluster.transport.interface import Unreachable
-
     try:
         return await cluster.calls.ask(address, {"do": "describe"})
-    except ControlError as error:
-        if not isinstance(error.__cause__, Unreachable):
-            raise
+    except errors.Unreached as error:
         found = (
             f"something listens at {address}, and it is no Fluffle node, or one that wants certificates"
             if await _accepts(address)
