@@ -14,6 +14,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 ROOTS: Final = ("node", "cluster", "spark_ops")
 
 LAYERS: Final = {
+    "node.operations": (),
     "node.amqp": (),
     "node.scheduling": ("node.amqp",),
     "node.catalogue": ("node.amqp",),
@@ -111,6 +112,7 @@ LAYERS: Final = {
         "node.app",
     ),
     "node.agent": (
+        "node.operations",
         "node.amqp",
         "node.catalogue",
         "node.queue",
@@ -133,6 +135,7 @@ LAYERS: Final = {
         "node.app",
     ),
     "node.cli": (
+        "node.operations",
         "node.amqp",
         "node.catalogue",
         "node.store",
@@ -173,6 +176,7 @@ A broker and spark_ops share files and HTTP, no code.
 """
 
 PURE: Final = (
+    "node.operations",
     "node.amqp",
     "node.scheduling",
     "node.catalogue",
@@ -253,8 +257,6 @@ KNOTS: Final = (
         "node.agent.runtime_operations",
         "node.agent.status",
         "node.agent.telemetry",
-        "node.agent.user_operations",
-        "node.agent.vhost_operations",
         "node.agent.voting",
         "node.agent.waiting",
     },

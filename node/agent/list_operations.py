@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.admin import feature_flags
 from node.admin.admin import AdminError
-from node.agent import errors
-from node.agent.admin_operations import AdminOperations, Arguments, Operation, number, text, text_or_none
+from node.admin.vhosts import is_traced
+from node.agent import errors, status
+from node.agent.admin_operations import AdminOperations, number, text_or_none
+from node.agent.table_operations import Arguments, Verb, text
 from node.amqp.plain import plain
 from node.catalogue.records import Binding, Exchange
 from node.io.control import EX_USAGE, ControlError
@@ -34,7 +36,7 @@ class ListOperations(AdminOperations):
 
     def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
         super().__init__(agent, running)
-        self.asking: dict[str, Operation] = {
+        self.asking: dict[str, Verb] = {
             "list_bindings": self._list_bindings,
             "list_channels": self._list_channels,
             "list_connections": self._list_connections,
@@ -48,6 +50,21 @@ class ListOperations(AdminOperations):
             "close_all_user_connections": self._close_user,
             "close_connection": self._close,
         }
+
+    def list_vhosts(self, columns: list[str]) -> list[dict[str, Any]]:
+        """All vhosts, by name."""
+        states = dict.fromkeys(status.running_nodes(self._agent), "running")
+        return [
+            {
+                "name": each.name,
+                "description": each.description,
+                "tags": list(each.tags),
+                "default_queue_type": each.default_queue_type or "undefined",
+                "tracing": is_traced(each),
+                "cluster_state": states,
+            }
+            for each in sorted(self._catalogue.vhosts(), key=lambda each: each.name)
+        ]
 
     # --- what clients have ---
 

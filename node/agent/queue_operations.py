@@ -4,26 +4,16 @@ Source: management §1.3, §2.5; RabbitMQ 3.10.8's output.
 """
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
-from node.admin import policies
 from node.admin import queues as admin_queues
 from node.admin.admin import AdminError
 from node.agent import errors
-from node.agent.admin_operations import (
-    AdminOperations,
-    Arguments,
-    Operation,
-    as_control_error,
-    parsed,
-    text,
-    text_or_none,
-    texts,
-)
+from node.agent.admin_operations import AdminOperations, as_control_error, text_or_none
 from node.agent.moves import Rebalancing, move
 from node.agent.queues import COUNTED, RING, Measured, queue_rows, ring_rows
+from node.agent.table_operations import Arguments, Verb, text, texts
 from node.catalogue.mirrors.rebalance import QueueKind
 from node.catalogue.records import QueueRecord
 from node.io.control import EX_USAGE, ControlError
@@ -75,14 +65,11 @@ class QueueOperations(AdminOperations):
     def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
         super().__init__(agent, running)
         self._rebalancing = Rebalancing(agent)
-        self.asking: dict[str, Operation] = {
+        self.asking: dict[str, Verb] = {
             "list_queues": self._list_queues,
             "list_rings": self._list_rings,
             "sync_queue": self._sync_queue,
             "cancel_sync_queue": self._cancel_sync_queue,
-            "list_policies": self._list_policies,
-            "set_policy": self._set_policy,
-            "clear_policy": self._clear_policy,
             "rebalance": self._rebalance,
             "move_queue": self._move_queue,
             "delete_queue": self._delete_queue,
@@ -213,51 +200,6 @@ class QueueOperations(AdminOperations):
         with as_control_error():
             await admin_queues.purge_queue(self._admin, record.vhost, record.name)
         return {}
-
-    # --- policies ---
-
-    async def _list_policies(self, arguments: Arguments, timeout_s: float) -> Any:
-        vhost = self._vhost(arguments)
-        found = self._catalogue.policies(vhost, operator=_is_operator(arguments))
-        rows = [
-            {
-                "vhost": vhost,
-                "name": policy.name,
-                "pattern": policy.pattern,
-                "apply-to": policy.apply_to,
-                "definition": json.dumps(policy.definition, sort_keys=True, separators=(",", ":")),
-                "priority": policy.priority,
-            }
-            for policy in sorted(found, key=lambda each: each.name)
-        ]
-        return {"policies": rows}
-
-    async def _set_policy(self, arguments: Arguments, timeout_s: float) -> Any:
-        name = text(arguments, "name")
-        definition = parsed(text(arguments, "definition"))
-        vhost = self._vhost(arguments)
-        with as_control_error():
-            await policies.set_policy(
-                self._admin,
-                vhost,
-                name,
-                pattern=arguments.get("pattern"),
-                definition=definition,
-                priority=arguments.get("priority", 0),
-                apply_to=text(arguments, "apply_to"),
-                is_operator=_is_operator(arguments),
-            )
-        return {}
-
-    async def _clear_policy(self, arguments: Arguments, timeout_s: float) -> Any:
-        vhost, name = text(arguments, "vhost"), text(arguments, "name")
-        with as_control_error():
-            await policies.clear_policy(self._admin, vhost, name, is_operator=_is_operator(arguments))
-        return {}
-
-
-def _is_operator(arguments: Arguments) -> bool:
-    return arguments.get("is_operator") is True
 
 
 def _owner_pid(record: QueueRecord) -> str:

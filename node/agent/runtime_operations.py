@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from node.agent import errors, status
-from node.agent.admin_operations import AdminOperations, Arguments, Operation, number, text
+from node.agent.admin_operations import AdminOperations, number
 from node.agent.queues import records
+from node.agent.table_operations import Arguments, Verb, text
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.records import QueueRecord
 from node.config.config import Config, LogLevel
@@ -43,7 +44,7 @@ class RuntimeOperations(AdminOperations):
 
     def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
         super().__init__(agent, running)
-        self.asking: dict[str, Operation] = {
+        self.asking: dict[str, Verb] = {
             "certificates": self._certificates,
             "check_certificate_expiration": self._expiring,
             "check_if_node_is_mirror_sync_critical": self._mirror_critical,

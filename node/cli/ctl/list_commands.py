@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from node.cli.ctl.command import BOTH, Call, Command
+from node.cli.ctl.command import Call, Command
 from node.cli.ctl.formats import Names, Outcome, Report, Table
 from node.cli.ctl.lists import (
     BINDINGS,
@@ -15,6 +15,7 @@ from node.cli.ctl.lists import (
     list_request,
     listed,
 )
+from node.operations.operation import BOTH
 
 _M: Final = "Monitoring, observability and health checks"
 

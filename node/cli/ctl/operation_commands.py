@@ -3,18 +3,9 @@
 import re
 from typing import Any, Final
 
-from node.cli.ctl.command import (
-    CTL,
-    DIAGNOSTICS,
-    EX_DATAERR,
-    LONG_TIMEOUT_S,
-    Call,
-    Command,
-    NotHealthy,
-    Refused,
-    named,
-)
+from node.cli.ctl.command import Call, Command, NotHealthy, Refused, named
 from node.cli.ctl.formats import Message, Outcome
+from node.operations.operation import CTL, DIAGNOSTICS, EX_DATAERR, LONG_TIMEOUT_S
 
 # --- connections ---
 

@@ -3,19 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.cli.ctl.command import (
-    BOTH,
-    CTL,
-    LONG_TIMEOUT_S,
-    QUEUES,
-    Call,
-    Command,
-    NotHealthy,
-    Refused,
-    named,
-    words,
-)
+from node.cli.ctl.command import Call, Command, NotHealthy, Refused, named, words
 from node.cli.ctl.formats import Arguments, Done, Message, Names, Outcome, Readable, Table
+from node.operations.operation import BOTH, CTL, LONG_TIMEOUT_S, QUEUES
 
 # --- list_queues ---
 
@@ -151,50 +141,7 @@ def _rebalanced(call: Call, result: Any) -> Outcome:
     return Table(columns, rows)
 
 
-# --- policies ---
-
-
-def _set_policy(call: Call) -> dict[str, Any]:
-    name, pattern, definition = call.words
-    return {
-        "vhost": call.vhost,
-        "name": name,
-        "pattern": pattern,
-        "definition": definition,
-        "priority": int(call.line.texts.get("priority", "0")),
-        "apply_to": call.line.texts.get("apply-to", "all"),
-        "is_operator": False,
-    }
-
-
-def _clear_policy(call: Call) -> dict[str, Any]:
-    return {"vhost": call.vhost, "name": call.words[0], "is_operator": False}
-
-
-def _policies(call: Call) -> dict[str, Any]:
-    return {"vhost": call.vhost, "is_operator": False}
-
-
-def _policies_listed(call: Call, result: Any) -> Outcome:
-    columns = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
-    return Table(columns, result["policies"], has_blank=True)
-
-
-def _banner_of_set(call: Call, what: str) -> str:
-    name, pattern, definition = call.words
-    return (
-        f'Setting {what} "{name}" for pattern "{pattern}" to "{definition}" '
-        f'with priority "{call.line.texts.get("priority", "0")}" for vhost "{call.vhost}" ...'
-    )
-
-
-_SET: Final = (
-    "[--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>"
-)
-_POLICY_OPTIONS: Final = frozenset({"priority", "apply-to"})
-
 _M: Final = "Monitoring, observability and health checks"
-_P: Final = "Policies"
 _R: Final = "Replication"
 
 REPLICATION: Final[dict[str, Command]] = {
@@ -300,63 +247,5 @@ LISTS: Final[dict[str, Command]] = {
         request=lambda call: {"vhost": call.vhost},
         present=_rings_listed,
         tools=BOTH,
-    ),
-}
-
-POLICIES: Final[dict[str, Command]] = {
-    "clear_operator_policy": Command(
-        _P,
-        "Clears an operator policy",
-        "[--vhost <vhost>] <name>",
-        (1, 1),
-        banner=lambda call: f'Clearing operator policy "{call.words[0]}" on vhost "{call.vhost}" ...',
-        request=lambda call: {**_clear_policy(call), "is_operator": True},
-        operation="clear_policy",
-    ),
-    "clear_policy": Command(
-        _P,
-        "Clears (removes) a policy",
-        "[--vhost <vhost>] <name>",
-        (1, 1),
-        banner=lambda call: f'Clearing policy "{call.words[0]}" on vhost "{call.vhost}" ...',
-        request=_clear_policy,
-    ),
-    "list_operator_policies": Command(
-        _P,
-        "Lists operator policy overrides for a virtual host",
-        "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
-        banner=lambda call: f'Listing operator policy overrides for vhost "{call.vhost}" ...',
-        request=lambda call: {**_policies(call), "is_operator": True},
-        present=_policies_listed,
-        tools=BOTH,
-        operation="list_policies",
-    ),
-    "list_policies": Command(
-        _P,
-        "Lists all policies in a virtual host",
-        "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
-        banner=lambda call: f'Listing policies for vhost "{call.vhost}" ...',
-        request=_policies,
-        present=_policies_listed,
-        tools=BOTH,
-    ),
-    "set_operator_policy": Command(
-        _P,
-        "Sets an operator policy that overrides a subset of arguments in user policies",
-        _SET,
-        (3, 3),
-        _POLICY_OPTIONS,
-        banner=lambda call: _banner_of_set(call, "operator policy override"),
-        request=lambda call: {**_set_policy(call), "is_operator": True},
-        operation="set_policy",
-    ),
-    "set_policy": Command(
-        _P,
-        "Sets or updates a policy",
-        _SET,
-        (3, 3),
-        _POLICY_OPTIONS,
-        banner=lambda call: _banner_of_set(call, "policy"),
-        request=_set_policy,
     ),
 }

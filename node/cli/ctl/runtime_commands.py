@@ -7,22 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.cli.ctl.command import (
-    BOTH,
-    DIAGNOSTICS,
-    LONG_TIMEOUT_S,
-    PLUGINS,
-    QUEUES,
-    Call,
-    Command,
-    Failed,
-    Refused,
-    Session,
-    named,
-)
+from node.cli.ctl.command import Call, Command, Failed, Refused, Session, named
 from node.cli.ctl.formats import Done, Message, Outcome, Report, Table, erlang_pretty
 from node.cli.ctl.health_commands import running_status
 from node.cli.ctl.reports import UNITS
+from node.operations.operation import BOTH, DIAGNOSTICS, LONG_TIMEOUT_S, PLUGINS, QUEUES
 
 # --- versions ---
 

@@ -77,14 +77,14 @@ async def put_user_limit(call: Call) -> Reply:
     if call.catalogue.user(name) is None:
         raise bad_request(["no_such_user", name])
     admin = call.site.admin(call.user.name)
-    await users.set_limits(admin, name, {call.path["limit"]: body["value"]})
+    await users.set_user_limits(admin, name, {call.path["limit"]: body["value"]})
     return no_content()
 
 
 async def delete_user_limit(call: Call) -> Reply:
     """DELETE /user-limits/{user}/{limit}."""
     admin = call.site.admin(call.user.name)
-    await users.clear_limits(admin, existing_user(call), call.path["limit"])
+    await users.clear_user_limits(admin, existing_user(call), call.path["limit"])
     return no_content()
 
 
