@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from node.admin.admin import OPERATOR, Admin, AdminError
-from node.agent import errors
 from node.agent.errors import EX_DATAERR
-from node.agent.table_operations import Arguments, text
+from node.agent.table_operations import Arguments
 from node.catalogue.catalogue import Catalogue
 from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, EX_USAGE, ControlError
 
@@ -38,20 +37,8 @@ class AdminOperations:
         """Raises: ControlError."""
         return self._running().broker.catalogue
 
-    def _vhost(self, arguments: Arguments) -> str:
-        """The vhost that is meant. Raises: ControlError as most commands do when there is none of that name."""
-        name = text(arguments, "vhost")
-        if self._catalogue.vhost(name) is None:
-            raise errors.no_vhost(name)
-        return name
-
 
 # --- arguments ---
-
-
-def text_or_none(arguments: Arguments, name: str) -> str | None:
-    """Raises: ControlError."""
-    return None if arguments.get(name) is None else text(arguments, name)
 
 
 def number(arguments: Arguments, name: str, default: int) -> int:

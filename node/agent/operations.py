@@ -20,9 +20,11 @@ from node.config.file import ConfigError
 from node.io.control import EX_USAGE, ControlError
 from node.log import mirroring as log_mirroring
 from node.log import phrases
+from node.operations.listings import LISTINGS
 from node.operations.parameters import PARAMETERS
 from node.operations.permissions import PERMISSIONS
 from node.operations.policies import POLICIES
+from node.operations.queues import QUEUES
 from node.operations.users import USERS
 from node.operations.vhosts import VHOSTS
 
@@ -59,9 +61,10 @@ class Operations:
             **verbs(VHOSTS, self._admin, vhosts, limits, lists),
             **verbs(PARAMETERS, self._admin, parameters),
             **verbs(POLICIES, self._admin, policies),
-            **lists.asking,
+            **verbs(LISTINGS, self._admin, lists),
+            **verbs(QUEUES, self._admin, QueueOperations(agent, self._running)),
         }
-        for kind in (QueueOperations, RuntimeOperations, DefinitionOperations):
+        for kind in (RuntimeOperations, DefinitionOperations):
             self._asking.update(kind(agent, self._running).asking)
         self._changes: dict[str, Verb] = {
             "start_app": self._start_app,

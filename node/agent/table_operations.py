@@ -44,13 +44,14 @@ def _verb(row: Operation, admin: Callable[[], Admin], places: tuple[object, ...]
     async def do(given: Arguments, timeout_s: float) -> Any:
         values = {each.key: taken(each, given) for each in arguments(row.arguments)}
         more = {**row.given, "timeout_s": timeout_s} if is_timed else row.given
-        office = admin()
+        office = [admin()] if is_of_admin else []
         try:
-            found = function(*([office] if is_of_admin else []), **values, **more)
+            found = function(*office, **values, **more)
             if inspect.isawaitable(found):
                 found = await found
         except AdminError as error:
-            raise refusal(row, error, {**values, "node": office.config.node_name}) from None
+            named = {"node": office[0].config.node_name} if office else {}
+            raise refusal(row, error, {**values, **named}) from None
         return {"rows": found} if isinstance(found, list) else found if isinstance(found, dict) else {}
 
     return do
@@ -77,6 +78,8 @@ def taken(argument: Argument, given: Arguments) -> Any:
         return argument.default
     if argument.kind == "any":
         return value
+    if argument.kind == "number":
+        return number(given, argument.key)
     return parsed(text(given, argument.key)) if argument.kind == "json" else text(given, argument.key)
 
 
@@ -93,6 +96,14 @@ def texts(given: Arguments, name: str) -> list[str]:
     value = given.get(name, [])
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ControlError(EX_USAGE, f"the argument '{name}' is no list of texts")
+    return value
+
+
+def number(given: Arguments, name: str) -> int:
+    """Raises: ControlError unless it is 0 or more."""
+    value = given.get(name)
+    if type(value) is not int or value < 0:
+        raise ControlError(EX_USAGE, f"the argument '{name}' is no number")
     return value
 
 

@@ -31,13 +31,14 @@ UPGRADE: Final = frozenset({"upgrade"})
 PLUGINS: Final = frozenset({"plugins"})
 """RabbitMQ's tools, by what stands behind `fluffle`."""
 
-ArgumentKind = Literal["text", "texts", "names", "json", "any", "switch"]
+ArgumentKind = Literal["text", "texts", "names", "number", "json", "any", "switch"]
 
 
 class Argument(NamedTuple):
     """One argument of an operation.
 
-    kind: a text; several texts; names between commas; a text that is JSON; anything; whether a switch is set.
+    kind: a text; several texts; names between commas; a number, 0 or more; a text that is JSON; anything; whether a
+        switch is set.
     default: without one it must be there; None leaves it away.
     """
 
@@ -76,7 +77,13 @@ def _argument(text: str) -> Argument:
     return Argument(name, _KINDS[kind], is_option, not is_option and not declared.endswith("?"), known)
 
 
-_KINDS: Final[Mapping[str, ArgumentKind]] = {"": "text", "names": "names", "json": "json", "any": "any"}
+_KINDS: Final[Mapping[str, ArgumentKind]] = {
+    "": "text",
+    "names": "names",
+    "number": "number",
+    "json": "json",
+    "any": "any",
+}
 
 
 class Refusal(NamedTuple):
@@ -106,7 +113,7 @@ class Operation(NamedTuple):
     arguments: str = ""
     """See `arguments`."""
     help: str = ""
-    """A sentence without a full stop."""
+    """A sentence without a full stop. Without one it is no command, only a verb of the control socket."""
     banner: str = ""
     """What is said before it is done; `{user}` is the argument of that name, `{node}` the node."""
     usage: str | None = None

@@ -148,7 +148,11 @@ class Command(NamedTuple):
 
 def commands(table: Operations, **own: Mapping[str, Any]) -> dict[str, Command]:
     """The commands of a table.   own: fields of `Command` that no row can have, by the command's name."""
-    return {row.name: _command(row, table.section)._replace(**own.get(row.name, {})) for row in table.rows}
+    return {
+        row.name: _command(row, table.section)._replace(**own.get(row.name, {}))
+        for row in table.rows
+        if row.help
+    }
 
 
 def _command(row: Operation, section: str) -> Command:

@@ -12,17 +12,16 @@ from node.cli.ctl.health_commands import HEALTH
 from node.cli.ctl.list_commands import LISTINGS
 from node.cli.ctl.node_commands import NODES
 from node.cli.ctl.operation_commands import OPERATIONS
-from node.cli.ctl.queue_commands import LISTS, REMOVALS, REPLICATION
+from node.cli.ctl.queue_commands import QUEUES
 from node.cli.ctl.runtime_commands import RUNTIME
 from node.cli.ctl.user_commands import USERS
 from node.operations import policies
 
 COMMANDS: Final[dict[str, Command]] = {
     **NODES,
-    **REPLICATION,
     **USERS,
     **ACCESS,
-    **LISTS,
+    **QUEUES,
     **LISTINGS,
     **HEALTH,
     **RUNTIME,
@@ -31,7 +30,6 @@ COMMANDS: Final[dict[str, Command]] = {
     **VIRTUAL_HOSTS,
     **DEFINITIONS,
     **OPERATIONS,
-    **REMOVALS,
 }
 
 ERLANG_ONLY: Final = words(

@@ -3,35 +3,8 @@
 import re
 from typing import Any, Final
 
-from node.cli.ctl.command import Call, Command, NotHealthy, Refused, named
-from node.cli.ctl.formats import Message, Outcome
-from node.operations.operation import CTL, DIAGNOSTICS, EX_DATAERR, LONG_TIMEOUT_S
-
-# --- connections ---
-
-
-def _close_all(call: Call) -> dict[str, Any]:
-    texts = call.line.texts
-    return {
-        "vhost": None if call.line.is_set("global") else call.vhost,
-        "limit": int(texts.get("limit", "0")),
-        "delay_ms": int(texts.get("per-connection-delay", "0")),
-        "reason": call.words[0],
-    }
-
-
-def _banner_of_close_all(call: Call) -> str:
-    limit = int(call.line.texts.get("limit", "0"))
-    count = f"{limit}" if limit else "all"
-    where = (
-        f"to node {call.node} (across all vhosts)" if call.line.is_set("global") else f"in vhost {call.vhost}"
-    )
-    return f"Closing {count} connections {where}, reason: {call.words[0]}..."
-
-
-def _closed(call: Call, result: Any) -> Outcome:
-    return Message(f"Closed {result['closed']} connections")
-
+from node.cli.ctl.command import Call, Command, NotHealthy, Refused
+from node.operations.operation import CTL, DIAGNOSTICS, EX_DATAERR
 
 # --- limits of memory and disk ---
 
@@ -126,34 +99,6 @@ _O: Final = "Operations"
 _C: Final = "Configuration and Environment"
 
 OPERATIONS: Final[dict[str, Command]] = {
-    "close_all_connections": Command(
-        _O,
-        "Closes all connections in a virtual host, or with --global those to this node",
-        "[--vhost <vhost> --limit <limit>] [-n <node> --global] [--per-connection-delay <delay>] <explanation>",
-        (1, 1),
-        frozenset({"global", "limit", "per-connection-delay"}),
-        banner=_banner_of_close_all,
-        request=_close_all,
-        present=_closed,
-        timeout_s=LONG_TIMEOUT_S,
-        is_slow=True,
-    ),
-    "close_all_user_connections": Command(
-        _O,
-        "Closes all connections of a user",
-        "<username> <explanation>",
-        (2, 2),
-        banner=lambda call: f"Closing connections of user {call.words[0]}, reason: {call.words[1]}...",
-        request=named("user", "reason"),
-    ),
-    "close_connection": Command(
-        _O,
-        "Closes the connection with a pid of list_connections",
-        "<connection pid> <explanation>",
-        (2, 2),
-        banner=lambda call: f"Closing connection {call.words[0]}, reason: {call.words[1]}...",
-        request=named("pid", "reason"),
-    ),
     "force_gc": Command(
         _O,
         "Has the node look for memory that it can free",
