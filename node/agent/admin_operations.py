@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from node.admin.admin import OPERATOR, Admin, AdminError
 from node.agent.errors import EX_DATAERR
-from node.agent.table_operations import Arguments
 from node.catalogue.catalogue import Catalogue
-from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, EX_USAGE, ControlError
+from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
 
 if TYPE_CHECKING:
     from node.agent.agent import Agent
@@ -36,17 +35,6 @@ class AdminOperations:
     def _catalogue(self) -> Catalogue:
         """Raises: ControlError."""
         return self._running().broker.catalogue
-
-
-# --- arguments ---
-
-
-def number(arguments: Arguments, name: str, default: int) -> int:
-    """Raises: ControlError unless it is 0 or more."""
-    value = arguments.get(name, default)
-    if type(value) is not int or value < 0:
-        raise ControlError(EX_USAGE, f"the argument '{name}' is no number")
-    return value
 
 
 # --- refusals ---

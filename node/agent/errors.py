@@ -28,7 +28,6 @@ NOT_MIRRORED: Final = "not_mirrored"
 NOT_SYNCING: Final = "not_syncing"
 QUORUM_NOT_SUPPORTED: Final = "quorum_queue_not_supported"
 REBALANCE_IN_PROGRESS: Final = "rebalance_in_progress"
-NO_PARAMETER: Final = "Parameter does not exist"
 NO_JSON: Final = "JSON decoding error. Reason: badarg"
 
 
@@ -51,16 +50,6 @@ def as_rabbitmqctl(error: ControlError) -> ControlError:
 def unavailable(text: str) -> ControlError:
     """It cannot be done now."""
     return ControlError(EX_UNAVAILABLE, text)
-
-
-def no_vhost(name: str) -> ControlError:
-    """For commands that are about one."""
-    return ControlError(EX_DATAERR, f"Virtual host '{name}' does not exist")
-
-
-def invalid(problem: str) -> ControlError:
-    """What was to be set is not allowed.   problem: a line for each thing."""
-    return ControlError(EX_UNAVAILABLE, f"Validation failed\n\n{problem}\n")
 
 
 def still_running(node: str) -> ControlError:

@@ -25,6 +25,7 @@ from node.operations.parameters import PARAMETERS
 from node.operations.permissions import PERMISSIONS
 from node.operations.policies import POLICIES
 from node.operations.queues import QUEUES
+from node.operations.runtime import RUNTIME
 from node.operations.users import USERS
 from node.operations.vhosts import VHOSTS
 
@@ -63,9 +64,9 @@ class Operations:
             **verbs(POLICIES, self._admin, policies),
             **verbs(LISTINGS, self._admin, lists),
             **verbs(QUEUES, self._admin, QueueOperations(agent, self._running)),
+            **verbs(RUNTIME, self._admin, RuntimeOperations(agent, self._running)),
+            **DefinitionOperations(agent, self._running).asking,
         }
-        for kind in (RuntimeOperations, DefinitionOperations):
-            self._asking.update(kind(agent, self._running).asking)
         self._changes: dict[str, Verb] = {
             "start_app": self._start_app,
             "stop_app": self._stop_app,

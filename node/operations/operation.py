@@ -72,6 +72,7 @@ def _argument(text: str) -> Argument:
     if declared.endswith("*"):
         return Argument(name, "texts", is_option, False)
     if is_option and not has_default and not declared.endswith("?"):
+        assert not kind, text
         return Argument(name, "switch", is_option, False)
     known = None if not has_default else int(default) if default.isdecimal() else default
     return Argument(name, _KINDS[kind], is_option, not is_option and not declared.endswith("?"), known)
@@ -96,7 +97,6 @@ class Refusal(NamedTuple):
     text: str
 
 
-NO_PARAMETER: Final = "Parameter does not exist"
 DEFAULT_REFUSALS: Final[Mapping[str, Refusal]] = {
     "no_such_vhost": Refusal(EX_DATAERR, "Virtual host '{0}' does not exist"),
     "no_such_user": Refusal(EX_UNAVAILABLE, '{{:no_such_user, "{0}"}}'),

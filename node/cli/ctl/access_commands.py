@@ -1,13 +1,12 @@
-"""The commands about vhosts, permissions and parameters. Source: management §3.2, §3.3; RabbitMQ 3.10.8's output."""
+"""The commands about vhosts and permissions. Source: management §3.2, §3.3; RabbitMQ 3.10.8's output."""
 
-import json
 from typing import Any, Final
 
 from node.cli.ctl.command import Call, NotHealthy, commands
-from node.cli.ctl.formats import Atom, Message, Outcome, Report, Table
+from node.cli.ctl.formats import Message, Outcome, Report, Table
 from node.cli.ctl.lists import VHOSTS, chosen
 from node.cli.ctl.user_commands import limits_listed
-from node.operations import parameters, permissions, vhosts
+from node.operations import permissions, vhosts
 
 # --- vhosts ---
 
@@ -66,27 +65,4 @@ ACCESS: Final = commands(
     permissions.PERMISSIONS,
     clear_topic_permissions={"banner": _topic_banner},
     list_user_topic_permissions={"present": _topics_listed},
-)
-
-# --- parameters ---
-
-
-def _parameters_listed(call: Call, result: Any) -> Outcome:
-    rows = [{**each, "value": _typed(each["value"])} for each in result["rows"]]
-    return Table(("component", "name", "value"), rows, has_blank=True)
-
-
-def _globals_listed(call: Call, result: Any) -> Outcome:
-    rows = [{"name": Atom(each["name"]), "value": _typed(each["value"])} for each in result["rows"]]
-    return Table(("name", "value"), rows, has_blank=True)
-
-
-def _typed(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-PARAMETERS: Final = commands(
-    parameters.PARAMETERS,
-    list_global_parameters={"present": _globals_listed},
-    list_parameters={"present": _parameters_listed},
 )

@@ -1,10 +1,10 @@
-"""The commands that close connections and change a running node. Source: management §3.2; RabbitMQ 3.10.8's output."""
+"""What the commands ask for that limit a node's memory and disk, and `set_log_level`. Source: management §3.2."""
 
 import re
 from typing import Any, Final
 
-from node.cli.ctl.command import Call, Command, NotHealthy, Refused
-from node.operations.operation import CTL, DIAGNOSTICS, EX_DATAERR
+from node.cli.ctl.command import Call, NotHealthy, Refused
+from node.operations.operation import EX_DATAERR
 
 # --- limits of memory and disk ---
 
@@ -54,7 +54,8 @@ def _of_keyword(call: Call, keyword: str) -> bool:
     return has_keyword
 
 
-def _watermark(call: Call) -> dict[str, Any]:
+def watermark(call: Call) -> dict[str, Any]:
+    """What `set_vm_memory_high_watermark` asks for. Raises: Refused."""
     if _of_keyword(call, "absolute"):
         return {"absolute_bytes": _bytes(call.words[1])}
     try:
@@ -67,18 +68,21 @@ def _watermark(call: Call) -> dict[str, Any]:
     return {"relative": number}
 
 
-def _banner_of_watermark(call: Call) -> str:
+def banner_of_watermark(call: Call) -> str:
+    """What is said before it."""
     value = f"{call.words[1]} bytes" if len(call.words) > 1 else call.words[0]
     return f"Setting memory threshold on {call.node} to {value} ..."
 
 
-def _disk_limit(call: Call) -> dict[str, Any]:
+def disk_limit(call: Call) -> dict[str, Any]:
+    """What `set_disk_free_limit` asks for. Raises: Refused."""
     if _of_keyword(call, "mem_relative"):
         return {"relative": _fraction(call.words[1])}
     return {"absolute_bytes": _bytes(call.words[0])}
 
 
-def _banner_of_disk(call: Call) -> str:
+def banner_of_disk(call: Call) -> str:
+    """What is said before it."""
     value = f"{call.words[1]} times the total RAM" if len(call.words) > 1 else f"{call.words[0]} bytes"
     return f"Setting disk free limit on {call.node} to {value} ..."
 
@@ -88,52 +92,9 @@ def _banner_of_disk(call: Call) -> str:
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical", "none")
 
 
-def _level(call: Call) -> dict[str, Any]:
+def level(call: Call) -> dict[str, Any]:
+    """What `set_log_level` asks for. Raises: NotHealthy."""
     if call.words[0] not in _LEVELS:
         text = f"level {call.words[0]} is not supported. Try one of {', '.join(_LEVELS)}"
         raise NotHealthy(text)
     return {"level": call.words[0]}
-
-
-_O: Final = "Operations"
-_C: Final = "Configuration and Environment"
-
-OPERATIONS: Final[dict[str, Command]] = {
-    "force_gc": Command(
-        _O,
-        "Has the node look for memory that it can free",
-        "[--timeout <timeout>]",
-        banner=lambda call: f"Will ask all processes on node {call.node} to schedule a full sweep GC",
-    ),
-    "reset_node_auth_attempt_metrics": Command(
-        _C,
-        "Counts attempts to log in anew",
-        banner=lambda call: f"Reset auth attempt metrics on node {call.node} ...",
-        tools=DIAGNOSTICS,
-    ),
-    "set_disk_free_limit": Command(
-        _C,
-        "Sets how much disk space must be free until the node restarts",
-        "<disk_limit> | mem_relative <fraction>",
-        (1, 2),
-        banner=_banner_of_disk,
-        request=_disk_limit,
-    ),
-    "set_log_level": Command(
-        _C,
-        "Sets the level of the log until the node restarts",
-        "<log_level>",
-        (1, 1),
-        banner=lambda call: f'Setting log level to "{call.words[0]}" ...',
-        request=_level,
-        tools=CTL,
-    ),
-    "set_vm_memory_high_watermark": Command(
-        _C,
-        "Sets how much memory the node may use until it restarts",
-        "<fraction> | absolute <value>",
-        (1, 2),
-        banner=_banner_of_watermark,
-        request=_watermark,
-    ),
-}

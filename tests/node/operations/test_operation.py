@@ -7,12 +7,14 @@ import pytest
 from node.admin import limits, parameters, permissions, policies, users, vhosts
 from node.agent.list_operations import ListOperations
 from node.agent.queue_operations import QueueOperations
+from node.agent.runtime_operations import RuntimeOperations
 from node.operations.listings import LISTINGS
 from node.operations.operation import Argument, Operation, Table, arguments
 from node.operations.parameters import PARAMETERS
 from node.operations.permissions import PERMISSIONS
 from node.operations.policies import POLICIES
 from node.operations.queues import QUEUES
+from node.operations.runtime import RUNTIME
 from node.operations.users import USERS
 from node.operations.vhosts import VHOSTS
 
@@ -24,17 +26,19 @@ TABLES: list[tuple[Table, list[object]]] = [
     (POLICIES, [policies]),
     (LISTINGS, [ListOperations]),
     (QUEUES, [QueueOperations]),
+    (RUNTIME, [RuntimeOperations]),
 ]
 ROWS = [pytest.param(row, places, id=row.name) for table, places in TABLES for row in table.rows]
 
 
 def test_arguments() -> None:
-    text = "--vhost=/ --user? --if-empty --priority:any=0 --tags:names= name definition:json exchange? words*"
-    assert arguments(text) == (
+    options = "--vhost=/ --user? --size?:number --if-empty --level:any=0 --tags:names="
+    assert arguments(f"{options} name definition:json exchange? words*") == (
         Argument("vhost", "text", True, False, "/"),
         Argument("user", "text", True, False),
+        Argument("size", "number", True, False),
         Argument("if-empty", "switch", True, False),
-        Argument("priority", "any", True, False, 0),
+        Argument("level", "any", True, False, 0),
         Argument("tags", "names", True, False, ""),
         Argument("name", "text", False, True),
         Argument("definition", "json", False, True),
@@ -56,8 +60,18 @@ def test_a_function_takes_the_arguments_of_its_row(row: Operation, places: list[
     assert given <= {each.name for each in others}
 
 
-@pytest.mark.parametrize("row", [row for table, _ in TABLES for row in table.rows])
-def test_a_row_says_what_its_command_is_for(row: Operation) -> None:
-    """All but `move_queue`, for which only HTTP has a place."""
-    assert bool(row.help) == (row.name != "move_queue")
-    assert not row.help.endswith(".")
+def test_rows_say_what_their_commands_are_for() -> None:
+    """Those without help are no commands: HTTP has a place for them, or a command that is more than one question."""
+    rows = [row for table, _ in TABLES for row in table.rows]
+    assert [row.name for row in rows if row.help.endswith(".")] == []
+    assert {row.name for row in rows if not row.help} == {
+        "await_online_quorum_plus_one",
+        "await_online_synchronized_mirror",
+        "check_certificate_expiration",
+        "check_if_node_is_mirror_sync_critical",
+        "check_if_node_is_quorum_critical",
+        "log_stream",
+        "move_queue",
+        "plugins",
+        "tls",
+    }
