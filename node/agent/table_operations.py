@@ -42,9 +42,9 @@ def _verb(row: Operation, admin: Callable[[], Admin], places: tuple[object, ...]
     is_timed = "timeout_s" in inspect.signature(function).parameters
 
     async def do(given: Arguments, timeout_s: float) -> Any:
+        office = [admin()] if is_of_admin else []
         values = {each.key: taken(each, given) for each in arguments(row.arguments)}
         more = {**row.given, "timeout_s": timeout_s} if is_timed else row.given
-        office = [admin()] if is_of_admin else []
         try:
             found = function(*office, **values, **more)
             if inspect.isawaitable(found):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from node.admin import users
-from node.admin.admin import AdminError
+from node.admin.admin import Admin, AdminError
 from node.agent.table_operations import refusal, taken, verbs
 from node.io.control import ControlError
 from node.operations.operation import Operation, Refusal, Table, arguments
@@ -27,6 +27,14 @@ def test_a_verb_calls_the_function_of_its_name() -> None:
     with pytest.raises(ControlError, match='User "u" already exists') as raised:
         ask("add_user", user="u", password="p")
     assert raised.value.exit_code == 70
+
+
+def test_a_broker_that_does_not_run_is_told_before_what_is_wrong_with_arguments() -> None:
+    def stopped() -> Admin:
+        raise ControlError(64, "the broker is stopped")
+
+    with pytest.raises(ControlError, match="stopped"):
+        asyncio.run(verbs(USERS, stopped, users)["set_user_limits"]({"user": "u", "limits": "{"}, 1.0))
 
 
 def test_a_method_of_the_agent_may_do_it_and_get_the_time() -> None:
