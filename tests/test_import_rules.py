@@ -14,6 +14,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 ROOTS: Final = ("node", "cluster", "spark_ops")
 
 LAYERS: Final = {
+    "node.operations": (),
     "node.amqp": (),
     "node.scheduling": ("node.amqp",),
     "node.catalogue": ("node.amqp",),
@@ -146,6 +147,7 @@ LAYERS: Final = {
         "node.clustering",
     ),
     "node.agent": (
+        "node.operations",
         "node.amqp",
         "node.catalogue",
         "node.statistics",
@@ -160,6 +162,7 @@ LAYERS: Final = {
         "node.process",
     ),
     "node.cli": (
+        "node.operations",
         "node.amqp",
         "node.catalogue",
         "node.store",
@@ -201,6 +204,7 @@ A broker and spark_ops share files and HTTP, no code.
 """
 
 PURE: Final = (
+    "node.operations",
     "node.amqp",
     "node.scheduling",
     "node.catalogue",

@@ -7,7 +7,7 @@ from typing import Final
 
 from node.clustering.errors import NOT_A_MEMBER as NOT_A_MEMBER
 from node.clustering.errors import WithItself
-from node.io.control import EX_DATAERR, EX_SOFTWARE, EX_UNAVAILABLE, ControlError
+from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError
 from node.io.control import refused as refused
 from node.io.control import unavailable as unavailable
 
@@ -16,7 +16,6 @@ NOT_MIRRORED: Final = "not_mirrored"
 NOT_SYNCING: Final = "not_syncing"
 QUORUM_NOT_SUPPORTED: Final = "quorum_queue_not_supported"
 REBALANCE_IN_PROGRESS: Final = "rebalance_in_progress"
-NO_PARAMETER: Final = "Parameter does not exist"
 NO_JSON: Final = "JSON decoding error. Reason: badarg"
 
 
@@ -25,16 +24,6 @@ def as_rabbitmqctl(error: ControlError) -> ControlError:
     if error.exit_code == EX_SOFTWARE and not isinstance(error, WithItself):
         return ControlError(EX_UNAVAILABLE, error.text)
     return error
-
-
-def no_vhost(name: str) -> ControlError:
-    """For commands that are about one."""
-    return ControlError(EX_DATAERR, f"Virtual host '{name}' does not exist")
-
-
-def invalid(problem: str) -> ControlError:
-    """What was to be set is not allowed.   problem: a line for each thing."""
-    return ControlError(EX_UNAVAILABLE, f"Validation failed\n\n{problem}\n")
 
 
 def too_few_online(node: str) -> ControlError:
