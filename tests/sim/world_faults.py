@@ -51,9 +51,10 @@ ROTTEN_BYTES: Final = 64
 HEADER_BYTES: Final = 8
 """Of each file: with another format there a node does not start, and somebody has to look at it."""
 
-LIVE_S: Final = 60.0
-"""In so many seconds all is well again: 30 for who might come back with a better copy, 12 for a mirror that does not
-answer, 5 for leases; some of it more than once."""
+LIVE_S: Final = 75.0
+"""In so many seconds all is well again: 30 for who might come back with a better copy, 24 for a member that hears the
+leader and has no lease since its disk hangs (until then the others wait for it), 12 for a mirror that does not answer,
+5 for leases; some of it more than once."""
 
 START_S: Final = 20.0
 
