@@ -308,7 +308,7 @@ class WorldNode(Node):
     def _supervise(self) -> Script:
         """As `Supervisor`: whether a broker runs or not is one thing at a time."""
         has_started = False
-        while True:
+        while not self._is_stopping:  # then `_stop` ends what runs
             must_end = self.has_broker and (self._is_stale or self._is_held)
             if must_end and not (yield from self._end_broker()):
                 return
