@@ -51,7 +51,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_import_rules.py tests/test_tidy.py
+	$(BIN)/python -m pytest tests/test_import_rules.py tests/test_tidy.py tests/test_tidy_style.py
 
 bench: $(INSTALLED)
 	$(BIN)/python -m bench $(ARGS)
@@ -93,7 +93,7 @@ rebalance-demo: $(INSTALLED)
 	@mkdir -p var
 	$(BIN)/python -m examples.rebalance_demo --folder var/rebalance-demo $(ARGS)
 
-# The pictures of the README. Needs Chromium.
+# The pictures of the documents. Needs Chromium.
 screenshots: $(INSTALLED)
 	$(BIN)/python -m tests.ui.screenshots docs/screenshots $(ARGS)
 

@@ -64,7 +64,9 @@ class ClusterLog(ReplicatedLog, Protocol):
 class ClusterSide(Protocol):
     """The cluster around a node."""
 
-    log: ClusterLog
+    @property
+    def log(self) -> ClusterLog:
+        """The log of the cluster's metadata, which are here when a broker starts."""
 
     def peers(self, broker: Broker) -> Peers:
         """The way to the queues of other nodes. Nothing comes from them before the loop's next turn."""

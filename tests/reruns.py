@@ -29,8 +29,8 @@ SHARED: Final = (
     "tests/deploy/",
     "tests/docs/",
     "tests/durability/",
-    *(f"tests/node/agent/test_{name}.py" for name in ("agent", "management", "processes", "security")),
-    "tests/node/agent/test_mirrored_processes.py",
+    *(f"tests/node/process/test_{name}.py" for name in ("agent", "management", "processes", "security")),
+    "tests/node/process/test_mirrored_processes.py",
     *(f"tests/node/cli/test_{name}.py" for name in ("cluster", "cluster_nodes", "process", "start")),
     *(f"tests/node/cli/ctl/test_{name}.py" for name in ("health_commands", "main", "tools")),
     *(

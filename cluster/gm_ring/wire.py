@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 
 from google.protobuf.message import DecodeError
 
+from cluster.errors import Malformed
 from cluster.gm_ring.messages import Activity, CatchUp, Item
 from cluster.gm_ring.ring_pb2 import Frame, News
 from cluster.gm_ring.ring_pb2 import Parcel as RawParcel
-from cluster.remote.frames import Malformed
 
 Message: TypeAlias = Activity | CatchUp | bytes
 """What a parcel carries; bytes go past the ring."""

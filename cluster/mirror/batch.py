@@ -16,7 +16,7 @@ from itertools import pairwise
 from struct import Struct, error, pack, unpack_from
 from typing import Final, TypeAlias
 
-from cluster.remote.frames import Malformed
+from cluster.errors import Malformed
 from node.queue.operations import CorruptRecord, Operation, decode, encode
 
 _HEAD: Final = Struct(">QQH")

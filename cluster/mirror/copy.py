@@ -17,8 +17,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Self
 
+from cluster.errors import Malformed
 from cluster.mirror.paged_messages import PagedMessages
-from cluster.remote.frames import Malformed
 from node.amqp.reader import MIXED_SIZES
 from node.catalogue.records import QueueRecord
 from node.queue.backlog import RUN_MAX

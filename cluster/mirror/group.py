@@ -11,6 +11,7 @@ a queue with its copy, and begins. Source: reliability §4.3-§4.7.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from cluster.errors import Malformed
 from cluster.gm_ring.member import Member
 from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import Parcel
@@ -21,7 +22,6 @@ from cluster.mirror.ring_watch import RingWatch
 from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side, encode_side
 from cluster.mirror.sync_source import SyncSource, refusal
 from cluster.mirror.sync_target import Spare, SyncTarget
-from cluster.remote.frames import Malformed
 from node.broker.unsettled import unsettled
 from node.catalogue.mirrors.views import GiveUp, MirrorSynced, View, ViewChange, is_spared, is_there
 from node.catalogue.records import QueueRecord

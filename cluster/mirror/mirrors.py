@@ -10,6 +10,7 @@ Source: reliability §4; architecture §3.
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster.errors import Malformed
 from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import Parcel, encode_parcel
 from cluster.mirror.copy import Copy, numbers_of
@@ -21,7 +22,6 @@ from cluster.mirror.metered_group import MeteredGroup
 from cluster.mirror.overseer import Overseer
 from cluster.mirror.post import Post
 from cluster.mirror.recovered_copies import RecoveredCopies
-from cluster.remote.frames import Malformed
 from node.broker.unsettled import unsettled
 from node.catalogue.commands import ChangeView
 from node.catalogue.mirrors.views import RingMember, View, ViewChange

@@ -12,8 +12,9 @@ from typing import Final, TypeAlias
 
 from google.protobuf.message import DecodeError
 
+from cluster.errors import Malformed
 from cluster.mirror import mirror_pb2 as wire
-from cluster.remote.frames import Malformed, decode_run
+from cluster.remote.frames import decode_run
 from node.queue.operations import SEQ_MAX, Enqueue, encode
 
 RANGES_MAX: Final = 1024

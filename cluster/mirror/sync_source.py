@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from cluster.errors import Malformed
 from cluster.mirror.side import Chunk, Pull, encode_side
-from cluster.remote.frames import Malformed
 from node.queue.mirroring import SyncProgress
 from node.queue.operations import Enqueue, expires_at_ms
 from node.queue.reader import Found, QueueReader, Source

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
+from cluster.errors import Malformed
 from node.amqp.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_OVERHEAD_BYTES
 from node.amqp.frames import FRAME_HEADER_STRUCT, body_size
 from node.amqp.reader import MIXED_SIZES
@@ -23,10 +24,6 @@ _HEADER_MIN_BYTES: Final = 14
 
 _BODY_SIZE_AT: Final = range(11, 19)
 """Of a content."""
-
-
-class Malformed(Exception):
-    """What a peer sent makes no sense."""
 
 
 def cut(contents: list[bytes]) -> list[list[bytes]]:

@@ -6,7 +6,8 @@ about it is kept until then, or until it says that the queue is gone. What it sa
 
 from typing import TYPE_CHECKING, Final
 
-from cluster.remote.frames import Malformed, decode_run
+from cluster.errors import Malformed
+from cluster.remote.frames import decode_run
 from cluster.remote.letter import Letter, Outbox
 from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.proxy import Proxy

@@ -16,7 +16,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.remote.frames import Malformed, decode_run, delivered_run, encode_run
+from cluster.errors import Malformed
+from cluster.remote.frames import decode_run, delivered_run, encode_run
 from cluster.remote.letter import Letter, Outbox
 from cluster.remote.remote_pb2 import Answer, Deliver, Frame, Settle, Share
 from cluster.remote.remote_queue import RemoteQueue, Request

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from cluster.remote.frames import Malformed
+from cluster.errors import Malformed
 from cluster.remote.front_end import FrontEnd
 from cluster.remote.home_link import HomeLink
 from cluster.remote.homeless_queue import HomelessQueue

@@ -8,7 +8,8 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from cluster.remote.frames import Malformed, decode_run, encode_run, ranges
+from cluster.errors import Malformed
+from cluster.remote.frames import decode_run, encode_run, ranges
 from cluster.remote.letter import Letter
 from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.remote_pb2 import Answer, Ask, Publish, Settle, Subscribe

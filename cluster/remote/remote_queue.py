@@ -11,7 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cluster.remote.frames import Malformed, ranges
+from cluster.errors import Malformed
+from cluster.remote.frames import ranges
 from cluster.remote.letter import Letter
 from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
 from cluster.remote.remote_pb2 import Accepted, Answer, Ask, Settle

@@ -42,6 +42,15 @@ async def clear_vhost_limits(admin: Admin, vhost: str) -> None:
     admin.logger.info(log_admin.vhost_limits_set(vhost, {}))
 
 
+def list_vhost_limits(admin: Admin, vhost: str | None) -> list[dict[str, Json]]:
+    """A vhost's limits, or those of all; without those that have none. Raises: AdminError."""
+    if vhost is not None:
+        existing(admin, vhost)
+    names = sorted(each.name for each in admin.catalogue.vhosts()) if vhost is None else [vhost]
+    rows = [(name, vhost_limits(admin, name)) for name in names]
+    return [{"name": name, "limits": found} for name, found in rows if found]
+
+
 def vhost_limits(admin: Admin, vhost: str) -> dict[str, Json]:
     """The limits that are set, by name."""
     found = admin.catalogue.parameter(vhost, VHOST_LIMITS, VHOST_LIMITS_NAME)

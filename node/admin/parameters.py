@@ -17,10 +17,25 @@ from node.catalogue.commands import (
 from node.catalogue.parameters import POLICY, validate_parameter
 from node.catalogue.records import Json
 from node.definitions.reading import DefinitionsInvalid, check_depth
+from node.definitions.rows import Row, parameter_rows
 from node.log import admin as log_admin
 
 NO_POLICIES: Final = "policies may not be set using this method"
 KEEPS_POLICIES: Final = "policies may not be cleared using this method"
+
+
+def list_parameters(admin: Admin, vhost: str) -> list[Row]:
+    """The parameters of a vhost, operator policies among them, by component and name. Raises: AdminError."""
+    existing(admin, vhost)
+    rows = parameter_rows(admin.catalogue, vhost)
+    return sorted(rows, key=lambda row: (str(row["component"]), str(row["name"])))
+
+
+def list_global_parameters(admin: Admin) -> list[Row]:
+    """The parameters of the whole cluster, by name."""
+    return [
+        {"name": name, "value": value} for name, value in sorted(admin.catalogue.global_parameters().items())
+    ]
 
 
 async def set_parameter(admin: Admin, vhost: str, component: str, name: str, value: Json) -> bool:
@@ -44,6 +59,8 @@ def parameter_command(vhost: str, component: str, name: str, value: Json) -> Set
 
 async def clear_parameter(admin: Admin, vhost: str, component: str, name: str) -> None:
     """Remove a parameter of a vhost, or an operator policy. Raises: AdminError, `not_found` without one."""
+    if admin.catalogue.vhost(vhost) is None:
+        raise AdminError("not_found", NO_PARAMETER)
     if component == POLICY:
         raise AdminError("invalid", KEEPS_POLICIES)
     if not await admin.submit(ClearParameter(vhost, component, name)):

@@ -4,6 +4,8 @@ Source: management §1.9; what RabbitMQ 3.10.8 answers.
 """
 
 from node.admin.admin import Admin, AdminError
+from node.admin.users import existing_user
+from node.admin.vhosts import existing
 from node.catalogue.commands import (
     ClearPermission,
     ClearTopicPermission,
@@ -11,6 +13,7 @@ from node.catalogue.commands import (
     SetTopicPermission,
 )
 from node.definitions.reading import DefinitionsInvalid, check_patterns
+from node.definitions.rows import Row, permission_row, topic_permission_row
 from node.log import admin as log_admin
 from node.log.log import escape
 
@@ -48,6 +51,42 @@ async def clear_topic_permissions(admin: Admin, user: str, vhost: str, exchange:
     was_there = await admin.submit(ClearTopicPermission(vhost, user, exchange))
     admin.logger.info(log_admin.topic_permissions_cleared(user, vhost, exchange))
     return was_there
+
+
+def list_permissions(admin: Admin, vhost: str) -> list[Row]:
+    """What users may do in a vhost. Raises: AdminError."""
+    existing(admin, vhost)
+    return [row for row in _permissions(admin) if row["vhost"] == vhost]
+
+
+def list_user_permissions(admin: Admin, user: str) -> list[Row]:
+    """What a user may do in which vhost. Raises: AdminError."""
+    existing_user(admin, user)
+    return [row for row in _permissions(admin) if row["user"] == user]
+
+
+def list_topic_permissions(admin: Admin, vhost: str) -> list[Row]:
+    """Which keys of a vhost's exchanges users may use. Raises: AdminError."""
+    existing(admin, vhost)
+    return [row for row in _topic_permissions(admin) if row["vhost"] == vhost]
+
+
+def list_user_topic_permissions(admin: Admin, user: str) -> list[Row]:
+    """Which keys a user may use, by vhost and exchange. Raises: AdminError."""
+    existing_user(admin, user)
+    return [row for row in _topic_permissions(admin) if row["user"] == user]
+
+
+def _permissions(admin: Admin) -> list[Row]:
+    found = sorted(admin.catalogue.permissions(), key=lambda each: (each.vhost, each.user))
+    return [permission_row(each) for each in found]
+
+
+def _topic_permissions(admin: Admin) -> list[Row]:
+    found = sorted(
+        admin.catalogue.topic_permissions(), key=lambda each: (each.vhost, each.user, each.exchange)
+    )
+    return [topic_permission_row(each) for each in found]
 
 
 def _check(admin: Admin, action: str, user: str, vhost: str, *patterns: str) -> None:

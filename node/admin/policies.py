@@ -3,6 +3,7 @@
 Source: management §1.10; what RabbitMQ 3.10.8 answers.
 """
 
+import json
 from typing import cast, get_args
 
 from node.admin.admin import Admin, AdminError, check_name
@@ -10,6 +11,7 @@ from node.admin.vhosts import existing
 from node.catalogue.commands import ClearPolicy, SetPolicy
 from node.catalogue.policy_validation import validate_policy
 from node.catalogue.records import ApplyTo, Json
+from node.definitions.rows import Row, policy_row
 from node.log import admin as log_admin
 
 NO_PARAMETER = "Parameter does not exist"
@@ -18,6 +20,17 @@ NO_PARAMETER = "Parameter does not exist"
 def invalid(problem: str) -> AdminError:
     """What RabbitMQ says of a policy or a parameter that is not allowed.   problem: a line for each thing."""
     return AdminError("invalid", f"Validation failed\n\n{problem}\n")
+
+
+def list_policies(admin: Admin, vhost: str, *, is_operator: bool = False) -> list[Row]:
+    """The policies of a vhost by name, their definitions as JSON. Raises: AdminError."""
+    existing(admin, vhost)
+    found = sorted(admin.catalogue.policies(vhost, operator=is_operator), key=lambda each: each.name)
+    return [{**policy_row(each), "definition": _compact(each.definition)} for each in found]
+
+
+def _compact(definition: object) -> str:
+    return json.dumps(definition, sort_keys=True, separators=(",", ":"))
 
 
 async def set_policy(

@@ -73,19 +73,24 @@ async def put_item(admin: Admin, item: UserItem) -> bool:
     )
 
 
-async def add_user(admin: Admin, name: str, password: str) -> None:
+def list_users(admin: Admin) -> list[dict[str, Json]]:
+    """All users and their tags, by name."""
+    return [{"user": each.name, "tags": list(each.tags)} for each in _sorted_users(admin)]
+
+
+async def add_user(admin: Admin, user: str, password: str) -> None:
     """Create a user without tags. Raises: AdminError, `exists` when there is one of that name."""
-    if admin.catalogue.user(name) is not None:
-        admin.logger.warning(log_admin.failed("add user", name, log_admin.USER_EXISTS))
-        raise AdminError("exists", ["user_already_exists", name])
-    await put_user(admin, name, password=password, tags=())
+    if admin.catalogue.user(user) is not None:
+        admin.logger.warning(log_admin.failed("add user", user, log_admin.USER_EXISTS))
+        raise AdminError("exists", ["user_already_exists", user])
+    await put_user(admin, user, password=password, tags=())
 
 
-async def delete_user(admin: Admin, name: str) -> None:
+async def delete_user(admin: Admin, user: str) -> None:
     """Delete a user; its connections are closed. Raises: AdminError."""
-    if not await admin.submit(DeleteUser(name)):
-        raise _no_such_user(admin, "delete user", name)
-    admin.logger.info(log_admin.user_deleted(name))
+    if not await admin.submit(DeleteUser(user)):
+        raise _no_such_user(admin, "delete user", user)
+    admin.logger.info(log_admin.user_deleted(user))
 
 
 async def delete_users(admin: Admin, names: Sequence[str]) -> None:
@@ -96,58 +101,65 @@ async def delete_users(admin: Admin, names: Sequence[str]) -> None:
         await delete_user(admin, name)
 
 
-async def change_password(admin: Admin, name: str, password: str) -> None:
+async def change_password(admin: Admin, user: str, password: str) -> None:
     """Give a user another password. Raises: AdminError."""
-    _existing(admin, "change password for user", name)
+    _existing(admin, "change password for user", user)
     digest, algorithm = _hash_to_store(admin, password, None, None)
-    await admin.submit(ChangePassword(name, digest, algorithm))
-    admin.logger.info(log_admin.password_changed(name))
+    await admin.submit(ChangePassword(user, digest, algorithm))
+    admin.logger.info(log_admin.password_changed(user))
 
 
-async def clear_password(admin: Admin, name: str) -> None:
+async def clear_password(admin: Admin, user: str) -> None:
     """No password will do any more. Raises: AdminError."""
-    user = _existing(admin, "clear password for user", name)
-    await admin.submit(ChangePassword(name, NO_PASSWORD, user.hashing_algorithm))
-    admin.logger.info(log_admin.password_cleared(name))
+    known = _existing(admin, "clear password for user", user)
+    await admin.submit(ChangePassword(user, NO_PASSWORD, known.hashing_algorithm))
+    admin.logger.info(log_admin.password_cleared(user))
 
 
-async def set_tags(admin: Admin, name: str, tags: Sequence[str]) -> None:
+async def set_user_tags(admin: Admin, user: str, tags: Sequence[str]) -> None:
     """Replace a user's tags. Raises: AdminError."""
-    _existing(admin, "set tags for user", name)
-    await admin.submit(SetUserTags(name, tuple(tags)))
-    admin.logger.info(log_admin.user_tags_set(name, tags))
+    _existing(admin, "set tags for user", user)
+    await admin.submit(SetUserTags(user, tuple(tags)))
+    admin.logger.info(log_admin.user_tags_set(user, tags))
 
 
-async def authenticate(admin: Admin, name: str, password: str) -> User:
+async def authenticate_user(admin: Admin, user: str, password: str) -> User:
     """The user with that name and password, from wherever. Raises: AdminError, `refused`."""
-    found = check_login(admin.catalogue, name, password, is_loopback=True)
+    found = check_login(admin.catalogue, user, password, is_loopback=True)
     if isinstance(found, LoginRefused):
         raise AdminError("refused", found.reason)
     return found
 
 
-async def set_limits(admin: Admin, name: str, limits: Json) -> None:
+def list_user_limits(admin: Admin, user: str | None) -> list[dict[str, Json]]:
+    """A user's limits, or those of all users that have any. Raises: AdminError."""
+    if user is not None:
+        return [{"name": user, "limits": limits_row(existing_user(admin, user).limits)}]
+    rows = [(each.name, limits_row(each.limits)) for each in _sorted_users(admin)]
+    return [{"name": name, "limits": limits} for name, limits in rows if limits]
+
+
+async def set_user_limits(admin: Admin, user: str, limits: Json) -> None:
     """Change those of a user's limits that are named, e.g. `{"max-channels": 5}`. Raises: AdminError."""
-    user = _existing(admin, "set limits of user", name)
-    wanted = _merged(user, limits)
-    await admin.submit(SetUserLimits(name, wanted))
-    admin.logger.info(log_admin.user_limits_set(name, limits_row(wanted)))
+    wanted = _merged(_existing(admin, "set limits of user", user), limits)
+    await admin.submit(SetUserLimits(user, wanted))
+    admin.logger.info(log_admin.user_limits_set(user, limits_row(wanted)))
 
 
-async def clear_limits(admin: Admin, name: str, limit: str) -> None:
+async def clear_user_limits(admin: Admin, user: str, limit: str) -> None:
     """Remove one of a user's limits, or `all`; one that is not there is no error. Raises: AdminError."""
-    user = _existing(admin, "clear limits of user", name)
+    known = _existing(admin, "clear limits of user", user).limits
     if limit == ALL_LIMITS:
         left = UserLimits()
     elif limit == "max-connections":
-        left = replace(user.limits, max_connections=None)
+        left = replace(known, max_connections=None)
     elif limit == "max-channels":
-        left = replace(user.limits, max_channels=None)
+        left = replace(known, max_channels=None)
     else:
-        left = user.limits
-    if left != user.limits:
-        await admin.submit(SetUserLimits(name, left))
-    admin.logger.info(log_admin.user_limits_cleared(name, limit))
+        left = known
+    if left != known:
+        await admin.submit(SetUserLimits(user, left))
+    admin.logger.info(log_admin.user_limits_cleared(user, limit))
 
 
 def check_credentials(admin: Admin, password: str) -> None:
@@ -194,12 +206,23 @@ def _merged(user: User | None, limits: Json) -> UserLimits:
     )
 
 
-def _existing(admin: Admin, action: str, name: str) -> User:
-    """The user of that name. Raises: AdminError.   action: for the log."""
+def _sorted_users(admin: Admin) -> list[User]:
+    return sorted(admin.catalogue.users(), key=lambda each: each.name)
+
+
+def existing_user(admin: Admin, name: str) -> User:
+    """The user of that name. Raises: AdminError."""
     user = admin.catalogue.user(name)
     if user is None:
-        raise _no_such_user(admin, action, name)
+        raise AdminError("not_found", ["no_such_user", name])
     return user
+
+
+def _existing(admin: Admin, action: str, name: str) -> User:
+    """The user of that name. Raises: AdminError, and logs that.   action: for the log."""
+    if admin.catalogue.user(name) is None:
+        raise _no_such_user(admin, action, name)
+    return existing_user(admin, name)
 
 
 def _no_such_user(admin: Admin, action: str, name: str) -> AdminError:

@@ -54,41 +54,52 @@ async def put_vhost(
 
 
 async def add_vhost(
-    admin: Admin, name: str, *, description: str = "", tags: Sequence[str] = (), default_queue_type: str = ""
+    admin: Admin, vhost: str, *, description: str = "", tags: Sequence[str] = (), default_queue_type: str = ""
 ) -> bool:
     """Create a vhost unless it is there; True: it is new. Raises: AdminError."""
-    if admin.catalogue.vhost(name) is not None:
+    if admin.catalogue.vhost(vhost) is not None:
         return False
     return await put_vhost(
-        admin, name, description=description, tags=tags, default_queue_type=default_queue_type
+        admin, vhost, description=description, tags=tags, default_queue_type=default_queue_type
     )
 
 
-async def delete_vhost(admin: Admin, name: str) -> None:
+async def delete_vhost(admin: Admin, vhost: str) -> None:
     """Delete a vhost and all that is in it; its connections are closed. Raises: AdminError."""
-    existing(admin, name)
-    admin.logger.info(log_admin.vhost_deleted(name))
-    if not await admin.submit(DeleteVhost(name)):
-        raise _no_such_vhost(name)
+    existing(admin, vhost)
+    admin.logger.info(log_admin.vhost_deleted(vhost))
+    if not await admin.submit(DeleteVhost(vhost)):
+        raise _no_such_vhost(vhost)
 
 
-async def set_tags(admin: Admin, name: str, tags: Sequence[str]) -> None:
+async def set_vhost_tags(admin: Admin, vhost: str, tags: Sequence[str]) -> None:
     """Replace a vhost's tags. Raises: AdminError."""
-    before = existing(admin, name)
+    before = existing(admin, vhost)
     await admin.submit(
-        PutVhost(name, before.description, tuple(tags), before.default_queue_type, before.metadata)
+        PutVhost(vhost, before.description, tuple(tags), before.default_queue_type, before.metadata)
     )
-    admin.logger.info(log_admin.vhost_tags_set(name, tags))
+    admin.logger.info(log_admin.vhost_tags_set(vhost, tags))
 
 
-async def set_tracing(admin: Admin, name: str, *, is_on: bool) -> None:
+async def set_tracing(admin: Admin, vhost: str, *, is_on: bool) -> None:
     """Begin or end to copy the vhost's messages to `amq.rabbitmq.trace`. Raises: AdminError."""
-    before = existing(admin, name)
+    before = existing(admin, vhost)
     if is_traced(before) != is_on:
         metadata = {**before.metadata, TRACING: is_on}
         described = (before.description, before.tags, before.default_queue_type)
-        await admin.submit(PutVhost(name, *described, metadata))
-    _tell_tracing(admin, name, was_on=is_traced(before), is_on=is_on)
+        await admin.submit(PutVhost(vhost, *described, metadata))
+    _tell_tracing(admin, vhost, was_on=is_traced(before), is_on=is_on)
+
+
+def restart_vhost(admin: Admin, vhost: str) -> None:
+    """Nothing has to be done: a vhost runs wherever its node does. Raises: AdminError if there is none."""
+    existing(admin, vhost)
+
+
+def check_virtual_hosts(admin: Admin) -> dict[str, list[str]]:
+    """The vhosts that do not run on this node."""
+    live = admin.broker.vhosts
+    return {"down": sorted(each.name for each in admin.catalogue.vhosts() if each.name not in live)}
 
 
 def is_traced(vhost: Vhost) -> bool:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.admin import definitions
 from node.agent import errors
-from node.agent.admin_operations import AdminOperations, Arguments, Operation, as_control_error, text
+from node.agent.admin_operations import AdminOperations, as_control_error
+from node.agent.table_operations import Arguments, Verb, text
 from node.catalogue.commands import SetGlobalParameter
 from node.io.control import EX_USAGE, ControlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 UPLOAD_MAX_BYTES: Final = 1 << 30
 UPLOADS_MAX: Final = 4
@@ -80,7 +81,7 @@ class DefinitionOperations(AdminOperations):
     def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
         super().__init__(agent, running)
         self._uploads = Uploads()
-        self.asking: dict[str, Operation] = {
+        self.asking: dict[str, Verb] = {
             "export_definitions": self._export,
             "import_definitions": self._import,
             "upload": self._upload,

@@ -6,24 +6,21 @@ A pid is `<NODE.1.CONNECTION.CHANNEL>`, channel 0 being the connection itself: o
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from node.admin import feature_flags
 from node.admin.admin import AdminError
+from node.admin.vhosts import existing, is_traced
 from node.agent import errors
-from node.agent.admin_operations import AdminOperations, Arguments, Operation, number, text, text_or_none
+from node.agent.admin_operations import AdminOperations
 from node.amqp.plain import plain
 from node.catalogue.records import Binding, Exchange
 from node.io.control import EX_USAGE, ControlError
 from node.io.turns import taken
+from node.process import status
 from node.statistics.query import Query
 from node.statistics.rows import Kind
-
-if TYPE_CHECKING:
-    from node.agent.agent import Agent
-    from node.app import Node
-
 
 _PROTOCOL: Final = [0, 9, 1]
 _PID: Final = re.compile(r"<(.{1,512})\.([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,20})>", re.DOTALL)
@@ -32,22 +29,20 @@ _PID: Final = re.compile(r"<(.{1,512})\.([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,2
 class ListOperations(AdminOperations):
     """See `AdminOperations`."""
 
-    def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
-        super().__init__(agent, running)
-        self.asking: dict[str, Operation] = {
-            "list_bindings": self._list_bindings,
-            "list_channels": self._list_channels,
-            "list_connections": self._list_connections,
-            "list_consumers": self._list_consumers,
-            "list_exchanges": self._list_exchanges,
-            "list_feature_flags": self._list_feature_flags,
-            "enable_feature_flag": self._enable_feature_flag,
-            "list_node_auth_attempt_stats": self._list_attempts,
-            "list_unresponsive_queues": self._list_unresponsive,
-            "close_all_connections": self._close_all,
-            "close_all_user_connections": self._close_user,
-            "close_connection": self._close,
-        }
+    def list_vhosts(self, columns: list[str]) -> list[dict[str, Any]]:
+        """All vhosts, by name."""
+        states = dict.fromkeys(status.running_nodes(self._agent), "running")
+        return [
+            {
+                "name": each.name,
+                "description": each.description,
+                "tags": list(each.tags),
+                "default_queue_type": each.default_queue_type or "undefined",
+                "tracing": is_traced(each),
+                "cluster_state": states,
+            }
+            for each in sorted(self._catalogue.vhosts(), key=lambda each: each.name)
+        ]
 
     # --- what clients have ---
 
@@ -57,20 +52,20 @@ class ListOperations(AdminOperations):
         self._running()
         return list(await self._agent.management.rows(kind, query, nodes))
 
-    async def _list_connections(self, arguments: Arguments, timeout_s: float) -> Any:
-        columns = _columns(arguments)
-        rows = await self._rows("connections", Query(fields=columns | {"node"}))
+    async def list_connections(self, columns: list[str]) -> list[dict[str, Any]]:
+        """Those of all nodes, by their numbers."""
+        rows = await self._rows("connections", Query(fields=frozenset({*columns, "node"})))
         rows.sort(key=_id)
 
         def whole(row: dict[str, Any]) -> dict[str, Any]:
             pid = _pid(row["node"], _number_in(row["id"]), 0)
             return {**row, "pid": pid, "protocol": _PROTOCOL}
 
-        return {"rows": await _only(map(whole, rows), columns)}
+        return await _only(map(whole, rows), columns)
 
-    async def _list_channels(self, arguments: Arguments, timeout_s: float) -> Any:
-        columns = _columns(arguments)
-        rows = await self._rows("channels", Query(fields=columns | {"node", "number"}))
+    async def list_channels(self, columns: list[str]) -> list[dict[str, Any]]:
+        """Those of all nodes, by their numbers."""
+        rows = await self._rows("channels", Query(fields=frozenset({*columns, "node", "number"})))
         rows.sort(key=_id)
 
         def whole(row: dict[str, Any]) -> dict[str, Any]:
@@ -78,12 +73,12 @@ class ListOperations(AdminOperations):
             pid, owner = (_pid(row["node"], connection, n) for n in (row["number"], 0))
             return {**row, "pid": pid, "connection": owner}
 
-        return {"rows": await _only(map(whole, rows), columns)}
+        return await _only(map(whole, rows), columns)
 
-    async def _list_consumers(self, arguments: Arguments, timeout_s: float) -> Any:
-        columns = _columns(arguments)
-        fields = columns | {"queue", "channel_details"}
-        rows = await self._rows("consumers", Query(vhost=text(arguments, "vhost"), fields=fields))
+    async def list_consumers(self, vhost: str, columns: list[str]) -> list[dict[str, Any]]:
+        """Those of a vhost, by queue."""
+        fields = frozenset({*columns, "queue", "channel_details"})
+        rows = await self._rows("consumers", Query(vhost=vhost, fields=fields))
         rows.sort(key=_id)
 
         def whole(row: dict[str, Any]) -> dict[str, Any]:
@@ -91,13 +86,12 @@ class ListOperations(AdminOperations):
             pid = _pid(channel["node"], _number_in(parts[2]), channel["number"])
             return {**row, "queue_name": row["queue"]["name"], "channel_pid": pid}
 
-        return {"rows": await _only(map(whole, rows), columns)}
+        return await _only(map(whole, rows), columns)
 
     # --- closing ---
 
-    async def _close(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def close_connection(self, pid: str, reason: str) -> None:
         """One that is gone already is no error."""
-        pid, reason = text(arguments, "pid"), text(arguments, "reason")
         self._running()
         found = _PID.fullmatch(pid)
         if found is None:
@@ -107,18 +101,16 @@ class ListOperations(AdminOperations):
         names = [row["name"] for row in rows if _number_in(row["id"]) == int(connection)]
         if names:
             await self._close_named(node, names, reason)
-        return {}
 
-    async def _close_user(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def close_all_user_connections(self, user: str, reason: str) -> None:
+        """Close those of a user on all nodes."""
         self._running()
-        asked = {"user": text(arguments, "user"), "reason": text(arguments, "reason")}
-        await self._agent.management.ask_all("close_connections", asked)
-        return {}
+        await self._agent.management.ask_all("close_connections", {"user": user, "reason": reason})
 
-    async def _close_all(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def close_all_connections(
+        self, vhost: str | None, limit: int, delay_ms: int, reason: str
+    ) -> dict[str, int]:
         """Those of a vhost on all nodes, or all of this node; some of them with `limit`, with pauses between."""
-        vhost, reason = text_or_none(arguments, "vhost"), text(arguments, "reason")
-        limit, delay_ms = number(arguments, "limit", 0), number(arguments, "delay_ms", 0)
         own = self._agent.config.node_name
         query = Query(vhost=vhost, fields=frozenset({"name", "node"}))
         rows = await self._rows("connections", query, [own] if vhost is None else None)
@@ -141,10 +133,11 @@ class ListOperations(AdminOperations):
 
     # --- what the catalogue knows ---
 
-    async def _list_exchanges(self, arguments: Arguments, timeout_s: float) -> Any:
-        catalogue, vhost, columns = self._catalogue, text(arguments, "vhost"), _columns(arguments)
+    async def list_exchanges(self, vhost: str, columns: list[str]) -> list[dict[str, Any]]:
+        """The exchanges of a vhost, by name."""
+        catalogue = self._catalogue
         if catalogue.vhost(vhost) is None:
-            return {"rows": []}
+            return []
         records = sorted(catalogue.exchanges(vhost), key=lambda each: each.name)
 
         def row(each: Exchange) -> dict[str, Any]:
@@ -159,61 +152,58 @@ class ListOperations(AdminOperations):
                 "policy": policy or "",
             }
 
-        return {"rows": await _only(map(row, records), columns)}
+        return await _only(map(row, records), columns)
 
-    async def _list_bindings(self, arguments: Arguments, timeout_s: float) -> Any:
-        catalogue, vhost = self._catalogue, text(arguments, "vhost")
+    async def list_bindings(self, vhost: str, columns: list[str]) -> list[dict[str, Any]]:
+        """The bindings of a vhost, by source."""
+        catalogue = self._catalogue
         if catalogue.vhost(vhost) is None:
-            return {"rows": []}
+            return []
         found = await taken(map(_binding_row, list(catalogue.bindings(vhost))))
         found.sort(key=lambda row: (row["source_name"], row["destination_name"], row["routing_key"]))
-        return {"rows": await _only(found, _columns(arguments))}
+        return await _only(found, columns)
 
     # --- feature flags ---
 
-    async def _list_feature_flags(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def list_feature_flags(self, columns: list[str]) -> list[dict[str, Any]]:
+        """All that this version knows."""
         self._running()
-        return {"rows": await _only(feature_flags.feature_flags(), _columns(arguments))}
+        return await _only(feature_flags.feature_flags(), columns)
 
-    async def _enable_feature_flag(self, arguments: Arguments, timeout_s: float) -> Any:
+    def enable_feature_flag(self, name: str) -> None:
         """They are on."""
         self._running()
-        name = text(arguments, "name")
         if name == "all":
-            return {}
+            return
         try:
             feature_flags.enable(name)
         except AdminError:
             own = self._agent.config.node_name
             said = f"This feature flag is not supported by node {own}"
             raise ControlError(EX_USAGE, said) from None
-        return {}
 
     # --- others ---
 
-    async def _list_attempts(self, arguments: Arguments, timeout_s: float) -> Any:
-        if arguments.get("by_source"):
-            self._running()
-            return {"rows": []}
+    def list_node_auth_attempt_stats(self, by_source: bool) -> list[dict[str, Any]]:
+        """How often clients have tried to log in here, by protocol; by their addresses nobody counts."""
         attempts = self._running().broker.counters.auth_attempts
-        return {
-            "rows": [
-                {
-                    "protocol": protocol,
-                    "auth_attempts": counted.attempts,
-                    "auth_attempts_failed": counted.failed,
-                    "auth_attempts_succeeded": counted.succeeded,
-                }
-                for protocol, counted in sorted(attempts.items())
-            ]
-        }
+        return [
+            {
+                "protocol": protocol,
+                "auth_attempts": counted.attempts,
+                "auth_attempts_failed": counted.failed,
+                "auth_attempts_succeeded": counted.succeeded,
+            }
+            for protocol, counted in ([] if by_source else sorted(attempts.items()))
+        ]
 
-    async def _list_unresponsive(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def list_unresponsive_queues(self, vhost: str) -> list[dict[str, Any]]:
         """Queues whose master's node does not answer."""
-        vhost, catalogue = self._vhost(arguments), self._catalogue
+        existing(self._admin, vhost)
+        catalogue = self._catalogue
         answered = {row["id"] for row in await self._rows("queues", Query(vhost=vhost, fields=frozenset()))}
         records = sorted(catalogue.queues(vhost), key=lambda each: each.name)
-        return {"rows": [{"name": each.name} for each in records if each.uid not in answered]}
+        return [{"name": each.name} for each in records if each.uid not in answered]
 
 
 def _binding_row(each: Binding) -> dict[str, Any]:
@@ -227,15 +217,7 @@ def _binding_row(each: Binding) -> dict[str, Any]:
     }
 
 
-def _columns(arguments: Arguments) -> frozenset[str]:
-    """Raises: ControlError."""
-    value = arguments.get("columns")
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ControlError(EX_USAGE, "the argument 'columns' is no list of texts")
-    return frozenset(value)
-
-
-async def _only(rows: Iterable[Mapping[str, Any]], columns: frozenset[str]) -> list[dict[str, Any]]:
+async def _only(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> list[dict[str, Any]]:
     return await taken({name: row[name] for name in columns if name in row} for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Masters that move because an operator wants it: `rebalance`, and the wait of a node that is drained or stopped.
+"""Masters that move because an operator wants it: `rebalance`, and the wait of a node that is drained.
 
 A move is proposed to the cluster; the two nodes do it. Here it is only looked at what the metadata say.
 Source: management §2.5; reliability §2.2 (rebalance_*).
@@ -22,15 +22,13 @@ from node.log import mirroring as log_mirroring
 from node.statistics.query import Query
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 POLL_S: Final = 0.1
 DRAIN_S: Final = 60.0
 """How long a node that is drained waits for its masters to move."""
-LEAVE_S: Final = 5.0
-"""The same of one that stops."""
-LEAVE_POLL_S: Final = 0.02
+MOVE_POLL_S: Final = 0.02
 
 
 def hosts(catalogue: Catalogue, own: str, stuck: Collection[str] = ()) -> list[str]:
@@ -90,7 +88,7 @@ async def move(node: "Node", record: QueueRecord, target: str, timeout_s: float)
     while not _is_at(broker.catalogue, record, target):
         if asyncio.get_running_loop().time() >= deadline:
             raise errors.unavailable(f"Node {target} was not the master within {timeout_s:g} s")
-        await asyncio.sleep(LEAVE_POLL_S)
+        await asyncio.sleep(MOVE_POLL_S)
 
 
 def _is_at(catalogue: Catalogue, record: QueueRecord, target: str) -> bool:
@@ -107,18 +105,6 @@ async def await_moved(catalogue: Catalogue, own: str, timeout_s: float) -> int:
     while (left := sum(1 for _ in movable(catalogue, own))) and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL_S)
     return left
-
-
-async def leave(node: "Node") -> None:
-    """Have a node's masters move before it stops, so that nobody waits for others to take note of its end."""
-    mirrors, loop = node.broker.mirrors, asyncio.get_running_loop()
-    if mirrors is None:
-        return
-    mirrors.leave()
-    node.broker.wake()
-    deadline = loop.time() + LEAVE_S
-    while mirrors.moving and loop.time() < deadline:
-        await asyncio.sleep(LEAVE_POLL_S)
 
 
 class Rebalancing:

@@ -5,29 +5,35 @@ Those that change what the node is are done one after the other. Source: managem
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from node.agent import changes, errors, moves, phases, status
+from node.admin import limits, parameters, permissions, policies, users, vhosts
+from node.admin.admin import OPERATOR, Admin
+from node.agent import errors, moves
 from node.agent.definition_operations import DefinitionOperations
 from node.agent.list_operations import ListOperations
 from node.agent.queue_operations import QueueOperations
 from node.agent.runtime_operations import RuntimeOperations
-from node.agent.supervisor import GivenUp
-from node.agent.user_operations import UserOperations
-from node.agent.vhost_operations import VhostOperations
+from node.agent.table_operations import Arguments, Verb, verbs
+from node.clustering.errors import GivenUp
 from node.config.file import ConfigError
 from node.io.control import EX_USAGE, ControlError
 from node.log import mirroring as log_mirroring
 from node.log import phrases
+from node.operations.listings import LISTINGS
+from node.operations.parameters import PARAMETERS
+from node.operations.permissions import PERMISSIONS
+from node.operations.policies import POLICIES
+from node.operations.queues import QUEUES
+from node.operations.runtime import RUNTIME
+from node.operations.users import USERS
+from node.operations.vhosts import VHOSTS
+from node.process import changes, phases, status
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
-    from node.agent.cluster import Cluster
     from node.app import Node
-
-Arguments = dict[str, Any]
-Operation = Callable[[Arguments, float], Awaitable[Any]]
+    from node.clustering.cluster import Cluster
+    from node.process.agent import Agent
 
 EX_CONFIG: Final = 78
 POLL_S: Final = 0.1
@@ -41,7 +47,7 @@ class Operations:
         self._changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._begun: asyncio.Task[None] | None = None
-        self._asking: dict[str, Operation] = {
+        self._asking: dict[str, Verb] = {
             "ping": self._ping,
             "status": self._status,
             "cluster_status": self._cluster_status,
@@ -50,16 +56,19 @@ class Operations:
             "await_online_nodes": self._await_online_nodes,
             "stop": self._stop,
         }
-        for kind in (
-            QueueOperations,
-            UserOperations,
-            VhostOperations,
-            ListOperations,
-            RuntimeOperations,
-            DefinitionOperations,
-        ):
-            self._asking.update(kind(agent, self._running).asking)
-        self._changes: dict[str, Operation] = {
+        lists = ListOperations(agent, self._running)
+        self._asking |= {
+            **verbs(USERS, self._admin, users),
+            **verbs(PERMISSIONS, self._admin, permissions),
+            **verbs(VHOSTS, self._admin, vhosts, limits, lists),
+            **verbs(PARAMETERS, self._admin, parameters),
+            **verbs(POLICIES, self._admin, policies),
+            **verbs(LISTINGS, self._admin, lists),
+            **verbs(QUEUES, self._admin, QueueOperations(agent, self._running)),
+            **verbs(RUNTIME, self._admin, RuntimeOperations(agent, self._running)),
+            **DefinitionOperations(agent, self._running).asking,
+        }
+        self._changes: dict[str, Verb] = {
             "start_app": self._start_app,
             "stop_app": self._stop_app,
             "join_cluster": self._join_cluster,
@@ -110,7 +119,7 @@ class Operations:
         if not task.cancelled():
             task.exception()  # who asked has it, or has gone
 
-    async def _change(self, change: Operation, arguments: Arguments, timeout_s: float) -> Any:
+    async def _change(self, change: Verb, arguments: Arguments, timeout_s: float) -> Any:
         self._check_age()
         if change == self._stop_app:
             # It also ends a start that waits for other nodes, and so must not wait for that one.
@@ -280,6 +289,11 @@ class Operations:
         if node is None or phase != "running":
             raise phases.not_running(phase, self._agent.waits_for)
         return node
+
+    def _admin(self) -> Admin:
+        """What changes the broker. Raises: ControlError unless it runs."""
+        node = self._running()
+        return Admin(node.broker, node.config, self._agent.logger, OPERATOR)
 
     def _stopped(self) -> "Agent":
         """The agent, whose broker is stopped. Raises: ControlError if it runs."""

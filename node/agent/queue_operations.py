@@ -4,24 +4,13 @@ Source: management §1.3, §2.5; RabbitMQ 3.10.8's output.
 """
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
-from node.admin import policies
 from node.admin import queues as admin_queues
 from node.admin.admin import AdminError
 from node.agent import errors
-from node.agent.admin_operations import (
-    AdminOperations,
-    Arguments,
-    Operation,
-    as_control_error,
-    parsed,
-    text,
-    text_or_none,
-    texts,
-)
+from node.agent.admin_operations import AdminOperations
 from node.agent.moves import Rebalancing, move
 from node.agent.queues import COUNTED, RING, Measured, queue_rows, ring_rows
 from node.catalogue.mirrors.rebalance import QueueKind
@@ -31,8 +20,8 @@ from node.io.turns import taken
 from node.statistics.query import Query
 
 if TYPE_CHECKING:
-    from node.agent.agent import Agent
     from node.app import Node
+    from node.process.agent import Agent
 
 LISTED: Final = ("all", "online", "offline", "local")
 _MEASURED: Final = frozenset(
@@ -75,35 +64,22 @@ class QueueOperations(AdminOperations):
     def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
         super().__init__(agent, running)
         self._rebalancing = Rebalancing(agent)
-        self.asking: dict[str, Operation] = {
-            "list_queues": self._list_queues,
-            "list_rings": self._list_rings,
-            "sync_queue": self._sync_queue,
-            "cancel_sync_queue": self._cancel_sync_queue,
-            "list_policies": self._list_policies,
-            "set_policy": self._set_policy,
-            "clear_policy": self._clear_policy,
-            "rebalance": self._rebalance,
-            "move_queue": self._move_queue,
-            "delete_queue": self._delete_queue,
-            "purge_queue": self._purge_queue,
-        }
 
     # --- lists ---
 
-    async def _list_queues(self, arguments: Arguments, timeout_s: float) -> Any:
-        vhost, which = text_or_none(arguments, "vhost"), arguments.get("which", "all")
+    async def list_queues(self, vhost: str | None, which: object, columns: list[str]) -> dict[str, Any]:
+        """The queues of a vhost, or all.   which: one of `LISTED`."""
         if which not in LISTED:
             raise ControlError(EX_USAGE, f"which must be one of {', '.join(LISTED)}")
-        node, columns = self._running(), frozenset(texts(arguments, "columns")) & _MEASURED
+        node, wanted = self._running(), _MEASURED.intersection(columns)
         measured = await self._measured(
-            COUNTED | {_FIELDS.get(name, name) for name in columns},
+            COUNTED | {_FIELDS.get(name, name) for name in wanted},
             vhost=vhost,
             nodes=[node.config.node_name] if which == "local" else None,
         )
         found = await taken(queue_rows(node, measured, vhost, which))
-        for row in found if columns else ():
-            self._add_columns(row, measured.get(row["id"], {}), columns)
+        for row in found if wanted else ():
+            self._add_columns(row, measured.get(row["id"], {}), wanted)
         return {"queues": found}
 
     async def _measured(
@@ -129,16 +105,17 @@ class QueueOperations(AdminOperations):
             record = catalogue.queue(row["vhost"], row["name"]) if is_there else None
             row["owner_pid"] = "" if record is None else _owner_pid(record)
 
-    async def _list_rings(self, arguments: Arguments, timeout_s: float) -> Any:
-        vhost, node = text_or_none(arguments, "vhost"), self._running()
+    async def list_rings(self, vhost: str | None) -> dict[str, Any]:
+        """The mirrored queues of a vhost, or all."""
+        node = self._running()
         measured = await self._measured(RING, vhost=vhost)
         return {"rings": await taken(ring_rows(node.broker.catalogue, measured, vhost))}
 
     # --- synchronisation ---
 
-    async def _sync_queue(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def sync_queue(self, vhost: str, queue: str) -> None:
         """Returns when all mirrors have what the master has, or the synchronisation has ended before."""
-        record = self._queue(arguments)
+        record = self._queue(vhost, queue)
         if record.type == "quorum":
             raise errors.unavailable(errors.QUORUM_NOT_SUPPORTED)
         if record.view is None:
@@ -146,17 +123,17 @@ class QueueOperations(AdminOperations):
         is_on = await self._sync(record, is_on=True)
         while is_on:
             await asyncio.sleep(SYNC_POLL_S)
-            record = self._queue(arguments)
+            record = self._queue(vhost, queue)
             is_on = await self._is_syncing(record)
-        return {}
 
-    async def _cancel_sync_queue(self, arguments: Arguments, timeout_s: float) -> Any:
-        record = self._queue(arguments)
+    async def cancel_sync_queue(self, vhost: str, queue: str) -> dict[str, Any]:
+        """End a synchronisation, if there is one."""
+        record = self._queue(vhost, queue)
         is_syncing = record.view is not None and await self._sync(record, is_on=False)
         return {"is_syncing": is_syncing}
 
     async def _sync(self, record: QueueRecord, *, is_on: bool) -> bool:
-        """See `node.agent.answers.sync_queue`."""
+        """See `node.process.answers.sync_queue`."""
         master = None if record.view is None else record.view.master_node
         if master is None:
             raise errors.unavailable("the queue has no master now")
@@ -170,23 +147,21 @@ class QueueOperations(AdminOperations):
         measured = await self._measured(frozenset({"state"}), ids=(record.uid,), nodes=[view.master_node])
         return measured.get(record.uid, {}).get("state") == "syncing"
 
-    async def _rebalance(self, arguments: Arguments, timeout_s: float) -> Any:
-        kind = text(arguments, "type")
-        if kind not in get_args(QueueKind):
+    async def rebalance(self, type: str, vhost_pattern: str, queue_pattern: str) -> dict[str, Any]:
+        """Spread masters over the nodes; how many each has then."""
+        if type not in get_args(QueueKind):
             raise ControlError(EX_USAGE, f"the type must be one of {', '.join(get_args(QueueKind))}")
-        vhosts, queues = text(arguments, "vhost_pattern"), text(arguments, "queue_pattern")
-        found = await self._rebalancing.run(self._running(), cast(QueueKind, kind), vhosts, queues)
+        kind = cast(QueueKind, type)
+        found = await self._rebalancing.run(self._running(), kind, vhost_pattern, queue_pattern)
         return {"nodes": found}
 
-    async def _move_queue(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def move_queue(self, vhost: str, queue: str, node: str, timeout_s: float) -> None:
         """Ours: the master goes to the synchronised mirror on a node."""
-        await move(self._running(), self._queue(arguments), text(arguments, "node"), min(timeout_s, MOVE_S))
-        return {}
+        await move(self._running(), self._queue(vhost, queue), node, min(timeout_s, MOVE_S))
 
-    def _queue(self, arguments: Arguments) -> QueueRecord:
+    def _queue(self, vhost: str, name: str) -> QueueRecord:
         """The queue that is meant. Raises: ControlError."""
         catalogue = self._running().broker.catalogue
-        vhost, name = text(arguments, "vhost"), text(arguments, "queue")
         found = None if catalogue.vhost(vhost) is None else catalogue.queue(vhost, name)
         if found is None:
             raise errors.unavailable(errors.QUEUE_NOT_FOUND)
@@ -194,11 +169,11 @@ class QueueOperations(AdminOperations):
 
     # --- queues and their messages ---
 
-    async def _delete_queue(self, arguments: Arguments, timeout_s: float) -> Any:
-        vhost, name = text(arguments, "vhost"), text(arguments, "queue")
-        only = {key: arguments.get(key) is True for key in ("if_unused", "if_empty")}
+    async def delete_queue(self, vhost: str, queue: str, if_empty: bool, if_unused: bool) -> dict[str, Any]:
+        """Delete a queue; how many ready messages it had."""
+        only = {"if_unused": if_unused, "if_empty": if_empty}
         try:
-            count = await admin_queues.delete_queue(self._admin, vhost, name, **only)
+            count = await admin_queues.delete_queue(self._admin, vhost, queue, **only)
         except AdminError as error:
             if error.kind == "not_found":
                 raise ControlError(EX_USAGE, "Queue not found") from None
@@ -208,56 +183,10 @@ class QueueOperations(AdminOperations):
             raise errors.unavailable(error.text) from None
         return {"messages": count}
 
-    async def _purge_queue(self, arguments: Arguments, timeout_s: float) -> Any:
-        record = self._queue(arguments)
-        with as_control_error():
-            await admin_queues.purge_queue(self._admin, record.vhost, record.name)
-        return {}
-
-    # --- policies ---
-
-    async def _list_policies(self, arguments: Arguments, timeout_s: float) -> Any:
-        vhost = self._vhost(arguments)
-        found = self._catalogue.policies(vhost, operator=_is_operator(arguments))
-        rows = [
-            {
-                "vhost": vhost,
-                "name": policy.name,
-                "pattern": policy.pattern,
-                "apply-to": policy.apply_to,
-                "definition": json.dumps(policy.definition, sort_keys=True, separators=(",", ":")),
-                "priority": policy.priority,
-            }
-            for policy in sorted(found, key=lambda each: each.name)
-        ]
-        return {"policies": rows}
-
-    async def _set_policy(self, arguments: Arguments, timeout_s: float) -> Any:
-        name = text(arguments, "name")
-        definition = parsed(text(arguments, "definition"))
-        vhost = self._vhost(arguments)
-        with as_control_error():
-            await policies.set_policy(
-                self._admin,
-                vhost,
-                name,
-                pattern=arguments.get("pattern"),
-                definition=definition,
-                priority=arguments.get("priority", 0),
-                apply_to=text(arguments, "apply_to"),
-                is_operator=_is_operator(arguments),
-            )
-        return {}
-
-    async def _clear_policy(self, arguments: Arguments, timeout_s: float) -> Any:
-        vhost, name = text(arguments, "vhost"), text(arguments, "name")
-        with as_control_error():
-            await policies.clear_policy(self._admin, vhost, name, is_operator=_is_operator(arguments))
-        return {}
-
-
-def _is_operator(arguments: Arguments) -> bool:
-    return arguments.get("is_operator") is True
+    async def purge_queue(self, vhost: str, queue: str) -> None:
+        """Drop the ready messages of a queue."""
+        record = self._queue(vhost, queue)
+        await admin_queues.purge_queue(self._admin, record.vhost, record.name)
 
 
 def _owner_pid(record: QueueRecord) -> str:

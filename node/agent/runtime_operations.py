@@ -10,10 +10,10 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from node.agent import errors, status
-from node.agent.admin_operations import AdminOperations, Arguments, Operation, number, text
+from node.agent import errors
+from node.agent.admin_operations import AdminOperations
 from node.agent.queues import records
 from node.catalogue.catalogue import Catalogue
 from node.catalogue.records import QueueRecord
@@ -21,10 +21,7 @@ from node.config.config import Config, LogLevel
 from node.config.plugins import with_needed
 from node.io.control import EX_USAGE, ControlError
 from node.log import log
-
-if TYPE_CHECKING:
-    from node.agent.agent import Agent
-    from node.app import Node
+from node.process import status
 
 LINES_MAX: Final = 10_000
 """Of a log that are given at once."""
@@ -41,80 +38,53 @@ HIDDEN: Final = "********"
 class RuntimeOperations(AdminOperations):
     """See `AdminOperations`."""
 
-    def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
-        super().__init__(agent, running)
-        self.asking: dict[str, Operation] = {
-            "certificates": self._certificates,
-            "check_certificate_expiration": self._expiring,
-            "check_if_node_is_mirror_sync_critical": self._mirror_critical,
-            "check_if_node_is_quorum_critical": self._quorum_critical,
-            "await_online_synchronized_mirror": self._await_mirrors,
-            "await_online_quorum_plus_one": self._await_quorum,
-            "command_line_arguments": self._command_line,
-            "discover_peers": self._peers,
-            "environment": self._environment,
-            "force_gc": self._collect,
-            "log_stream": self._log_stream,
-            "log_tail": self._log_tail,
-            "memory_breakdown": self._memory,
-            "os_env": self._variables,
-            "plugins": self._plugins,
-            "quorum_status": self._quorum_status,
-            "reset_node_auth_attempt_metrics": self._reset_attempts,
-            "resolve_hostname": self._resolve,
-            "set_disk_free_limit": self._set_disk_limit,
-            "set_log_level": self._set_log_level,
-            "set_vm_memory_high_watermark": self._set_watermark,
-            "tls": self._tls,
-        }
-
     # --- memory and disk ---
 
-    async def _memory(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def memory_breakdown(self) -> dict[str, Any]:
+        """What the node uses memory for, in bytes."""
         from node.management.node_facts import memory_breakdown
 
         found = memory_breakdown(self._running())
         return {"memory": {name: size for name, size in found.items() if isinstance(size, int)}}
 
-    async def _set_watermark(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def set_vm_memory_high_watermark(self, relative: object, absolute_bytes: int | None) -> None:
+        """Until the node restarts."""
         node = self._running()
         options = dataclasses.replace(
             node.config.memory,
-            watermark_relative=_fraction(arguments, node.config.memory.watermark_relative),
-            watermark_absolute_bytes=_bytes_or_none(arguments),
+            watermark_relative=_fraction(relative, node.config.memory.watermark_relative),
+            watermark_absolute_bytes=absolute_bytes,
         )
         node.guard.memory.set_limit(options)
-        return {}
 
-    async def _set_disk_limit(self, arguments: Arguments, timeout_s: float) -> Any:
-        node, absolute = self._running(), _bytes_or_none(arguments)
+    async def set_disk_free_limit(self, relative: object, absolute_bytes: int | None) -> None:
+        """Until the node restarts."""
+        node = self._running()
         options = dataclasses.replace(
             node.config.disk,
-            free_limit_bytes=absolute or 0,
-            free_limit_relative=_fraction(arguments, 0.0) if absolute is None else None,
+            free_limit_bytes=absolute_bytes or 0,
+            free_limit_relative=_fraction(relative, 0.0) if absolute_bytes is None else None,
         )
         node.guard.disk.set_limit(options)
-        return {}
 
-    async def _collect(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def force_gc(self) -> None:
         """Only what is young: a full look through all objects would hold clients for seconds."""
         self._running()
         gc.collect(1)
-        return {}
 
-    async def _reset_attempts(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def reset_node_auth_attempt_metrics(self) -> None:
+        """Count attempts to log in anew."""
         self._running().broker.counters.auth_attempts.clear()
-        return {}
 
     # --- log ---
 
-    async def _set_log_level(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def set_log_level(self, level: str) -> None:
+        """Until the node restarts."""
         self._running()
-        name = text(arguments, "level").upper()
+        name = level.upper()
         if name not in LogLevel.__members__:
             raise errors.unavailable(f"there is no level {name}")
         log.set_level(LogLevel[name])
-        return {}
 
     def _log_file(self) -> str:
         """Raises: ControlError."""
@@ -123,29 +93,31 @@ class RuntimeOperations(AdminOperations):
             raise errors.unavailable("the node's log goes to no file: look where its standard output goes")
         return file.path
 
-    async def _log_tail(self, arguments: Arguments, timeout_s: float) -> Any:
-        count = min(number(arguments, "number", 50), LINES_MAX)
-        return {"lines": await asyncio.to_thread(last_lines, self._log_file(), count)}
+    async def log_tail(self, number: int) -> dict[str, Any]:
+        """The last lines of the log."""
+        return {"lines": await asyncio.to_thread(last_lines, self._log_file(), min(number, LINES_MAX))}
 
-    async def _log_stream(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def log_stream(self, after: object) -> dict[str, Any]:
         """Whole lines since the last call.   after: what that one gave; null: from now on."""
-        after = arguments.get("after")
         path = self._log_file()
         lines, position = await asyncio.to_thread(_lines_after, path, after if type(after) is int else None)
         return {"lines": lines, "after": position}
 
     # --- configuration ---
 
-    async def _environment(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def environment(self) -> dict[str, Any]:
+        """The configuration, without secrets."""
         return {"environment": {"fluffle": shown_config(self._agent.config)}}
 
-    async def _variables(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def os_env(self) -> dict[str, Any]:
+        """The variables that mean something to the node, without secrets."""
         return {"variables": shown_variables(self._agent.environ)}
 
-    async def _command_line(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def command_line_arguments(self) -> dict[str, Any]:
+        """What the process was started with."""
         return {"arguments": list(sys.orig_argv)}
 
-    async def _plugins(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def plugins(self) -> dict[str, Any]:
         """What runs, whether the broker does or not: the listeners for HTTP go on without it."""
         config = self._agent.config
         on = {"rabbitmq_management": config.management.is_on, "rabbitmq_prometheus": config.prometheus.is_on}
@@ -155,12 +127,14 @@ class RuntimeOperations(AdminOperations):
             "running": with_needed({*others, *(name for name, is_on in on.items() if is_on)}),
         }
 
-    async def _peers(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def discover_peers(self) -> dict[str, Any]:
+        """The nodes that the configuration names."""
         return {"peers": [each.name for each in self._agent.config.cluster.formation_nodes]}
 
     # --- TLS, names ---
 
-    async def _tls(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def tls(self) -> dict[str, Any]:
+        """What this machine's OpenSSL has."""
         import ssl
 
         self._running()
@@ -171,42 +145,45 @@ class RuntimeOperations(AdminOperations):
             "suites": [str(each["name"]) for each in suites],
         }
 
-    async def _resolve(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def resolve_hostname(self, family: str, hostname: str) -> dict[str, Any]:
+        """The addresses of a name; none where it has none."""
         import socket
 
-        family = socket.AF_INET6 if text(arguments, "family") == "ipv6" else socket.AF_INET
+        kind = socket.AF_INET6 if family == "ipv6" else socket.AF_INET
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(text(arguments, "hostname"), None, family=family)
+            found = await loop.getaddrinfo(hostname, None, family=kind)
         except OSError:
             found = []
         return {"addresses": list(dict.fromkeys(str(each[4][0]) for each in found))}
 
-    async def _certificates(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def certificates(self) -> dict[str, Any]:
+        """Those of the listeners."""
         return {"certificates": await asyncio.to_thread(certificates, self._agent.config)}
 
-    async def _expiring(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def check_certificate_expiration(self, within_days: int) -> dict[str, Any]:
         """Also those that cannot be read."""
         from datetime import UTC, datetime, timedelta
 
-        within_days = min(number(arguments, "within_days", 28), 365_000)
-        limit = (datetime.now(UTC) + timedelta(days=within_days)).strftime(TIME_FORMAT)
+        limit = (datetime.now(UTC) + timedelta(days=min(within_days, 365_000))).strftime(TIME_FORMAT)
         found = await asyncio.to_thread(certificates, self._agent.config)
         return {"expiring": [each for each in found if each["certfile_expires_on"] <= limit]}
 
     # --- queues ---
 
-    async def _mirror_critical(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def check_if_node_is_mirror_sync_critical(self) -> dict[str, Any]:
+        """The queues that `mirror_critical` finds."""
         what = "classic mirrored queues without online synchronised mirrors"
         found = mirror_critical(self._catalogue, self._agent.config.node_name)
         return self._critical(found, what)
 
-    async def _quorum_critical(self, arguments: Arguments, timeout_s: float) -> Any:
+    async def check_if_node_is_quorum_critical(self) -> dict[str, Any]:
+        """The queues that `quorum_critical` finds."""
         what = "queues with minimum online quorum"
         found = quorum_critical(self._catalogue, self._agent.config.node_name)
         return self._critical(found, what)
 
-    def _critical(self, queues: list[QueueRecord], what: str) -> Any:
+    def _critical(self, queues: list[QueueRecord], what: str) -> dict[str, Any]:
         rows = [
             {
                 "name": each.name,
@@ -223,13 +200,15 @@ class RuntimeOperations(AdminOperations):
         found = status.cluster_status(self._agent)
         return len(found["disk_nodes"]) + len(found["ram_nodes"]) == 1
 
-    async def _await_mirrors(self, arguments: Arguments, timeout_s: float) -> Any:
-        return await self._await(mirror_critical, timeout_s)
+    async def await_online_synchronized_mirror(self) -> dict[str, Any]:
+        """Wait until `mirror_critical` finds nothing."""
+        return await self._await(mirror_critical)
 
-    async def _await_quorum(self, arguments: Arguments, timeout_s: float) -> Any:
-        return await self._await(quorum_critical, timeout_s)
+    async def await_online_quorum_plus_one(self) -> dict[str, Any]:
+        """Wait until `quorum_critical` finds nothing."""
+        return await self._await(quorum_critical)
 
-    async def _await(self, look: "Callable[[Catalogue, str], list[QueueRecord]]", timeout_s: float) -> Any:
+    async def _await(self, look: Callable[[Catalogue, str], list[QueueRecord]]) -> dict[str, Any]:
         self._running()
         if self._is_single:
             return {"is_single": True}
@@ -237,9 +216,10 @@ class RuntimeOperations(AdminOperations):
             await asyncio.sleep(AWAIT_POLL_S)  # the whole has a time-out
         return {}
 
-    async def _quorum_status(self, arguments: Arguments, timeout_s: float) -> Any:
-        catalogue, vhost = self._catalogue, text(arguments, "vhost")
-        record = None if catalogue.vhost(vhost) is None else catalogue.queue(vhost, text(arguments, "queue"))
+    async def quorum_status(self, vhost: str, queue: str) -> dict[str, Any]:
+        """The copies of a quorum queue."""
+        catalogue = self._catalogue
+        record = None if catalogue.vhost(vhost) is None else catalogue.queue(vhost, queue)
         if record is None:
             raise errors.unavailable(errors.QUEUE_NOT_FOUND)
         if record.type != "quorum":
@@ -332,15 +312,12 @@ def _end_of(path: str) -> str:
 # --- arguments ---
 
 
-def _fraction(arguments: Arguments, default: float) -> float:
-    value = arguments.get("relative", default)
-    if type(value) not in (int, float) or not 0 <= value < 1e9:
+def _fraction(value: object, default: float) -> float:
+    if value is None:
+        return default
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e9:
         raise ControlError(EX_USAGE, "the argument 'relative' is no fraction")
     return float(value)
-
-
-def _bytes_or_none(arguments: Arguments) -> int | None:
-    return None if arguments.get("absolute_bytes") is None else number(arguments, "absolute_bytes", 0)
 
 
 # --- log ---

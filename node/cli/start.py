@@ -123,11 +123,12 @@ async def _serve(config: "Config") -> bool:
     import asyncio
     import signal
 
-    from node.agent.agent import Agent
-    from node.agent.status import active_plugins
+    from node.agent.operations import Operations
     from node.config.values import Address
     from node.log import phrases
     from node.log.log import category_logger
+    from node.process.agent import Agent
+    from node.process.status import active_plugins
 
     logger = category_logger()
     asked_to_stop = asyncio.Event()
@@ -137,7 +138,7 @@ async def _serve(config: "Config") -> bool:
         signal.signal(
             number, signal.SIG_IGN
         )  # as RabbitMQ: a terminal that goes or waits is no reason to stop
-    agent = Agent(config, logger)
+    agent = Agent(config, Operations, logger)
     is_started = await agent.start(asked_to_stop)
     try:
         if is_started:

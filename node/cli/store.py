@@ -100,11 +100,12 @@ def _open(path: str) -> "tuple[ReadOnlyDisk, Identity]":
 
 def _metadata(path: str, disk: "ReadOnlyDisk", identity: "Identity") -> "Metadata":
     """Which queues there are: from the node's own file, or as far as it knows what its cluster decided."""
+    from node.store.directory import RAFT
     from node.store.inspection import cluster_metadata, read_metadata, unknown_metadata
 
-    if not os.path.isdir(os.path.join(path, "raft")):
+    if not os.path.isdir(os.path.join(path, RAFT)):
         return _guarded(lambda: read_metadata(disk))
-    from node.agent.offline import OfflineError, read_catalogue
+    from node.clustering.offline import OfflineError, read_catalogue
 
     try:
         catalogue = read_catalogue(path)

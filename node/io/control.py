@@ -21,6 +21,7 @@ REQUEST_MAX_BYTES: Final = 1 << 20
 REPLY_MAX_BYTES: Final = 64 << 20
 
 EX_USAGE: Final = 64
+EX_DATAERR: Final = 65
 EX_UNAVAILABLE: Final = 69
 EX_SOFTWARE: Final = 70
 EX_TEMPFAIL: Final = 75
@@ -41,6 +42,16 @@ class ControlError(Exception):
         super().__init__(text)
         self.exit_code = exit_code
         self.text = text
+
+
+def refused(text: str) -> ControlError:
+    """A rule is against it. Among nodes this tells a refusal from a node that could not be asked."""
+    return ControlError(EX_SOFTWARE, text)
+
+
+def unavailable(text: str) -> ControlError:
+    """It cannot be done now."""
+    return ControlError(EX_UNAVAILABLE, text)
 
 
 class ControlUnreachable(ControlError):

@@ -106,7 +106,7 @@ _MEAN_TIMES: Final = {f"io_{what}_avg_time": what for what in ("read", "write", 
 def node_facts(node: Node, status: Mapping[str, Any], statistics: Statistics, query: Query) -> Facts:
     """The row of this node.
 
-    status: see `node.agent.status.node_status`.
+    status: see `node.process.status.node_status`.
     query: `fields` and the range `node_stats` count; what takes some memory to say is there when it is detailed, or
         when the field "memory" is asked for.
     """
@@ -322,7 +322,7 @@ def _type(node: Node) -> str:
 
 
 def _link(link: Mapping[str, Any], statistics: Statistics) -> Facts:
-    """The links to one other node, with what goes over them a second.   link: see `node.agent.status.links`."""
+    """The links to one other node, with what goes over them a second.   link: see `node.process.status.links`."""
     octets = {name: link[name] for name in LINK_OCTETS}
     details = {f"{name}_details": statistics.link_details(link["name"], name) for name in LINK_OCTETS}
     return {**link, "stats": {**octets, **details}}

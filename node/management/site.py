@@ -44,10 +44,10 @@ class Site(Protocol):
         """Whether clients are served: the broker runs and is not in maintenance mode."""
 
     def status(self) -> dict[str, Any]:
-        """See `node.agent.status.node_status`."""
+        """See `node.process.status.node_status`."""
 
     def cluster_status(self) -> dict[str, Any]:
-        """See `node.agent.status.cluster_status`."""
+        """See `node.process.status.cluster_status`."""
 
     def members(self) -> list[SiteNode]:
         """All nodes of the cluster but witnesses, this one first."""

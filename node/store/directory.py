@@ -25,6 +25,10 @@ QUEUES: Final = "queues"
 MESSAGES: Final = "messages"
 TRANSIENT: Final = "transient"
 CORRUPT: Final = "corrupt"
+RAFT: Final = "raft"
+"""Not the store's: the metadata of a cluster, and who this node is in it."""
+REMOVED_RAFT: Final = ".raft.removed"
+"""What it is called while a reset removes all that a node keeps: without it, messages are taken for a cluster's."""
 SYNCED: Final = "synced.log"
 NEW_SYNCED: Final = "synced.log.new"
 
@@ -38,7 +42,7 @@ _OURS: Final = frozenset({JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, *FILES}
 """What may not be here without a `store.json`."""
 
 _HARMLESS: Final = frozenset(
-    {"lock", "log", "logs", "lost+found", "raft", "control.sock", "telemetry", _NEW_STORE_FILE}
+    {"lock", "log", "logs", "lost+found", RAFT, "control.sock", "telemetry", _NEW_STORE_FILE}
 )
 _HARMLESS_ENDINGS: Final = (".log", ".conf")
 """What an operator may have put here before the first start, or a start that got no further has left; the metadata of

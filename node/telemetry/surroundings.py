@@ -1,4 +1,4 @@
-"""What telemetry asks of the process around the broker: `node.agent.telemetry`."""
+"""What telemetry asks of the process around the broker: `node.process.telemetry`."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol

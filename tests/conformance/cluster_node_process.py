@@ -31,7 +31,7 @@ class Operator:
         """Remember the agent that the command makes."""
         import asyncio
 
-        from node.agent import agent as module
+        from node.process import agent as module
 
         operator = self
 

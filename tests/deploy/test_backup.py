@@ -1,4 +1,4 @@
-"""Backup and restore, by the commands that docs/deployment.md shows: of definitions, and of a data directory."""
+"""Backup and restore, by the commands that docs/backup.md shows: of definitions, and of a data directory."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The files for plain machines, and docs/deployment.md: who reads them finds nothing wrong, what it names exists."""
+"""The files for plain machines and the pages for operators: programs accept the files, what the pages name exists."""
 
 import os
 import re
@@ -18,7 +18,9 @@ from tests.deploy.failover import DEPLOY, KEEPALIVED
 from tests.node.config.test_config import load
 
 SYSTEMD_ANALYZE: Final = shutil.which("systemd-analyze")
-DOCUMENT: Final = (ROOT / "docs" / "deployment.md").read_text()
+PAGES: Final = ("deployment", "add_node", "upgrade", "backup", "sizing", "troubleshooting")
+"""Those of docs/ whose configurations, commands and files are looked up here."""
+DOCUMENT: Final = "\n".join((ROOT / "docs" / f"{name}.md").read_text() for name in PAGES)
 EXPOSURE_MAX: Final = 2.0
 """Of `systemd-analyze security`, from 0 to 10. It says 9.2 of a unit without any of our lines."""
 PLACES: Final = {"FLUFFLE_N1": "10.0.0.1", "FLUFFLE_N2": "10.0.0.2", "FLUFFLE_N3": "10.0.0.3"}
@@ -144,7 +146,7 @@ def test_a_node_runs_without_memory_that_is_written_and_executed(tmp_path: Path)
     assert process.returncode == 0, log
 
 
-# --- docs/deployment.md ---
+# --- the pages for operators ---
 
 
 def _blocks(language: str) -> list[str]:
@@ -160,19 +162,21 @@ def test_configurations_in_the_document_are_accepted() -> None:
 
 
 def test_commands_in_the_document_exist() -> None:
-    """Each `ctl COMMAND` that it shows; the shell function `ctl` is the document's own."""
-    shown = set(re.findall(r"\bctl (?:-\S+ |--data \S+ )*([a-z_]+)", "\n".join(_blocks("sh"))))
+    """Each `ctl COMMAND` that is shown; the shell function `ctl` is the pages' own."""
+    shown = set(
+        re.findall(r"\b(?:ctl|diagnostics) (?:-\S+ |--data \S+ )*([a-z_]+)", "\n".join(_blocks("sh")))
+    )
     shown |= {command for code in re.findall(r"`([^`]+)`", DOCUMENT) for command in _ctl_of(code)}
     assert shown
     assert shown <= set(COMMANDS), shown - set(COMMANDS)
 
 
 def _ctl_of(code: str) -> list[str]:
-    return re.findall(r"^(?:fluffle )?ctl ([a-z_]+)", code)
+    return re.findall(r"^(?:fluffle )?(?:ctl|diagnostics) ([a-z_]+)", code)
 
 
 def test_files_in_the_document_exist() -> None:
-    """All below deploy/ that it names."""
+    """All below deploy/ that they name."""
     named = set(re.findall(r"(?<!/)\bdeploy/[\w./-]*\w", DOCUMENT))
     assert named
     made = {"deploy/secrets", "deploy/secrets/cluster_secret", "deploy/secrets/password.conf"}

@@ -166,8 +166,10 @@ def test_a_cluster_of_the_wheel_has_what_nodes_say_to_each_other(installed: Path
     program = (
         "import importlib, sys\nfor name in sys.argv[1:]:\n    print(importlib.import_module(name).__file__)"
     )
-    places = _run(installed / "python", "-c", program, *modules, "node.agent.agent").splitlines()
-    assert len(places) == len(modules) + 1
+    places = _run(
+        installed / "python", "-c", program, *modules, "node.process.agent", "node.agent.operations"
+    ).splitlines()
+    assert len(places) == len(modules) + 2
     assert all(Path(place).is_relative_to(installed.parent) for place in places)
     _run(installed / "fluffle", "certs", "rabbit@n1", "--out", tmp_path / "certs")
     assert "plan" in _run(installed / "spark-ops", "--help")

@@ -33,6 +33,10 @@ def test_a_user_from_another_machine(tmp_path: Path) -> None:
         shell.run(page.block("sh", "## An administrator, and no guest"))
         rows = shell.run("fluffle ctl -s list_users --no-table-headers").splitlines()
         assert sorted(rows) == ["anna\t[management]", "boss\t[administrator]"]
+        said = shell.run(page.block("sh", "## Policies"))
+        assert "ha-sync-mode" in said
+        shell.run(page.block("sh", "## Policies", 1))
+        assert "limits" in shell.run("fluffle ctl -s list_operator_policies -p shop")
         asked = urllib.request.Request(f"http://{HOST}:{http_port}/api/whoami")
         asked.add_header("authorization", "Basic Ym9zczpjaG9vc2UtYW5vdGhlci1vbmU=")
         with urllib.request.urlopen(asked, timeout=10) as answer:

@@ -26,8 +26,8 @@ from tests.adversity.node_process import ROOT
 from tests.chaos.client import patience
 from tests.conformance.amqp_client import Connection, ConnectionEnded
 from tests.conformance.http_api import HttpApi, quote
-from tests.node.agent.processes import HOST, START_S, free_port, until
 from tests.node.io.test_tls import Authority
+from tests.node.process.processes import HOST, START_S, free_port, until
 from tests.security.canaries import canary
 
 NAMES: Final = ("n1", "n2", "n3")

@@ -1,6 +1,6 @@
 """One node of the simulation of mirrored queues: a whole broker over its store and a simulated disk, life after life.
 
-The parts are put together as `node.io.persistence` and `node.agent.cluster` do it. Source: reliability §5.2.
+The parts are put together as `node.io.persistence` and `node.clustering.cluster` do it. Source: reliability §5.2.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@
 
 Real: Broker, Connection, Channel, Store, Peers, Mirrors with their rings. Simulated: disks (tests.node.store), links
 (in order and exactly once between two incarnations), the log (each node applies it at its own pace), time.
-The parts are put together as `node.io.persistence` and `node.agent.cluster` do it. Source: reliability §5.2.
+The parts are put together as `node.io.persistence` and `node.clustering.cluster` do it. Source: reliability §5.2.
 """
 
 from collections import deque

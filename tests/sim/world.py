@@ -3,7 +3,7 @@
     world = World(seed)      world.start("n1")      world.run(2.0)      world.links.set_cut([("n1", "n2")], is_cut=True)
 
 The cluster is formed before time begins: each node's disk has a metadata journal in which all of them are members and
-vote. See `tests.sim.world_node` for what of `node.agent` is played, `tests.sim.world_links` for the transport.
+vote. See `tests.sim.world_node` for what of `node.clustering` is played, `tests.sim.world_links` for the transport.
 Source: reliability §5.2.
 """
 

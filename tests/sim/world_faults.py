@@ -35,7 +35,7 @@ from tests.sim.mirror_ledger import Message, nothing_confirmed_is_lost
 from tests.sim.mirror_world import Violation
 from tests.sim.world import World
 from tests.sim.world_copies import STORE, Copies
-from tests.sim.world_node import DiskState, WorldNode
+from tests.sim.world_node import LEASE_S, DiskState, WorldNode
 
 KINDS: Final[dict[str, Table]] = {
     "plain": {},
@@ -51,9 +51,10 @@ ROTTEN_BYTES: Final = 64
 HEADER_BYTES: Final = 8
 """Of each file: with another format there a node does not start, and somebody has to look at it."""
 
-LIVE_S: Final = 60.0
-"""In so many seconds all is well again: 30 for who might come back with a better copy, 12 for a mirror that does not
-answer, 5 for leases; some of it more than once."""
+LIVE_S: Final = 75.0
+"""In so many seconds all is well again: 30 for who might come back with a better copy, 24 for a member that hears the
+leader and has no lease since its disk hangs (until then the others wait for it), 12 for a mirror that does not answer,
+5 for leases; some of it more than once."""
 
 START_S: Final = 20.0
 
@@ -439,7 +440,7 @@ class WorldRun(Run):
         world = self.world
         self.core = core
         world.trace(f"heal {sorted(core)}")
-        world.links.set_cut([way for way in world.links.cut if core.issuperset(way)], is_cut=False)
+        world.links.set_cut([way for way in sorted(world.links.cut) if core.issuperset(way)], is_cut=False)
         for way in list(world.links.slow):
             if core.issuperset(way):
                 del world.links.slow[way]
@@ -478,6 +479,8 @@ class WorldRun(Run):
         self._quiet()
         self.counts["copies"] += self.copies.check(world.nodes, world.catalogue, self.random)
         self._heal_among(frozenset(world.names))
+        self._wait(lambda: not self.unwell(), LIVE_S, lambda: f"healed, and {self.unwell()}")
+        world.run(LEASE_S)  # some may still pause, because of what was cut before
         self._wait(lambda: not self.unwell(), LIVE_S, lambda: f"healed, and {self.unwell()}")
         self.counts["copies"] += self.copies.check(world.nodes, world.catalogue, self.random)
         self._wait(lambda: not self._unattached(), ATTACHED_S, lambda: f"healed, and {self._unattached()}")

@@ -1,15 +1,16 @@
 """One node of the simulation of everything: a process with metadata, membership and links, and one broker at a time.
 
 Real: RaftLog over Replica over a simulated disk, Membership with its leases, PeerState, data streams, and the broker of
-`tests.sim.mirror_node` with its store. What `node.agent` does with them needs sockets, threads and an event loop; it
-stands here in short, part by part:
+`tests.sim.mirror_node` with its store. What `node.clustering` and `node.process` do with them needs sockets,
+threads and an event loop; it stands here in short, part by part:
 
-    start, _cluster_turn, act, _do, _observe, _replaced        node.agent.cluster: Cluster
-    _tell_leader                                               node.agent.metadata: Metadata
-    _supervise                                                 node.agent.supervisor: Supervisor._settle
-    _begin, _catch_up, _enter_cluster, _end_broker             node.agent.life: Life; node.app: Node.start, stop
+    start, _observe, _replaced                                 node.clustering.cluster: Cluster
+    _cluster_turn; act, _do                                    node.clustering.turn: Turn; .verdicts: Verdicts
+    _tell_leader                                               node.clustering.metadata: Metadata
+    _supervise                                                 node.process.supervisor: Supervisor._settle
+    _begin, _catch_up, _enter_cluster, _end_broker             node.clustering.brokers, .life; node.app: Node
     _store_broken, _stalled, _resumed                          node.io.persistence, node.io.resource_guard
-    tell_status                                                node.agent.publisher, .status
+    tell_status                                                node.clustering.publisher, .status
 """
 
 from collections.abc import Callable, Generator
@@ -30,16 +31,16 @@ from cluster.mirror.mirrors import Mirrors
 from cluster.remote.peers import Peers
 from cluster.transport.interface import Hello, Topic
 from cluster.transport.stream import Receiver, Sender
-from node.agent.admission import Admission, KnownNode
-from node.agent.life import OUTCOMES_MAX, UNKNOWN
-from node.agent.message_disk import ALARM as MESSAGE_DISK
-from node.agent.message_disk import MessageDisk
-from node.agent.metadata import options as raft_options
-from node.agent.peer_state import PeerState
 from node.broker.unsettled import note_deliveries
 from node.catalogue.commands import Command, NodeDown, NodeUp, Refused, SetDraining
 from node.catalogue.events import LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp
 from node.catalogue.snapshot import everything
+from node.clustering.admission import Admission, KnownNode
+from node.clustering.life import OUTCOMES_MAX, UNKNOWN
+from node.clustering.message_disk import ALARM as MESSAGE_DISK
+from node.clustering.message_disk import MessageDisk
+from node.clustering.metadata import options as raft_options
+from node.clustering.peer_state import PeerState
 from node.io.disk import HUNG_S
 from node.store.directory import StoreError
 from node.store.disk import READING, Step, Sync
@@ -60,11 +61,11 @@ CLUSTER_ID: Final = "cluster"
 FULL_RETRY_S: Final = 1.0
 """`node.io.disk.RETRY_S`."""
 START_RETRY_S: Final = 5.0
-"""`node.agent.supervisor.RETRY_S`."""
+"""`node.process.supervisor.RETRY_S`."""
 WAITING_RETRY_S: Final = 0.5
-"""`node.agent.waiting.RETRY_S`."""
+"""`node.clustering.waiting.RETRY_S`."""
 LEAVE_S: Final = 5.0
-"""`node.agent.moves.LEAVE_S`, and how long the others are told that a node stops."""
+"""`node.clustering.brokers.LEAVE_S`, and how long the others are told that a node stops."""
 
 _OF_MEMBERSHIP: Final = (LeasesRenewed, MemberDown, MemberPut, MemberRemoved, MemberUp)
 
@@ -147,7 +148,6 @@ class WorldNode(Node):
         self.publisher = SimpleNamespace(soon=self._status_soon)
         self.link_counts = SimpleNamespace(sent=lambda name, size: None)
         self.config = SimpleNamespace(cluster=SimpleNamespace(mirror_flush_s=0.002))
-        self.voting = SimpleNamespace(ask_to_rejoin=lambda name, why: (name, why))
         self._rate = 1.0
 
     # --- clocks ---
@@ -208,7 +208,7 @@ class WorldNode(Node):
         self._has_majority = False
         self.membership = Membership(self.name, MEMBERSHIP)
         self.transport = Ways(self)
-        self.peer_state = PeerState(cast(Any, self))
+        self.peer_state = PeerState(cast(Any, self), cast(Any, self), cast(Any, self))
         self.message_disk = MessageDisk(cast(Any, self.logger))
         self.links = set[str]()
         self.raft_disk_state.apply(self.raft_disk)
@@ -308,7 +308,7 @@ class WorldNode(Node):
     def _supervise(self) -> Script:
         """As `Supervisor`: whether a broker runs or not is one thing at a time."""
         has_started = False
-        while True:
+        while not self._is_stopping:  # then `_stop` ends what runs
             must_end = self.has_broker and (self._is_stale or self._is_held)
             if must_end and not (yield from self._end_broker()):
                 return
@@ -591,19 +591,18 @@ class WorldNode(Node):
             self.broker.now = self.now
             self.peer_state.relieved(name)
 
-    def spawn(self, request: tuple[str, str]) -> None:
+    def fault(self, name: str, text: str) -> None:
         """Another node sent nonsense, and is asked to start its broker anew."""
-        name, why = request
-        self._fault(name, why)
+        self._fault(name, text)
         self.world.call(self.name, name, lambda node: node.restart())
 
     def metadata_changed(self) -> None:
-        """See `Cluster.metadata_changed`."""
+        """See `Turn.metadata_changed`."""
         self._is_metadata_due = True
         self._cluster_soon()
 
     def membership_changed(self) -> None:
-        """See `Cluster.membership_changed`."""
+        """See `Turn.membership_changed`."""
         self._is_membership_due = True
         self._cluster_soon()
 

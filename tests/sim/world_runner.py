@@ -10,6 +10,7 @@ in `var/seeds`. A seed that fails is never run again by itself.
 import logging
 import os
 import sys
+import traceback
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ def run_seeds(mode: str, first: int, count: int) -> Outcome:
         try:
             run = run_seed(mode, seed)
         except Exception as error:  # noqa: BLE001 - whatever it is, the seed is what is wanted
-            text = " ".join(str(error).split())[:600]
+            text = " ".join(str(error).split())[:600] or traceback.format_tb(error.__traceback__)[-1].strip()
             wrong.append(f"FLUFFLE_SIM={mode}:{seed} {type(error).__name__}: {text}")
         else:
             counts.update(run.counts)

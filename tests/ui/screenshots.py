@@ -1,4 +1,4 @@
-"""The pictures of the README: a shop among 400 other queues on three nodes, seen while a node is killed.
+"""The pictures of the documents: a shop among 400 other queues on three nodes, seen while a node is killed.
 
 python -m tests.ui.screenshots docs/screenshots
 """

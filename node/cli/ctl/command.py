@@ -1,28 +1,15 @@
-"""What a command of `fluffle ctl` is: a row of `node.cli.ctl.commands.COMMANDS`."""
+"""What a command of `fluffle ctl` is: a row of `node.cli.ctl.commands.COMMANDS`.
+
+Most are made of the rows of `node.operations`, which say what is asked for and how: see `commands`.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from node.cli.ctl.arguments import Line
-from node.cli.ctl.formats import Done, Outcome
-
-EX_USAGE: Final = 64
-EX_DATAERR: Final = 65
-EX_UNAVAILABLE: Final = 69
-EX_SOFTWARE: Final = 70
-EX_TEMPFAIL: Final = 75
-
-LONG_TIMEOUT_S: Final = 300.0
-"""For what RabbitMQ waits without an end, or five minutes."""
-TIMEOUT_S: Final = 60.0
-
-
-CTL: Final = frozenset({"ctl"})
-DIAGNOSTICS: Final = frozenset({"diagnostics"})
-BOTH: Final = CTL | DIAGNOSTICS
-QUEUES: Final = frozenset({"queues"})
-UPGRADE: Final = frozenset({"upgrade"})
-PLUGINS: Final = frozenset({"plugins"})
+from node.cli.ctl.formats import Done, Outcome, Table
+from node.operations.operation import CTL, EX_UNAVAILABLE, EX_USAGE, TIMEOUT_S, Argument, Operation, arguments
+from node.operations.operation import Table as Operations
 
 
 def words(text: str) -> frozenset[str]:
@@ -154,3 +141,95 @@ class Command(NamedTuple):
     """Whether it does without any node."""
     columns: frozenset[str] = frozenset()
     """What its arguments may be, if they are columns."""
+
+
+# --- of rows of `node.operations` ---
+
+
+def commands(table: Operations, **own: Mapping[str, Any]) -> dict[str, Command]:
+    """The commands of a table.   own: fields of `Command` that no row can have, by the command's name."""
+    return {
+        row.name: _command(row, table.section)._replace(**own.get(row.name, {}))
+        for row in table.rows
+        if row.help
+    }
+
+
+def _command(row: Operation, section: str) -> Command:
+    taken = arguments(row.arguments)
+    kinds = [each.kind for each in taken if not each.is_option]
+    return Command(
+        row.section or section,
+        row.help,
+        _usage(row, taken) if row.usage is None else row.usage,
+        (sum(each.is_needed for each in taken), None if "texts" in kinds else len(kinds)),
+        frozenset(each.name for each in taken if each.is_option and each.name != "vhost"),
+        _banner(row.banner, taken) if row.banner else None,
+        lambda call: _asked(call, taken),
+        (lambda call, result: Table(row.shows, result["rows"], has_blank=True)) if row.shows else _done,
+        row.timeout_s,
+        row.is_slow,
+        tools=row.tools,
+    )
+
+
+def _asked(call: Call, taken: tuple[Argument, ...]) -> dict[str, Any]:
+    """What the node is asked for: words and options by the names that the operation has for them."""
+    found: dict[str, Any] = {}
+    words_left = list(call.words)
+    for each in taken:
+        if each.is_option:
+            found[each.key] = call.vhost if each.name == "vhost" else _option(call.line, each)
+        elif each.kind == "texts":
+            found[each.key] = words_left
+        elif words_left:
+            found[each.key] = words_left.pop(0)
+    return found
+
+
+def _option(line: Line, option: Argument) -> Any:
+    if option.kind == "switch":
+        return line.is_set(option.name)
+    text = line.texts.get(option.name)
+    if option.kind == "names":
+        return [name.strip() for name in (text or "").split(",") if name.strip()]
+    if text is None:
+        return option.default
+    return int(text) if isinstance(option.default, int) else text
+
+
+def _banner(text: str, taken: tuple[Argument, ...]) -> Callable[[Call], str]:
+    def banner(call: Call) -> str:
+        asked = {
+            key: ", ".join(value) if isinstance(value, list) else value
+            for key, value in _asked(call, taken).items()
+        }
+        return text.format_map({"node": call.node, "vhost": call.vhost, "timeout_s": call.timeout_s, **asked})
+
+    return banner
+
+
+_SHOWN_AS: Final[Mapping[str, str]] = {"user": "username", "configure": "conf", "component": "component_name"}
+"""What RabbitMQ's help calls words, where that is another name."""
+
+
+def _usage(row: Operation, taken: tuple[Argument, ...]) -> str:
+    options = [
+        f"[--{each.name}]" if each.kind == "switch" else f"[--{each.name} <{each.name}>]"
+        for each in taken
+        if each.is_option
+    ]
+    shown = [_word(each) for each in taken if not each.is_option]
+    if row.shows or _COLUMNS in shown:
+        return " ".join([*options, "[--no-table-headers]", *shown, "[--timeout <timeout>]"])
+    return " ".join([*options, *shown])
+
+
+_COLUMNS: Final = "[<column> ...]"
+
+
+def _word(word: Argument) -> str:
+    if word.kind == "texts":
+        return _COLUMNS if word.name == "columns" else f"<{word.name.removesuffix('s')}> [...]"
+    shown = f"<{_SHOWN_AS.get(word.name, word.name)}>"
+    return shown if word.is_needed else f"[{shown}]"

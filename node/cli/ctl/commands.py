@@ -6,32 +6,29 @@ Each is one row of a table in a file of its own kind. Source: management §3.2.
 from typing import Final
 
 from node.cli.ctl.access_commands import ACCESS, VIRTUAL_HOSTS
-from node.cli.ctl.command import Command, words
+from node.cli.ctl.command import Command, commands, words
 from node.cli.ctl.definition_commands import DEFINITIONS
 from node.cli.ctl.health_commands import HEALTH
 from node.cli.ctl.list_commands import LISTINGS
 from node.cli.ctl.node_commands import NODES
-from node.cli.ctl.operation_commands import OPERATIONS
 from node.cli.ctl.parameter_commands import PARAMETERS
-from node.cli.ctl.queue_commands import LISTS, POLICIES, REMOVALS, REPLICATION
+from node.cli.ctl.queue_commands import QUEUES
 from node.cli.ctl.runtime_commands import RUNTIME
 from node.cli.ctl.user_commands import USERS
+from node.operations import policies
 
 COMMANDS: Final[dict[str, Command]] = {
     **NODES,
-    **REPLICATION,
     **USERS,
     **ACCESS,
-    **LISTS,
+    **QUEUES,
     **LISTINGS,
     **HEALTH,
     **RUNTIME,
     **PARAMETERS,
-    **POLICIES,
+    **commands(policies.POLICIES),
     **VIRTUAL_HOSTS,
     **DEFINITIONS,
-    **OPERATIONS,
-    **REMOVALS,
 }
 
 ERLANG_ONLY: Final = words(

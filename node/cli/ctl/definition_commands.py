@@ -8,8 +8,9 @@ import os
 import sys
 from typing import Any, Final
 
-from node.cli.ctl.command import EX_DATAERR, LONG_TIMEOUT_S, Call, Command, Failed, Refused, Session
+from node.cli.ctl.command import Call, Command, Failed, Refused, Session
 from node.cli.ctl.formats import Done, Message, Outcome, Report, compact
+from node.operations.operation import EX_DATAERR, LONG_TIMEOUT_S
 
 _S: Final = "Definitions"
 _STARTED: Final = (

@@ -6,23 +6,12 @@ A check that fails says so on standard error and ends with 69. Most look at what
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.agent import phases
 from node.cli.ctl import reports
-from node.cli.ctl.command import (
-    BOTH,
-    DIAGNOSTICS,
-    EX_DATAERR,
-    QUEUES,
-    Call,
-    Command,
-    Failed,
-    NotHealthy,
-    Refused,
-    Session,
-    named,
-)
+from node.cli.ctl.command import Call, Command, Failed, NotHealthy, Refused, Session, named
 from node.cli.ctl.formats import Done, Message, Outcome, Report
 from node.io.protocol_names import protocol_named
+from node.operations.operation import BOTH, DIAGNOSTICS, EX_DATAERR, QUEUES
+from node.process import phases
 
 
 def running_status(session: Session) -> Mapping[str, Any]:
@@ -236,14 +225,6 @@ def _critical(call: Call, result: Any) -> Outcome:
     raise NotHealthy("\n".join(lines), {"result": "error", "queues": queues})
 
 
-def _vhosts_run(call: Call, result: Any) -> Outcome:
-    down = result["down"]
-    if not down:
-        return Report({"result": "ok"}, f"Node {call.node} reported all vhosts as running")
-    text = f"Some virtual hosts on node {call.node} are down:\n" + "\n".join(down)
-    raise NotHealthy(text, {"result": "error", "down": down})
-
-
 # --- certificates ---
 
 _UNIT_DAYS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
@@ -429,14 +410,6 @@ HEALTH: Final[dict[str, Command]] = {
         usage="<protocol>",
         arguments=(1, 1),
         request=named("protocol"),
-    ),
-    "check_virtual_hosts": Command(
-        _M,
-        "Checks that all virtual hosts work on this node",
-        "[--timeout <timeout>]",
-        banner=lambda call: f"Checking if all vhosts are running on node {call.node} ...",
-        present=_vhosts_run,
-        tools=DIAGNOSTICS,
     ),
     "listeners": _check(
         "Lists where the node accepts connections",

@@ -3,9 +3,9 @@
 import sys
 from typing import Final, TextIO
 
-from node.cli.ctl.command import EX_USAGE
 from node.cli.ctl.formats import BOLD, PLAIN
 from node.cli.ctl.tools import Tool, commands_of
+from node.operations.operation import EX_USAGE
 
 _GENERAL: Final = """
 {bold}General Options{plain}

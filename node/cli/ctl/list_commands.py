@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from node.cli.ctl.command import BOTH, Call, Command
-from node.cli.ctl.formats import Names, Outcome, Report, Table
+from node.cli.ctl.command import Call, Command, commands
+from node.cli.ctl.formats import Message, Names, Outcome, Report, Table
 from node.cli.ctl.lists import (
     BINDINGS,
     CHANNELS,
@@ -11,35 +11,12 @@ from node.cli.ctl.lists import (
     CONSUMERS,
     EXCHANGES,
     FEATURE_FLAGS,
-    Listing,
-    list_request,
-    listed,
+    chosen,
 )
-
-_M: Final = "Monitoring, observability and health checks"
-
-
-def _list(listing: Listing, help_: str, banner: Any, *, vhost: bool = True, **more: Any) -> Command:
-    where = "[--vhost <vhost>] " if vhost else ""
-    return Command(
-        more.pop("section", _M),
-        help_,
-        f"{where}[--no-table-headers] [<column> ...] [--timeout <timeout>]",
-        (0, None),
-        banner=banner,
-        request=list_request(listing),
-        present=listed(listing),
-        tools=BOTH,
-        columns=listing.columns,
-        **more,
-    )
-
+from node.operations import listings
+from node.operations.operation import BOTH
 
 # --- attempts to log in ---
-
-
-def _attempts(call: Call) -> dict[str, Any]:
-    return {"by_source": call.line.is_set("by-source")}
 
 
 def _attempts_listed(call: Call, result: Any) -> Outcome:
@@ -53,16 +30,8 @@ def _attempts_listed(call: Call, result: Any) -> Outcome:
     return Table(columns, rows)
 
 
-def _unresponsive(call: Call) -> dict[str, Any]:
-    return {"vhost": call.vhost, "queue_timeout_ms": int(call.line.texts.get("queue-timeout", "15000"))}
-
-
 def _unresponsive_listed(call: Call, result: Any) -> Outcome:
     return Table(("name",), result["rows"])
-
-
-def _flags_changed(call: Call) -> dict[str, Any]:
-    return {"name": call.words[0]}
 
 
 def _banner_of_flag(call: Call) -> str:
@@ -81,70 +50,61 @@ def _hashes(call: Call, result: Any) -> Outcome:
     return Report({"node": call.node, "result": "ok", "value": list(names)}, f"[{','.join(names)}]")
 
 
-LISTINGS: Final[dict[str, Command]] = {
-    "list_bindings": _list(
-        BINDINGS,
-        "Lists bindings in a virtual host",
-        lambda call: f"Listing bindings for vhost {call.vhost}...",
-    ),
-    "list_channels": _list(
-        CHANNELS, "Lists channels of all clients", lambda call: "Listing channels ...", vhost=False
-    ),
-    "list_connections": _list(
-        CONNECTIONS, "Lists clients' connections", lambda call: "Listing connections ...", vhost=False
-    ),
-    "list_consumers": _list(
-        CONSUMERS,
-        "Lists consumers in a virtual host",
-        lambda call: f"Listing consumers in vhost {call.vhost} ...",
-    ),
-    "list_exchanges": _list(
-        EXCHANGES,
-        "Lists exchanges in a virtual host",
-        lambda call: f"Listing exchanges for vhost {call.vhost} ...",
-    ),
-    "list_feature_flags": _list(
-        FEATURE_FLAGS,
-        "Lists feature flags: all that this version knows are on",
-        lambda call: "Listing feature flags ...",
-        vhost=False,
-        section="Feature flags",
-    ),
-    "enable_feature_flag": Command(
-        "Feature flags",
-        "Sees to it that a feature flag is on",
-        "<all | feature_flag>",
-        (1, 1),
-        banner=_banner_of_flag,
-        request=_flags_changed,
+# --- connections ---
+
+
+def _close_all(call: Call) -> dict[str, Any]:
+    texts = call.line.texts
+    return {
+        "vhost": None if call.line.is_set("global") else call.vhost,
+        "limit": int(texts.get("limit", "0")),
+        "delay_ms": int(texts.get("per-connection-delay", "0")),
+        "reason": call.words[0],
+    }
+
+
+def _banner_of_close_all(call: Call) -> str:
+    limit = int(call.line.texts.get("limit", "0"))
+    count = f"{limit}" if limit else "all"
+    where = (
+        f"to node {call.node} (across all vhosts)" if call.line.is_set("global") else f"in vhost {call.vhost}"
+    )
+    return f"Closing {count} connections {where}, reason: {call.words[0]}..."
+
+
+def _closed(call: Call, result: Any) -> Outcome:
+    return Message(f"Closed {result['closed']} connections")
+
+
+LISTINGS: Final = {
+    **commands(
+        listings.LISTINGS,
+        list_bindings=chosen(BINDINGS),
+        list_channels=chosen(CHANNELS),
+        list_connections=chosen(CONNECTIONS),
+        list_consumers=chosen(CONSUMERS),
+        list_exchanges=chosen(EXCHANGES),
+        list_feature_flags=chosen(FEATURE_FLAGS),
+        enable_feature_flag={"banner": _banner_of_flag},
+        list_node_auth_attempt_stats={"present": _attempts_listed},
+        list_unresponsive_queues={
+            "arguments": (0, None),
+            "options": frozenset({"local", "queue-timeout", "all"}),
+            "present": _unresponsive_listed,
+        },
+        close_all_connections={
+            "options": frozenset({"global", "limit", "per-connection-delay"}),
+            "banner": _banner_of_close_all,
+            "request": _close_all,
+            "present": _closed,
+        },
     ),
     "list_hashes": Command(
-        _M,
+        "Monitoring, observability and health checks",
         "Lists hash functions that there are",
         banner=lambda call: "Listing supported hash algorithms ...",
         present=_hashes,
         tools=BOTH,
         is_local=True,
-    ),
-    "list_node_auth_attempt_stats": Command(
-        _M,
-        "Lists how often clients have tried to log in",
-        "[--by-source]",
-        options=frozenset({"by-source"}),
-        banner=lambda call: f'Listing authentication\n attempts for node "{call.node}" ...',
-        request=_attempts,
-        present=_attempts_listed,
-        tools=BOTH,
-    ),
-    "list_unresponsive_queues": Command(
-        _M,
-        "Lists queues whose node does not answer in time",
-        "[--local] [--queue-timeout <milliseconds>] [<column> ...] [--timeout <timeout>]",
-        (0, None),
-        frozenset({"local", "queue-timeout", "all"}),
-        banner=lambda call: f"Listing unresponsive queues for vhost {call.vhost} ...",
-        request=_unresponsive,
-        present=_unresponsive_listed,
-        tools=BOTH,
     ),
 }

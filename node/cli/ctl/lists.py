@@ -31,6 +31,11 @@ def columns_of(call: Call, listing: Listing) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names)) or listing.default
 
 
+def chosen(listing: Listing) -> dict[str, Any]:
+    """What the command of such a list has beside its row of `node.operations`."""
+    return {"request": list_request(listing), "present": listed(listing), "columns": listing.columns}
+
+
 def list_request(listing: Listing) -> Callable[[Call], dict[str, Any]]:
     """What the node is asked: virtual host and columns."""
 

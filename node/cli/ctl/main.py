@@ -15,18 +15,7 @@ from typing import Any, Final
 
 from node.cli.ctl import target as targets
 from node.cli.ctl.arguments import Line, parse
-from node.cli.ctl.command import (
-    EX_DATAERR,
-    EX_SOFTWARE,
-    EX_TEMPFAIL,
-    EX_UNAVAILABLE,
-    EX_USAGE,
-    Call,
-    Command,
-    Failed,
-    NotHealthy,
-    Refused,
-)
+from node.cli.ctl.command import Call, Command, Failed, NotHealthy, Refused
 from node.cli.ctl.formats import (
     BOLD,
     FORMATTERS,
@@ -43,6 +32,7 @@ from node.cli.ctl.help import print_help, print_overview, tell_unknown, usage
 from node.cli.ctl.processes import POLL_S, runs
 from node.cli.ctl.tools import TOOLS, Tool, commands_of
 from node.io import control
+from node.operations.operation import EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE
 
 EX_OK: Final = 0
 EX_INTERRUPTED: Final = 130
@@ -247,8 +237,9 @@ class _Run:
         self, command: Command, call: Call, target: targets.Target, arguments: dict[str, Any]
     ) -> int:
         """Change the files of a node that does not run: take another one off its list, or empty them."""
-        from node.agent import changes, offline
+        from node.clustering import offline
         from node.io.data_directory import DataDirectoryError
+        from node.process import changes
 
         data_dir = targets.data_directory(target, self.environ)
         if control.is_answering(data_dir):

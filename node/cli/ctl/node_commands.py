@@ -7,24 +7,11 @@ import time
 from typing import Any, Final
 
 from node.cli.ctl import reports
-from node.cli.ctl.command import (
-    BOTH,
-    EX_DATAERR,
-    EX_TEMPFAIL,
-    LONG_TIMEOUT_S,
-    PLUGINS,
-    QUEUES,
-    UPGRADE,
-    Call,
-    Command,
-    Failed,
-    NotHealthy,
-    Refused,
-    Session,
-)
+from node.cli.ctl.command import Call, Command, Failed, NotHealthy, Refused, Session
 from node.cli.ctl.formats import Done, Message, Outcome, Report
 from node.cli.ctl.processes import POLL_S, runs
 from node.io.control import ControlError
+from node.operations.operation import BOTH, EX_DATAERR, EX_TEMPFAIL, LONG_TIMEOUT_S, PLUGINS, QUEUES, UPGRADE
 from node.version import COMPATIBLE_VERSION, VERSION
 
 # --- arguments ---

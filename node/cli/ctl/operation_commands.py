@@ -1,46 +1,10 @@
-"""The commands that close connections and change a running node. Source: management §3.2; RabbitMQ 3.10.8's output."""
+"""What the commands ask for that limit a node's memory and disk, and `set_log_level`. Source: management §3.2."""
 
 import re
 from typing import Any, Final
 
-from node.cli.ctl.command import (
-    CTL,
-    DIAGNOSTICS,
-    EX_DATAERR,
-    LONG_TIMEOUT_S,
-    Call,
-    Command,
-    NotHealthy,
-    Refused,
-    named,
-)
-from node.cli.ctl.formats import Message, Outcome
-
-# --- connections ---
-
-
-def _close_all(call: Call) -> dict[str, Any]:
-    texts = call.line.texts
-    return {
-        "vhost": None if call.line.is_set("global") else call.vhost,
-        "limit": int(texts.get("limit", "0")),
-        "delay_ms": int(texts.get("per-connection-delay", "0")),
-        "reason": call.words[0],
-    }
-
-
-def _banner_of_close_all(call: Call) -> str:
-    limit = int(call.line.texts.get("limit", "0"))
-    count = f"{limit}" if limit else "all"
-    where = (
-        f"to node {call.node} (across all vhosts)" if call.line.is_set("global") else f"in vhost {call.vhost}"
-    )
-    return f"Closing {count} connections {where}, reason: {call.words[0]}..."
-
-
-def _closed(call: Call, result: Any) -> Outcome:
-    return Message(f"Closed {result['closed']} connections")
-
+from node.cli.ctl.command import Call, NotHealthy, Refused
+from node.operations.operation import EX_DATAERR
 
 # --- limits of memory and disk ---
 
@@ -90,7 +54,8 @@ def _of_keyword(call: Call, keyword: str) -> bool:
     return has_keyword
 
 
-def _watermark(call: Call) -> dict[str, Any]:
+def watermark(call: Call) -> dict[str, Any]:
+    """What `set_vm_memory_high_watermark` asks for. Raises: Refused."""
     if _of_keyword(call, "absolute"):
         return {"absolute_bytes": _bytes(call.words[1])}
     try:
@@ -103,18 +68,21 @@ def _watermark(call: Call) -> dict[str, Any]:
     return {"relative": number}
 
 
-def _banner_of_watermark(call: Call) -> str:
+def banner_of_watermark(call: Call) -> str:
+    """What is said before it."""
     value = f"{call.words[1]} bytes" if len(call.words) > 1 else call.words[0]
     return f"Setting memory threshold on {call.node} to {value} ..."
 
 
-def _disk_limit(call: Call) -> dict[str, Any]:
+def disk_limit(call: Call) -> dict[str, Any]:
+    """What `set_disk_free_limit` asks for. Raises: Refused."""
     if _of_keyword(call, "mem_relative"):
         return {"relative": _fraction(call.words[1])}
     return {"absolute_bytes": _bytes(call.words[0])}
 
 
-def _banner_of_disk(call: Call) -> str:
+def banner_of_disk(call: Call) -> str:
+    """What is said before it."""
     value = f"{call.words[1]} times the total RAM" if len(call.words) > 1 else f"{call.words[0]} bytes"
     return f"Setting disk free limit on {call.node} to {value} ..."
 
@@ -124,80 +92,9 @@ def _banner_of_disk(call: Call) -> str:
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical", "none")
 
 
-def _level(call: Call) -> dict[str, Any]:
+def level(call: Call) -> dict[str, Any]:
+    """What `set_log_level` asks for. Raises: NotHealthy."""
     if call.words[0] not in _LEVELS:
         text = f"level {call.words[0]} is not supported. Try one of {', '.join(_LEVELS)}"
         raise NotHealthy(text)
     return {"level": call.words[0]}
-
-
-_O: Final = "Operations"
-_C: Final = "Configuration and Environment"
-
-OPERATIONS: Final[dict[str, Command]] = {
-    "close_all_connections": Command(
-        _O,
-        "Closes all connections in a virtual host, or with --global those to this node",
-        "[--vhost <vhost> --limit <limit>] [-n <node> --global] [--per-connection-delay <delay>] <explanation>",
-        (1, 1),
-        frozenset({"global", "limit", "per-connection-delay"}),
-        banner=_banner_of_close_all,
-        request=_close_all,
-        present=_closed,
-        timeout_s=LONG_TIMEOUT_S,
-        is_slow=True,
-    ),
-    "close_all_user_connections": Command(
-        _O,
-        "Closes all connections of a user",
-        "<username> <explanation>",
-        (2, 2),
-        banner=lambda call: f"Closing connections of user {call.words[0]}, reason: {call.words[1]}...",
-        request=named("user", "reason"),
-    ),
-    "close_connection": Command(
-        _O,
-        "Closes the connection with a pid of list_connections",
-        "<connection pid> <explanation>",
-        (2, 2),
-        banner=lambda call: f"Closing connection {call.words[0]}, reason: {call.words[1]}...",
-        request=named("pid", "reason"),
-    ),
-    "force_gc": Command(
-        _O,
-        "Has the node look for memory that it can free",
-        "[--timeout <timeout>]",
-        banner=lambda call: f"Will ask all processes on node {call.node} to schedule a full sweep GC",
-    ),
-    "reset_node_auth_attempt_metrics": Command(
-        _C,
-        "Counts attempts to log in anew",
-        banner=lambda call: f"Reset auth attempt metrics on node {call.node} ...",
-        tools=DIAGNOSTICS,
-    ),
-    "set_disk_free_limit": Command(
-        _C,
-        "Sets how much disk space must be free until the node restarts",
-        "<disk_limit> | mem_relative <fraction>",
-        (1, 2),
-        banner=_banner_of_disk,
-        request=_disk_limit,
-    ),
-    "set_log_level": Command(
-        _C,
-        "Sets the level of the log until the node restarts",
-        "<log_level>",
-        (1, 1),
-        banner=lambda call: f'Setting log level to "{call.words[0]}" ...',
-        request=_level,
-        tools=CTL,
-    ),
-    "set_vm_memory_high_watermark": Command(
-        _C,
-        "Sets how much memory the node may use until it restarts",
-        "<fraction> | absolute <value>",
-        (1, 2),
-        banner=_banner_of_watermark,
-        request=_watermark,
-    ),
-}

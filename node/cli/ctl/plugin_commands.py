@@ -11,21 +11,12 @@ import tempfile
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from node.cli.ctl.command import (
-    EX_SOFTWARE,
-    EX_USAGE,
-    PLUGINS,
-    Call,
-    Command,
-    Failed,
-    NotHealthy,
-    Refused,
-    Session,
-)
+from node.cli.ctl.command import Call, Command, Failed, NotHealthy, Refused, Session
 from node.cli.ctl.formats import Outcome, Report
 from node.config.plugins import DEFAULT, parse, render, with_needed
 from node.config.plugins import PLUGINS as KNOWN
 from node.io.control import ControlError
+from node.operations.operation import EX_SOFTWARE, EX_USAGE, PLUGINS
 from node.version import COMPATIBLE_VERSION
 
 _DESCRIPTIONS: Final = {

@@ -3,19 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.cli.ctl.command import (
-    BOTH,
-    CTL,
-    LONG_TIMEOUT_S,
-    QUEUES,
-    Call,
-    Command,
-    NotHealthy,
-    Refused,
-    named,
-    words,
-)
+from node.cli.ctl.command import Call, NotHealthy, Refused, commands, words
 from node.cli.ctl.formats import Arguments, Done, Message, Names, Outcome, Readable, Table
+from node.operations import queues
 
 # --- list_queues ---
 
@@ -120,10 +110,6 @@ def _progress(sync: Mapping[str, Any]) -> str:
     return shown if sync["is_running"] else f"{shown}, stopped"
 
 
-def _queue(call: Call) -> dict[str, Any]:
-    return {"vhost": call.vhost, "queue": call.words[0]}
-
-
 def _cancelled(call: Call, result: Any) -> Outcome:
     return Done() if result["is_syncing"] else Message("not_syncing")
 
@@ -151,97 +137,6 @@ def _rebalanced(call: Call, result: Any) -> Outcome:
     return Table(columns, rows)
 
 
-# --- policies ---
-
-
-def _set_policy(call: Call) -> dict[str, Any]:
-    name, pattern, definition = call.words
-    return {
-        "vhost": call.vhost,
-        "name": name,
-        "pattern": pattern,
-        "definition": definition,
-        "priority": int(call.line.texts.get("priority", "0")),
-        "apply_to": call.line.texts.get("apply-to", "all"),
-        "is_operator": False,
-    }
-
-
-def _clear_policy(call: Call) -> dict[str, Any]:
-    return {"vhost": call.vhost, "name": call.words[0], "is_operator": False}
-
-
-def _policies(call: Call) -> dict[str, Any]:
-    return {"vhost": call.vhost, "is_operator": False}
-
-
-def _policies_listed(call: Call, result: Any) -> Outcome:
-    columns = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
-    return Table(columns, result["policies"], has_blank=True)
-
-
-def _banner_of_set(call: Call, what: str) -> str:
-    name, pattern, definition = call.words
-    return (
-        f'Setting {what} "{name}" for pattern "{pattern}" to "{definition}" '
-        f'with priority "{call.line.texts.get("priority", "0")}" for vhost "{call.vhost}" ...'
-    )
-
-
-_SET: Final = (
-    "[--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>"
-)
-_POLICY_OPTIONS: Final = frozenset({"priority", "apply-to"})
-
-_M: Final = "Monitoring, observability and health checks"
-_P: Final = "Policies"
-_R: Final = "Replication"
-
-REPLICATION: Final[dict[str, Command]] = {
-    "cancel_sync_queue": Command(
-        _R,
-        "Instructs a synchronising mirrored queue to stop synchronising itself",
-        "[--vhost <vhost>] <queue>",
-        (1, 1),
-        banner=lambda call: f"Stopping synchronising queue '{call.words[0]}' in vhost '{call.vhost}' ...",
-        request=_queue,
-        present=_cancelled,
-    ),
-    "rebalance": Command(
-        _R,
-        "Re-balances leaders of replicated queues across up-and-running cluster nodes",
-        "< all | classic | quorum > [--vhost-pattern <pattern>] [--queue-pattern <pattern>]",
-        (1, 1),
-        frozenset({"vhost-pattern", "queue-pattern"}),
-        banner=lambda call: f"Re-balancing leaders of {call.words[0]} queues...",
-        request=_rebalance,
-        present=_rebalanced,
-        timeout_s=LONG_TIMEOUT_S,
-        is_slow=True,
-        formatter="pretty_table",
-        tools=QUEUES | CTL,
-    ),
-    "sync_queue": Command(
-        _R,
-        "Instructs a mirrored queue with unsynchronised mirrors (follower replicas) to synchronise them",
-        "[--vhost <vhost>] <queue>",
-        (1, 1),
-        banner=lambda call: f"Synchronising queue '{call.words[0]}' in vhost '{call.vhost}' ...",
-        request=_queue,
-        timeout_s=LONG_TIMEOUT_S,
-        is_slow=True,
-    ),
-}
-
-
-def _delete(call: Call) -> dict[str, Any]:
-    return {
-        **_queue(call),
-        "if_empty": call.line.is_set("if-empty"),
-        "if_unused": call.line.is_set("if-unused"),
-    }
-
-
 def _banner_of_delete(call: Call) -> str:
     conditions = [
         f"is {name.removeprefix('if-')}" for name in ("if-empty", "if-unused") if call.line.is_set(name)
@@ -254,109 +149,20 @@ def _deleted(call: Call, result: Any) -> Outcome:
     return Message(f"Queue was successfully deleted with {result['messages']} ready messages")
 
 
-REMOVALS: Final[dict[str, Command]] = {
-    "delete_queue": Command(
-        "Queues",
-        "Deletes a queue",
-        "[--vhost <vhost>] <queue_name> [--if-empty|-e] [--if-unused|-u]",
-        (1, 1),
-        frozenset({"if-empty", "if-unused"}),
-        banner=_banner_of_delete,
-        request=_delete,
-        present=_deleted,
-        shorts={"e": "if-empty", "u": "if-unused"},
-    ),
-    "purge_queue": Command(
-        "Queues",
-        "Purges a queue (removes all messages in it)",
-        "[--vhost <vhost>] <queue>",
-        (1, 1),
-        banner=lambda call: f"Purging queue '{call.words[0]}' in vhost '{call.vhost}' ...",
-        request=named("queue", vhost=True),
-    ),
-}
-
-LISTS: Final[dict[str, Command]] = {
-    "list_queues": Command(
-        _M,
-        "Lists queues and their properties",
-        "[--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...]"
-        " [--timeout <timeout>]",
-        (0, None),
-        frozenset({"online", "offline", "local"}),
-        banner=lambda call: (
-            f"Timeout: {call.timeout_s:.1f} seconds ...\nListing queues for vhost {call.vhost} ..."
-        ),
-        request=_queues,
-        present=_queues_listed,
-        tools=BOTH,
-        columns=QUEUE_COLUMNS,
-    ),
-    "list_rings": Command(
-        _M,
-        "Lists mirrored queues: who has a copy, in which order they pass on what happens, how far they are",
-        "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
-        banner=lambda call: f"Listing rings of mirrored queues for vhost {call.vhost} ...",
-        request=lambda call: {"vhost": call.vhost},
-        present=_rings_listed,
-        tools=BOTH,
-    ),
-}
-
-POLICIES: Final[dict[str, Command]] = {
-    "clear_operator_policy": Command(
-        _P,
-        "Clears an operator policy",
-        "[--vhost <vhost>] <name>",
-        (1, 1),
-        banner=lambda call: f'Clearing operator policy "{call.words[0]}" on vhost "{call.vhost}" ...',
-        request=lambda call: {**_clear_policy(call), "is_operator": True},
-        operation="clear_policy",
-    ),
-    "clear_policy": Command(
-        _P,
-        "Clears (removes) a policy",
-        "[--vhost <vhost>] <name>",
-        (1, 1),
-        banner=lambda call: f'Clearing policy "{call.words[0]}" on vhost "{call.vhost}" ...',
-        request=_clear_policy,
-    ),
-    "list_operator_policies": Command(
-        _P,
-        "Lists operator policy overrides for a virtual host",
-        "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
-        banner=lambda call: f'Listing operator policy overrides for vhost "{call.vhost}" ...',
-        request=lambda call: {**_policies(call), "is_operator": True},
-        present=_policies_listed,
-        tools=BOTH,
-        operation="list_policies",
-    ),
-    "list_policies": Command(
-        _P,
-        "Lists all policies in a virtual host",
-        "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
-        banner=lambda call: f'Listing policies for vhost "{call.vhost}" ...',
-        request=_policies,
-        present=_policies_listed,
-        tools=BOTH,
-    ),
-    "set_operator_policy": Command(
-        _P,
-        "Sets an operator policy that overrides a subset of arguments in user policies",
-        _SET,
-        (3, 3),
-        _POLICY_OPTIONS,
-        banner=lambda call: _banner_of_set(call, "operator policy override"),
-        request=lambda call: {**_set_policy(call), "is_operator": True},
-        operation="set_policy",
-    ),
-    "set_policy": Command(
-        _P,
-        "Sets or updates a policy",
-        _SET,
-        (3, 3),
-        _POLICY_OPTIONS,
-        banner=lambda call: _banner_of_set(call, "policy"),
-        request=_set_policy,
-    ),
-}
+QUEUES: Final = commands(
+    queues.QUEUES,
+    cancel_sync_queue={"present": _cancelled},
+    delete_queue={
+        "banner": _banner_of_delete,
+        "present": _deleted,
+        "shorts": {"e": "if-empty", "u": "if-unused"},
+    },
+    list_queues={
+        "options": frozenset({"online", "offline", "local"}),
+        "request": _queues,
+        "present": _queues_listed,
+        "columns": QUEUE_COLUMNS,
+    },
+    list_rings={"present": _rings_listed},
+    rebalance={"request": _rebalance, "present": _rebalanced, "formatter": "pretty_table"},
+)

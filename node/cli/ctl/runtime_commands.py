@@ -7,22 +7,13 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from node.cli.ctl.command import (
-    BOTH,
-    DIAGNOSTICS,
-    LONG_TIMEOUT_S,
-    PLUGINS,
-    QUEUES,
-    Call,
-    Command,
-    Failed,
-    Refused,
-    Session,
-    named,
-)
+from node.cli.ctl.command import Call, Command, Failed, Refused, Session, commands
 from node.cli.ctl.formats import Done, Message, Outcome, Report, Table, erlang_pretty
 from node.cli.ctl.health_commands import running_status
+from node.cli.ctl.operation_commands import banner_of_disk, banner_of_watermark, disk_limit, level, watermark
 from node.cli.ctl.reports import UNITS
+from node.operations import runtime
+from node.operations.operation import BOTH, DIAGNOSTICS, LONG_TIMEOUT_S, PLUGINS, QUEUES
 
 # --- versions ---
 
@@ -88,6 +79,10 @@ def _number(call: Call) -> int:
 
 def _tail(call: Call) -> dict[str, Any]:
     return {"number": _number(call)}
+
+
+def _banner_of_tail(call: Call) -> str:
+    return f"Last {_number(call)} log lines on node {call.node} ..."
 
 
 def _tailed(call: Call, result: Any) -> Outcome:
@@ -185,9 +180,10 @@ def _resolved(call: Call, result: Any) -> Outcome:
     return Report({"result": "ok", "addresses": result["addresses"]}, "\n".join(result["addresses"]))
 
 
-def _shown_family(call: Call) -> str:
-    family = call.line.texts.get("address-family", "IPv4").lower()
-    return "IPv6" if family == "ipv6" else "IPv4"
+def _banner_of_resolving(call: Call) -> str:
+    is_6 = call.line.texts.get("address-family", "IPv4").lower() == "ipv6"
+    kind = "IPv6" if is_6 else "IPv4"
+    return f"Asking node {call.node} to resolve hostname {call.words[0]} to {kind} addresses..."
 
 
 def _peers(call: Call, session: Session) -> Outcome:
@@ -246,7 +242,37 @@ def _complete(call: Call, session: Session) -> Outcome:
 _M: Final = "Monitoring, observability and health checks"
 _C: Final = "Configuration and Environment"
 
-RUNTIME: Final[dict[str, Command]] = {
+RUNTIME: Final = {
+    **commands(
+        runtime.RUNTIME,
+        certificates={"present": _certificates},
+        command_line_arguments={"present": _command_line},
+        discover_peers={"perform": _peers},
+        environment={"present": _environment},
+        log_tail={"request": _tail, "present": _tailed, "banner": _banner_of_tail, "shorts": {"N": "number"}},
+        memory_breakdown={"options": frozenset({"unit"}), "request": _unit, "perform": _memory},
+        os_env={"perform": _variables},
+        quorum_status={"present": _members, "formatter": "pretty_table"},
+        resolve_hostname={
+            "options": frozenset({"address-family"}),
+            "banner": _banner_of_resolving,
+            "request": _family,
+            "present": _resolved,
+        },
+        set_disk_free_limit={
+            "arguments": (1, 2),
+            "options": frozenset(),
+            "banner": banner_of_disk,
+            "request": disk_limit,
+        },
+        set_log_level={"request": level},
+        set_vm_memory_high_watermark={
+            "arguments": (1, 2),
+            "options": frozenset(),
+            "banner": banner_of_watermark,
+            "request": watermark,
+        },
+    ),
     "autocomplete": Command(
         "Help",
         "Lists commands that begin so",
@@ -274,16 +300,6 @@ RUNTIME: Final[dict[str, Command]] = {
         present=_erlang_version,
         tools=DIAGNOSTICS,
     ),
-    "memory_breakdown": Command(
-        _M,
-        "Shows what the node uses memory for",
-        "[--unit <unit>] [--timeout <timeout>]",
-        options=frozenset({"unit"}),
-        banner=lambda call: f"Reporting memory breakdown on node {call.node}...",
-        request=_unit,
-        perform=_memory,
-        tools=DIAGNOSTICS,
-    ),
     "log_location": Command(
         _C,
         "Shows where the node's log is",
@@ -295,17 +311,6 @@ RUNTIME: Final[dict[str, Command]] = {
         tools=DIAGNOSTICS,
         shorts={"a": "all"},
     ),
-    "log_tail": Command(
-        _M,
-        "Prints the last lines of the node's log",
-        "[--number|-N <number>] [--timeout <timeout>]",
-        options=frozenset({"number"}),
-        banner=lambda call: f"Last {_number(call)} log lines on node {call.node} ...",
-        request=_tail,
-        present=_tailed,
-        tools=DIAGNOSTICS,
-        shorts={"N": "number"},
-    ),
     "log_tail_stream": Command(
         _M,
         "Prints lines of the node's log as they are written",
@@ -314,34 +319,6 @@ RUNTIME: Final[dict[str, Command]] = {
         perform=_log_stream,
         tools=DIAGNOSTICS,
         shorts={"d": "duration"},
-    ),
-    "environment": Command(
-        _C,
-        "Displays the configuration of the node",
-        banner=lambda call: f"Application environment of node {call.node} ...",
-        present=_environment,
-        tools=BOTH,
-    ),
-    "os_env": Command(
-        _C,
-        "Lists environment variables of the node that mean something to it",
-        banner=lambda call: f"Listing RabbitMQ-specific environment variables defined on node {call.node}...",
-        perform=_variables,
-        tools=DIAGNOSTICS,
-    ),
-    "command_line_arguments": Command(
-        _C,
-        "Displays the command line of the node's process",
-        banner=lambda call: f"Command line arguments of node {call.node} ...",
-        present=_command_line,
-        tools=DIAGNOSTICS,
-    ),
-    "certificates": Command(
-        _C,
-        "Displays certificates of TLS listeners",
-        banner=lambda call: f"Certificates of node {call.node} ...",
-        present=_certificates,
-        tools=DIAGNOSTICS,
     ),
     "tls_versions": Command(
         _M,
@@ -358,37 +335,6 @@ RUNTIME: Final[dict[str, Command]] = {
         banner=lambda call: "Listing available cipher suites in OpenSSL format",
         perform=_suites,
         tools=DIAGNOSTICS,
-    ),
-    "resolve_hostname": Command(
-        _C,
-        "Resolves a host name on the node",
-        "<hostname> [--address-family <ipv4 | ipv6>]",
-        (1, 1),
-        frozenset({"address-family"}),
-        banner=lambda call: (
-            f"Asking node {call.node} to resolve hostname {call.words[0]} to {_shown_family(call)} addresses..."
-        ),
-        request=_family,
-        present=_resolved,
-        tools=DIAGNOSTICS,
-    ),
-    "discover_peers": Command(
-        _M,
-        "Lists nodes that the configuration names to form a cluster with",
-        banner=lambda call: "Discovering peers nodes ...",
-        perform=_peers,
-        tools=DIAGNOSTICS,
-    ),
-    "quorum_status": Command(
-        _M,
-        "Displays the copies of a quorum queue",
-        "[--vhost <vhost>] <queue>",
-        (1, 1),
-        banner=lambda call: f"Status of quorum queue {call.words[0]} on node {call.node} ...",
-        request=named("queue", vhost=True),
-        present=_members,
-        tools=DIAGNOSTICS | QUEUES,
-        formatter="pretty_table",
     ),
     "report": Command(
         _M,

@@ -13,7 +13,7 @@ DEFAULT_DATA_BASE: Final = "/var/lib/fluffle"
 SETTINGS_FILE: Final = "cluster.json"
 """In the directory of a cluster that `fluffle cluster` runs."""
 IDENTITY_FILE: Final = "raft/node.json"
-"""In a data directory: `node.agent.identity`."""
+"""In a data directory: `node.clustering.identity`."""
 NODE_HOST: Final = "localhost"
 """In the names of its nodes."""
 

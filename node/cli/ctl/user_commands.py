@@ -3,8 +3,10 @@
 import sys
 from typing import Any, Final
 
-from node.cli.ctl.command import BOTH, EX_DATAERR, EX_SOFTWARE, Call, Command, Failed, Session, named
+from node.cli.ctl.command import Call, Failed, Session, commands
 from node.cli.ctl.formats import Done, Message, Names, Outcome, Report, Table, compact
+from node.operations import users
+from node.operations.operation import EX_DATAERR, EX_SOFTWARE
 
 _ADDED: Final = (
     "Done. Don't forget to grant the user permissions to some virtual hosts! "
@@ -37,10 +39,6 @@ def _authenticate(call: Call, session: Session) -> Outcome:
     password = password_of(call, session, EX_SOFTWARE)
     session.ask("authenticate_user", {"user": call.words[0], "password": password})
     return Message("Success")
-
-
-def _tags(call: Call) -> dict[str, Any]:
-    return {"user": call.words[0], "tags": call.words[1:]}
 
 
 def _users_listed(call: Call, result: Any) -> Outcome:
@@ -77,92 +75,17 @@ def _banner_of_cleared(call: Call) -> str:
     return f'Clearing {"all limits" if limit == "all" else chr(34) + limit + chr(34) + " limit"} for user "{name}" ...'
 
 
-_S: Final = "Users"
-
-USERS: Final[dict[str, Command]] = {
-    "add_user": Command(
-        _S,
-        "Creates a user, who has no permissions yet; without <password> it is read from standard input",
-        "<username> <password>",
-        (1, 2),
-        banner=lambda call: f'Adding user "{call.words[0]}" ...',
-        perform=_add_user,
-        is_slow=True,
-    ),
-    "authenticate_user": Command(
-        _S,
-        "Tells by its exit code whether a user may log in with a password",
-        "<username> <password>",
-        (1, 2),
-        banner=lambda call: f'Authenticating user "{call.words[0]}" ...',
-        perform=_authenticate,
-        is_slow=True,
-    ),
-    "change_password": Command(
-        _S,
-        "Changes a user's password",
-        "<username> <password>",
-        (1, 2),
-        banner=lambda call: f'Changing password for user "{call.words[0]}" ...',
-        perform=_change_password,
-        is_slow=True,
-    ),
-    "clear_password": Command(
-        _S,
-        "Clears a user's password: no password will do",
-        "<username>",
-        (1, 1),
-        banner=lambda call: f'Clearing password for user "{call.words[0]}" ...',
-        request=named("user"),
-    ),
-    "clear_user_limits": Command(
-        _S,
-        "Clears a limit of a user, or all",
-        "<username> <limit_type> | all",
-        (2, 2),
-        banner=_banner_of_cleared,
-        request=named("user", "limit"),
-    ),
-    "delete_user": Command(
-        _S,
-        "Deletes a user",
-        "<username>",
-        (1, 1),
-        banner=lambda call: f'Deleting user "{call.words[0]}" ...',
-        request=named("user"),
-    ),
-    "list_user_limits": Command(
-        _S,
-        "Lists limits of a user, or of all",
-        "[--user <username>] [--global]",
-        options=frozenset({"user", "global"}),
-        banner=_banner_of_limits,
-        request=_asked_limits,
-        present=lambda call, result: limits_listed(call, result, "user"),
-        tools=BOTH,
-    ),
-    "list_users": Command(
-        _S,
-        "Lists users and their tags",
-        "[--no-table-headers] [--timeout <timeout>]",
-        banner=lambda call: "Listing users ...",
-        present=_users_listed,
-        tools=BOTH,
-    ),
-    "set_user_limits": Command(
-        _S,
-        "Sets limits of a user",
-        "<username> <definition>",
-        (2, 2),
-        banner=lambda call: f'Setting user limits to "{call.words[1]}" for user "{call.words[0]}" ...',
-        request=named("user", "limits"),
-    ),
-    "set_user_tags": Command(
-        _S,
-        "Sets a user's tags",
-        "<username> <tag> [...]",
-        (1, None),
-        banner=lambda call: f'Setting tags for user "{call.words[0]}" to [{", ".join(call.words[1:])}] ...',
-        request=_tags,
-    ),
-}
+USERS: Final = commands(
+    users.USERS,
+    add_user={"perform": _add_user, "arguments": (1, 2)},
+    authenticate_user={"perform": _authenticate, "arguments": (1, 2)},
+    change_password={"perform": _change_password, "arguments": (1, 2)},
+    clear_user_limits={"banner": _banner_of_cleared},
+    list_user_limits={
+        "options": frozenset({"user", "global"}),
+        "banner": _banner_of_limits,
+        "request": _asked_limits,
+        "present": lambda call, result: limits_listed(call, result, "user"),
+    },
+    list_users={"present": _users_listed},
+)

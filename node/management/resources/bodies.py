@@ -4,12 +4,14 @@ RabbitMQ crashes (500) over values of a wrong type; here they are a bad request 
 §1.0.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from node.admin.admin import AdminError
 from node.management.call import Call
 from node.management.listing import Row, narrowed
-from node.management.reply import Reply, bad_request, no_such_thing, not_authorised, not_found, ok
+from node.management.reply import Reply, bad_request, no_content, no_such_thing, not_authorised, not_found, ok
+from node.management.routes import Handler
 from node.management.slicing import applied, mapped
 
 RecordT = TypeVar("RecordT")
@@ -79,6 +81,32 @@ def check_policymaker(call: Call, vhost: str | None = None) -> None:
         raise not_authorised(_NO_OBJECT)
     if vhost is not None and call.catalogue.vhost(vhost) is not None and not call.can_see(vhost):
         raise not_authorised(_NO_OBJECT)
+
+
+def policymaker(handler: Handler) -> Handler:
+    """A handler for who may set policies, in the vhost of the path if there is one. See `check_policymaker`."""
+
+    async def checked(call: Call) -> Reply:
+        check_policymaker(call, call.path.get("vhost"))
+        return await handler(call)
+
+    return checked
+
+
+def deleting(function: Callable[..., Awaitable[object]], **more: object) -> Handler:
+    """A handler that has a function of `node.admin` remove what the path names; 404 if that is not there.
+
+    more: what the function gets beside the names of the path.
+    """
+
+    async def delete(call: Call) -> Reply:
+        try:
+            await function(call.site.admin(call.user.name), **call.path, **more)
+        except AdminError as error:
+            raise no_such_thing() if error.kind == "not_found" else error from None
+        return no_content()
+
+    return delete
 
 
 async def listed(

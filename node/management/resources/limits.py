@@ -11,6 +11,7 @@ from node.definitions.users import limits_row
 from node.management.call import Call
 from node.management.reply import Reply, bad_request, no_content
 from node.management.resources.bodies import (
+    deleting,
     existing_user,
     existing_vhost,
     listed,
@@ -47,13 +48,6 @@ async def put_vhost_limit(call: Call) -> Reply:
     return no_content()
 
 
-async def delete_vhost_limit(call: Call) -> Reply:
-    """DELETE /vhost-limits/{vhost}/{limit}."""
-    admin = call.site.admin(call.user.name)
-    await limits.clear_vhost_limit(admin, existing_vhost(call), call.path["limit"])
-    return no_content()
-
-
 # --- of users ---
 
 
@@ -77,14 +71,7 @@ async def put_user_limit(call: Call) -> Reply:
     if call.catalogue.user(name) is None:
         raise bad_request(["no_such_user", name])
     admin = call.site.admin(call.user.name)
-    await users.set_limits(admin, name, {call.path["limit"]: body["value"]})
-    return no_content()
-
-
-async def delete_user_limit(call: Call) -> Reply:
-    """DELETE /user-limits/{user}/{limit}."""
-    admin = call.site.admin(call.user.name)
-    await users.clear_limits(admin, existing_user(call), call.path["limit"])
+    await users.set_user_limits(admin, name, {call.path["limit"]: body["value"]})
     return no_content()
 
 
@@ -98,9 +85,9 @@ ROUTES: Final = (
     Route("GET", "/vhost-limits", list_vhost_limits),
     Route("GET", "/vhost-limits/{vhost}", list_vhost_limits),
     Route("PUT", "/vhost-limits/{vhost}/{limit}", put_vhost_limit, _ADMIN, consumes=_JSON),
-    Route("DELETE", "/vhost-limits/{vhost}/{limit}", delete_vhost_limit, _ADMIN),
+    Route("DELETE", "/vhost-limits/{vhost}/{limit}", deleting(limits.clear_vhost_limit), _ADMIN),
     Route("GET", "/user-limits", list_user_limits),
     Route("GET", "/user-limits/{user}", list_limits_of_user),
     Route("PUT", "/user-limits/{user}/{limit}", put_user_limit, _ADMIN, consumes=_JSON),
-    Route("DELETE", "/user-limits/{user}/{limit}", delete_user_limit, _ADMIN),
+    Route("DELETE", "/user-limits/{user}/{limit}", deleting(users.clear_user_limits), _ADMIN),
 )

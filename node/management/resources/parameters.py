@@ -8,7 +8,7 @@ from node.catalogue.parameters import POLICY
 from node.definitions.rows import Row, parameter_rows, policy_parameters
 from node.management.call import Call
 from node.management.reply import Reply, no_content, no_such_thing, put
-from node.management.resources.bodies import check_policymaker, listed, one, require, target_vhost
+from node.management.resources.bodies import deleting, listed, one, policymaker, require, target_vhost
 from node.management.routes import Route
 
 _ORDER: Final = ("vhost", "component", "name")
@@ -19,20 +19,17 @@ _ORDER: Final = ("vhost", "component", "name")
 
 async def list_parameters(call: Call) -> Reply:
     """GET /parameters, /parameters/{component}, /parameters/{component}/{vhost}: policies only by their component."""
-    check_policymaker(call, call.path.get("vhost"))
     rows = [row for vhost in call.vhosts() for row in _rows(call, vhost, call.path.get("component"))]
     return await listed(call, _as_it_is, rows, _ORDER)
 
 
 async def get_parameter(call: Call) -> Reply:
     """GET /parameters/{component}/{vhost}/{name}."""
-    check_policymaker(call, call.path["vhost"])
     return one(call, _existing(call))
 
 
 async def put_parameter(call: Call) -> Reply:
     """PUT /parameters/{component}/{vhost}/{name} `{value}`."""
-    check_policymaker(call, call.path["vhost"])
     vhost, body = target_vhost(call), await call.body()
     require(body, "value")
     admin = call.site.admin(call.user.name)
@@ -42,7 +39,6 @@ async def put_parameter(call: Call) -> Reply:
 
 async def delete_parameter(call: Call) -> Reply:
     """DELETE /parameters/{component}/{vhost}/{name}."""
-    check_policymaker(call, call.path["vhost"])
     _existing(call)
     where = (call.path["vhost"], call.path["component"], call.path["name"])
     await parameters.clear_parameter(call.site.admin(call.user.name), *where)
@@ -74,7 +70,6 @@ def _as_it_is(row: Row) -> Row:
 
 async def list_global_parameters(call: Call) -> Reply:
     """GET /global-parameters."""
-    check_policymaker(call)
     rows: list[Row] = [
         {"name": name, "value": value} for name, value in call.catalogue.global_parameters().items()
     ]
@@ -83,7 +78,6 @@ async def list_global_parameters(call: Call) -> Reply:
 
 async def get_global_parameter(call: Call) -> Reply:
     """GET /global-parameters/{name}."""
-    check_policymaker(call)
     name, known = call.path["name"], call.catalogue.global_parameters()
     if name not in known:
         raise no_such_thing()
@@ -92,31 +86,21 @@ async def get_global_parameter(call: Call) -> Reply:
 
 async def put_global_parameter(call: Call) -> Reply:
     """PUT /global-parameters/{name} `{value}`."""
-    check_policymaker(call)
     body = await call.body()
     require(body, "value")
     admin = call.site.admin(call.user.name)
     return put(await parameters.set_global_parameter(admin, call.path["name"], body["value"]))
 
 
-async def delete_global_parameter(call: Call) -> Reply:
-    """DELETE /global-parameters/{name}."""
-    check_policymaker(call)
-    if call.path["name"] not in call.catalogue.global_parameters():
-        raise no_such_thing()
-    await parameters.clear_global_parameter(call.site.admin(call.user.name), call.path["name"])
-    return no_content()
-
-
 ROUTES: Final = (
-    Route("GET", "/parameters", list_parameters),
-    Route("GET", "/parameters/{component}", list_parameters),
-    Route("GET", "/parameters/{component}/{vhost}", list_parameters),
-    Route("GET", "/parameters/{component}/{vhost}/{name}", get_parameter),
-    Route("PUT", "/parameters/{component}/{vhost}/{name}", put_parameter),
-    Route("DELETE", "/parameters/{component}/{vhost}/{name}", delete_parameter),
-    Route("GET", "/global-parameters", list_global_parameters),
-    Route("GET", "/global-parameters/{name}", get_global_parameter),
-    Route("PUT", "/global-parameters/{name}", put_global_parameter),
-    Route("DELETE", "/global-parameters/{name}", delete_global_parameter),
+    Route("GET", "/parameters", policymaker(list_parameters)),
+    Route("GET", "/parameters/{component}", policymaker(list_parameters)),
+    Route("GET", "/parameters/{component}/{vhost}", policymaker(list_parameters)),
+    Route("GET", "/parameters/{component}/{vhost}/{name}", policymaker(get_parameter)),
+    Route("PUT", "/parameters/{component}/{vhost}/{name}", policymaker(put_parameter)),
+    Route("DELETE", "/parameters/{component}/{vhost}/{name}", policymaker(delete_parameter)),
+    Route("GET", "/global-parameters", policymaker(list_global_parameters)),
+    Route("GET", "/global-parameters/{name}", policymaker(get_global_parameter)),
+    Route("PUT", "/global-parameters/{name}", policymaker(put_global_parameter)),
+    Route("DELETE", "/global-parameters/{name}", policymaker(deleting(parameters.clear_global_parameter))),
 )

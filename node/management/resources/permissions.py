@@ -1,15 +1,18 @@
 """Permissions of users in vhosts, and on topic exchanges. Source: management §1.9; what RabbitMQ 3.10.8 answers."""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
 from node.admin import permissions
 from node.admin.admin import AdminError
-from node.catalogue.records import TopicPermission
+from node.catalogue.records import Permission, TopicPermission
 from node.definitions.rows import permission_row, topic_permission_row
 from node.management.call import Call
 from node.management.reply import Reply, bad_request, no_content, no_such_thing, put
 from node.management.resources.bodies import existing_user, existing_vhost, listed, one, texts
 from node.management.routes import Access, Route
+
+RowT = TypeVar("RowT", Permission, TopicPermission)
 
 _ORDER: Final = ("vhost", "user")
 _TOPIC_ORDER: Final = ("vhost", "user", "exchange")
@@ -20,22 +23,8 @@ _NO_VHOST_OR_USER: Final = "vhost_or_user_not_found"
 
 
 async def list_permissions(call: Call) -> Reply:
-    """GET /permissions."""
-    return await listed(call, permission_row, list(call.catalogue.permissions()), _ORDER)
-
-
-async def list_of_vhost(call: Call) -> Reply:
-    """GET /vhosts/{vhost}/permissions."""
-    vhost = existing_vhost(call)
-    found = [row for row in call.catalogue.permissions() if row.vhost == vhost]
-    return await listed(call, permission_row, found, _ORDER)
-
-
-async def list_of_user(call: Call) -> Reply:
-    """GET /users/{user}/permissions."""
-    user = existing_user(call)
-    found = [row for row in call.catalogue.permissions() if row.user == user]
-    return await listed(call, permission_row, found, _ORDER)
+    """GET /permissions, /vhosts/{vhost}/permissions, /users/{user}/permissions."""
+    return await listed(call, permission_row, _of_path(call, call.catalogue.permissions()), _ORDER)
 
 
 async def get_permission(call: Call) -> Reply:
@@ -70,21 +59,8 @@ async def delete_permission(call: Call) -> Reply:
 
 
 async def list_topic_permissions(call: Call) -> Reply:
-    """GET /topic-permissions."""
-    return await listed(call, topic_permission_row, list(call.catalogue.topic_permissions()), _TOPIC_ORDER)
-
-
-async def list_topics_of_vhost(call: Call) -> Reply:
-    """GET /vhosts/{vhost}/topic-permissions."""
-    vhost = existing_vhost(call)
-    found = [row for row in call.catalogue.topic_permissions() if row.vhost == vhost]
-    return await listed(call, topic_permission_row, found, _TOPIC_ORDER)
-
-
-async def list_topics_of_user(call: Call) -> Reply:
-    """GET /users/{user}/topic-permissions."""
-    user = existing_user(call)
-    found = [row for row in call.catalogue.topic_permissions() if row.user == user]
+    """GET /topic-permissions, /vhosts/{vhost}/topic-permissions, /users/{user}/topic-permissions."""
+    found = _of_path(call, call.catalogue.topic_permissions())
     return await listed(call, topic_permission_row, found, _TOPIC_ORDER)
 
 
@@ -115,6 +91,13 @@ async def delete_topic_permissions(call: Call) -> Reply:
     return no_content()
 
 
+def _of_path(call: Call, rows: Iterable[RowT]) -> list[RowT]:
+    """The rows of the vhost or the user that the path names, if it does. Raises: ApiError (404)."""
+    vhost = existing_vhost(call) if "vhost" in call.path else None
+    user = existing_user(call) if "user" in call.path else None
+    return [row for row in rows if vhost in (None, row.vhost) and user in (None, row.user)]
+
+
 def _topics(call: Call) -> list[TopicPermission]:
     """The user's rows for the vhost. Raises: ApiError (404) without any."""
     where = (call.path["vhost"], call.path["user"])
@@ -136,14 +119,14 @@ ROUTES: Final = (
     Route("GET", "/permissions/{vhost}/{user}", get_permission, _ADMIN),
     Route("PUT", "/permissions/{vhost}/{user}", put_permission, _ADMIN),
     Route("DELETE", "/permissions/{vhost}/{user}", delete_permission, _ADMIN),
-    Route("GET", "/vhosts/{vhost}/permissions", list_of_vhost, _ADMIN, is_long=True),
-    Route("GET", "/users/{user}/permissions", list_of_user, _ADMIN, is_long=True),
+    Route("GET", "/vhosts/{vhost}/permissions", list_permissions, _ADMIN, is_long=True),
+    Route("GET", "/users/{user}/permissions", list_permissions, _ADMIN, is_long=True),
     Route("GET", "/topic-permissions", list_topic_permissions, _ADMIN, is_long=True),
     Route("GET", "/topic-permissions/{vhost}/{user}", get_topic_permissions, _ADMIN),
     Route("PUT", "/topic-permissions/{vhost}/{user}", put_topic_permission, _ADMIN),
     Route("DELETE", "/topic-permissions/{vhost}/{user}", delete_topic_permissions, _ADMIN),
     Route("GET", "/topic-permissions/{vhost}/{user}/{exchange}", get_topic_permissions, _ADMIN, is_long=True),
     Route("DELETE", "/topic-permissions/{vhost}/{user}/{exchange}", delete_topic_permissions, _ADMIN),
-    Route("GET", "/vhosts/{vhost}/topic-permissions", list_topics_of_vhost, _ADMIN, is_long=True),
-    Route("GET", "/users/{user}/topic-permissions", list_topics_of_user, _ADMIN, is_long=True),
+    Route("GET", "/vhosts/{vhost}/topic-permissions", list_topic_permissions, _ADMIN, is_long=True),
+    Route("GET", "/users/{user}/topic-permissions", list_topic_permissions, _ADMIN, is_long=True),
 )

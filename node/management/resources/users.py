@@ -7,7 +7,7 @@ from node.definitions.reading import DefinitionsInvalid
 from node.definitions.users import UserItem, read_user, user_row
 from node.management.call import Call
 from node.management.reply import Reply, bad_request, no_content, put
-from node.management.resources.bodies import existing_user, listed, one, require
+from node.management.resources.bodies import deleting, existing_user, listed, one, require
 from node.management.routes import Access, Route
 
 _ORDER: Final = ("name",)
@@ -44,12 +44,6 @@ async def put_user(call: Call) -> Reply:
     return put(is_new)
 
 
-async def delete_user(call: Call) -> Reply:
-    """DELETE /users/{user}."""
-    await users.delete_user(call.site.admin(call.user.name), existing_user(call))
-    return no_content()
-
-
 async def delete_users(call: Call) -> Reply:
     """POST /users/bulk-delete `{"users": […]}`: up to the first that does not exist."""
     body = await call.body()
@@ -83,5 +77,5 @@ ROUTES: Final = (
     Route("POST", "/users/bulk-delete", delete_users, _ADMIN),
     Route("GET", "/users/{user}", get_user, _ADMIN),
     Route("PUT", "/users/{user}", put_user, _ADMIN),
-    Route("DELETE", "/users/{user}", delete_user, _ADMIN),
+    Route("DELETE", "/users/{user}", deleting(users.delete_user), _ADMIN),
 )

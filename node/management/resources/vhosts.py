@@ -10,7 +10,7 @@ from node.definitions.users import tags_of
 from node.management.call import Call
 from node.management.listing import Listing, Row
 from node.management.reply import Reply, bad_request, no_content, ok, put
-from node.management.resources.bodies import existing_vhost, one, text
+from node.management.resources.bodies import deleting, existing_vhost, one, text
 from node.management.routes import Access, Route
 from node.management.slicing import chosen, mapped, shown, sorted_rows, wanted_fields
 from node.statistics.query import Query
@@ -73,12 +73,6 @@ async def put_vhost(call: Call) -> Reply:
     return put(is_new)
 
 
-async def delete_vhost(call: Call) -> Reply:
-    """DELETE /vhosts/{vhost}."""
-    await vhosts.delete_vhost(call.site.admin(call.user.name), existing_vhost(call))
-    return no_content()
-
-
 async def start_vhost(call: Call) -> Reply:
     """POST /vhosts/{vhost}/start/{node}: with us a vhost runs wherever its node does."""
     vhost, node = call.path["vhost"], call.path["node"]
@@ -124,6 +118,6 @@ ROUTES: Final = (
     Route("GET", "/vhosts", list_vhosts, is_long=True),
     Route("GET", "/vhosts/{vhost}", get_vhost, _ADMIN, is_long=True),
     Route("PUT", "/vhosts/{vhost}", put_vhost, _ADMIN),
-    Route("DELETE", "/vhosts/{vhost}", delete_vhost, _ADMIN),
+    Route("DELETE", "/vhosts/{vhost}", deleting(vhosts.delete_vhost), _ADMIN),
     Route("POST", "/vhosts/{vhost}/start/{node}", start_vhost, _ADMIN),
 )

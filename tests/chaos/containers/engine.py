@@ -93,6 +93,7 @@ def private_engine(reason: str) -> Iterator[str]:
         prefix="fluffle-docker-", dir="/tmp", ignore_cleanup_errors=True
     ) as name:
         directory = Path(name)
+        bridges = _bridges()
         process = _start(program, path, directory) or _start(program, path, directory)
         if process is None:
             lines = (directory / "log").read_text(errors="replace").splitlines()
@@ -100,7 +101,7 @@ def private_engine(reason: str) -> Iterator[str]:
         try:
             yield f"unix://{directory}/docker.sock"
         finally:
-            _stop(process, directory)
+            _stop(process, directory, bridges)
 
 
 def _start(program: str, path: str, directory: Path) -> "subprocess.Popen[bytes] | None":
@@ -129,14 +130,22 @@ def _start(program: str, path: str, directory: Path) -> "subprocess.Popen[bytes]
     return None
 
 
-def _stop(process: "subprocess.Popen[bytes]", directory: Path) -> None:
-    """End it, and let go of what it has mounted."""
+def _bridges() -> set[str]:
+    """The names of bridges that engines have made."""
+    return {path.name for path in Path("/sys/class/net").glob("br-*")}
+
+
+def _stop(process: "subprocess.Popen[bytes]", directory: Path, bridges: set[str]) -> None:
+    """End it, and let go of what it has mounted and connected.   bridges: that were there before it."""
     process.terminate()
     try:
         process.wait(STOP_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    # It leaves the bridges of networks that were not removed, and their routes with them.
+    for bridge in sorted(_bridges() - bridges):
+        subprocess.run(["ip", "link", "delete", bridge], capture_output=True, check=False)
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for mount in reversed([each for each in mounts if each.startswith(f"{directory}/")]):
         subprocess.run(["umount", "-l", mount], capture_output=True, check=False)

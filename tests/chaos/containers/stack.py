@@ -38,6 +38,8 @@ default_pass = {USER}
 loopback_users.{USER} = false
 """
 DISK_MIB: Final = 256
+SHIPPED_NETWORK: Final = "172.30.72."
+"""How addresses between HAProxy and nodes begin, in deploy/."""
 LABEL: Final = "com.docker.compose"
 
 
@@ -99,6 +101,7 @@ class Stack:
         wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
         self._collect_packages(wanted)
         _run(["sh", str(self._directory / "deploy" / "make-secrets.sh")])
+        self._move_network()
         balancer = self._directory / "deploy" / "haproxy.cfg"
         # As its own comment says, for the profile `ram`. Whoever is not there is down, for HAProxy.
         balancer.write_text(balancer.read_text().replace("# server ram1 ", "server ram1 "))
@@ -118,6 +121,25 @@ class Stack:
                 volumes.append(f"{self.disk}:/var/lib/fluffle")
             services[name] = {"ports": [f"{HOST}:{port}:15672"], "volumes": volumes}
         (self._directory / "test.yml").write_text(json.dumps({"services": services}))
+
+    def _move_network(self) -> None:
+        """Give the network between HAProxy and nodes addresses that this machine does not route elsewhere.
+
+        A bridge that another engine left behind would get the answers else, and nobody would hear them.
+        """
+        routed = {line.split()[1] for line in Path("/proc/net/route").read_text().splitlines()[1:]}
+        for third in range(72, 256):
+            prefix = f"172.30.{third}."
+            # As /proc/net/route writes it: the bytes of the network's address, backwards.
+            if f"00{third:02X}1EAC" not in routed:
+                break
+        else:
+            raise StackFailed("all networks from 172.30.72.0/24 to 172.30.255.0/24 are in use")
+        for name in ("docker-compose.yml", "fluffle.conf"):
+            path = self._directory / "deploy" / name
+            text = path.read_text()
+            assert SHIPPED_NETWORK in text
+            path.write_text(text.replace(SHIPPED_NETWORK, prefix))
 
     def _collect_packages(self, wanted: Sequence[str]) -> None:
         wheels = self._directory / "deploy" / "wheels"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.errors import Malformed
 from cluster.mirror.batch import (
     Batch,
     Clock,
@@ -17,7 +18,6 @@ from cluster.mirror.batch import (
     decode_batch,
     encode_batch,
 )
-from cluster.remote.frames import Malformed
 from node.queue.operations import Delivered, Enqueue, Remove
 from node.queue.run import Envelope
 

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from cluster.errors import Malformed
 from cluster.mirror.copy import Copy
-from cluster.remote.frames import Malformed
 from node.amqp.frames import body_size
 from node.catalogue.records import QueueRecord
 from node.queue.backlog import RUN_MAX

@@ -2,10 +2,10 @@
 
 import pytest
 
+from cluster.errors import Malformed
 from cluster.gm_ring import member, parts
 from cluster.gm_ring.wire import encode_parcel
 from cluster.mirror import group, leader, post
-from cluster.remote.frames import Malformed
 from node.amqp.methods import BasicAck
 from node.catalogue.commands import DeleteQueue
 from tests.cluster.mirror.disk_nodes import (

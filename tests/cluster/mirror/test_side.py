@@ -2,9 +2,9 @@
 
 import pytest
 
+from cluster.errors import Malformed
 from cluster.mirror import mirror_pb2 as wire
 from cluster.mirror.side import RANGES_MAX, Chunk, Probe, Pull, Report, Side, decode_side, encode_side
-from cluster.remote.frames import Malformed
 from node.queue.operations import Enqueue
 from tests.node.queue.messages import content, envelope
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.errors import Malformed
 from cluster.mirror.side import Chunk, Pull, decode_side
 from cluster.mirror.sync_source import (
     BATCH_MAX,
@@ -15,7 +16,6 @@ from cluster.mirror.sync_source import (
     pause_s,
     refusal,
 )
-from cluster.remote.frames import Malformed
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.queue.mirroring import SyncProgress

@@ -4,15 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.remote.frames import (
-    FRAME_MAX_BYTES,
-    Malformed,
-    cut,
-    decode_run,
-    delivered_run,
-    encode_run,
-    ranges,
-)
+from cluster.errors import Malformed
+from cluster.remote.frames import FRAME_MAX_BYTES, cut, decode_run, delivered_run, encode_run, ranges
 from node.amqp.properties import Properties
 from node.amqp.reader import MIXED_SIZES
 from node.queue.operations import Remove, encode

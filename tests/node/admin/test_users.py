@@ -104,11 +104,11 @@ def test_single_changes() -> None:
     office.do(users.add_user(office.admin, "u", "p"))
     assert office.fails(users.add_user(office.admin, "u", "q")) == ("exists", ["user_already_exists", "u"])
     assert office.logged()[-1] == "[warning] Failed to add user 'u': the user already exists"
-    office.do(users.set_tags(office.admin, "u", ["a", "b"]))
+    office.do(users.set_user_tags(office.admin, "u", ["a", "b"]))
     assert can_log_in(office, "u", "p")
     office.do(users.change_password(office.admin, "u", "q"))
-    assert office.do(users.authenticate(office.admin, "u", "q")).tags == ("a", "b")
-    assert office.fails(users.authenticate(office.admin, "u", "p")) == (
+    assert office.do(users.authenticate_user(office.admin, "u", "q")).tags == ("a", "b")
+    assert office.fails(users.authenticate_user(office.admin, "u", "p")) == (
         "refused",
         "user 'u' - invalid credentials",
     )
@@ -125,9 +125,9 @@ def test_of_a_missing_user() -> None:
     assert office.fails(users.delete_user(office.admin, "u")) == missing
     assert office.fails(users.change_password(office.admin, "u", "p")) == missing
     assert office.fails(users.clear_password(office.admin, "u")) == missing
-    assert office.fails(users.set_tags(office.admin, "u", [])) == missing
-    assert office.fails(users.set_limits(office.admin, "u", {})) == missing
-    assert office.fails(users.clear_limits(office.admin, "u", "all")) == missing
+    assert office.fails(users.set_user_tags(office.admin, "u", [])) == missing
+    assert office.fails(users.set_user_limits(office.admin, "u", {})) == missing
+    assert office.fails(users.clear_user_limits(office.admin, "u", "all")) == missing
     assert office.logged()[:2] == [
         "[warning] Failed to delete user 'u': the user does not exist",
         "[warning] Failed to change password for user 'u': the user does not exist",
@@ -148,26 +148,26 @@ def test_limits_are_merged_and_cleared() -> None:
     """§1.10; `rabbitmqctl set_user_limits`."""
     office = Office()
     office.do(users.put_user(office.admin, "u", tags=[], limits={"max-connections": 5}))
-    office.do(users.set_limits(office.admin, "u", {"max-channels": 0}))
+    office.do(users.set_user_limits(office.admin, "u", {"max-channels": 0}))
     user = office.catalogue.user("u")
     assert user is not None
     assert user.limits == UserLimits(5, 0)
     office.do(users.put_user(office.admin, "u", tags=[]))
     assert office.catalogue.user("u").limits == UserLimits(5, 0)  # type: ignore[union-attr]
-    office.do(users.clear_limits(office.admin, "u", "max-channels"))
-    office.do(users.clear_limits(office.admin, "u", "nope"))
+    office.do(users.clear_user_limits(office.admin, "u", "max-channels"))
+    office.do(users.clear_user_limits(office.admin, "u", "nope"))
     assert office.catalogue.user("u").limits == UserLimits(5)  # type: ignore[union-attr]
-    office.do(users.clear_limits(office.admin, "u", "all"))
+    office.do(users.clear_user_limits(office.admin, "u", "all"))
     assert office.catalogue.user("u").limits == UserLimits()  # type: ignore[union-attr]
-    unknown = users.set_limits(office.admin, "u", {"x": 7})
+    unknown = users.set_user_limits(office.admin, "u", {"x": 7})
     assert office.fails(unknown) == ("invalid", 'Unrecognised terms [{<<"x">>,7}] in user-limits')
 
 
 def test_no_name_forges_a_line() -> None:
     office = Office()
     office.do(users.put_user(office.admin, UNSAFE, password="p", tags=[UNSAFE]))
-    office.do(users.set_limits(office.admin, UNSAFE, {"max-channels": 1}))
-    office.do(users.clear_limits(office.admin, UNSAFE, UNSAFE))
+    office.do(users.set_user_limits(office.admin, UNSAFE, {"max-channels": 1}))
+    office.do(users.clear_user_limits(office.admin, UNSAFE, UNSAFE))
     office.do(users.delete_user(office.admin, UNSAFE))
     office.fails(users.delete_user(office.admin, UNSAFE))
     lines = office.logged()

@@ -79,7 +79,7 @@ def test_add_leaves_what_is_there() -> None:
 def test_tags_and_deletion() -> None:
     office = Office()
     office.do(vhosts.put_vhost(office.admin, "v", description="d"))
-    office.do(vhosts.set_tags(office.admin, "v", ["x", "y"]))
+    office.do(vhosts.set_vhost_tags(office.admin, "v", ["x", "y"]))
     assert office.catalogue.vhost("v").tags == ("x", "y")  # type: ignore[union-attr]
     assert office.catalogue.vhost("v").description == "d"  # type: ignore[union-attr]
     office.do(vhosts.delete_vhost(office.admin, "v"))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.agent.test_agent import Asker, directory, serve
+from tests.node.process.test_agent import Asker, directory, serve
 
 __all__ = ["directory"]  # a fixture
 
@@ -26,12 +26,12 @@ def policy(**changes: Any) -> dict[str, Any]:
 
 def test_policies(directory: Path) -> None:
     def asks(ask: Asker) -> None:
-        assert ask("list_policies", vhost="/") == {"policies": []}
+        assert ask("list_policies", vhost="/") == {"rows": []}
         ask("set_policy", **policy())
         definition = '{"max-length":5,"ha-params":2,"ha-mode":"exactly"}'
         ask("set_policy", **policy(name="b", definition=definition, priority=0, apply_to="all"))
-        ask("set_policy", **policy(name="op", definition='{"max-length":50}', is_operator=True))
-        first, second = ask("list_policies", vhost="/")["policies"]
+        ask("set_operator_policy", **policy(name="op", definition='{"max-length":50}'))
+        first, second = ask("list_policies", vhost="/")["rows"]
         assert first["definition"] == '{"ha-mode":"exactly","ha-params":2,"max-length":5}'
         assert second == {
             "vhost": "/",
@@ -41,12 +41,12 @@ def test_policies(directory: Path) -> None:
             "definition": ALL,
             "priority": 3,
         }
-        [operator] = ask("list_policies", vhost="/", is_operator=True)["policies"]
+        [operator] = ask("list_operator_policies", vhost="/")["rows"]
         assert operator["name"] == "op"
         ask("clear_policy", vhost="/", name="ha")
         assert ask.fails("clear_policy", vhost="/", name="ha") == (69, "Parameter does not exist")
-        ask("clear_policy", vhost="/", name="op", is_operator=True)
-        assert ask("list_policies", vhost="/", is_operator=True) == {"policies": []}
+        ask("clear_operator_policy", vhost="/", name="op")
+        assert ask("list_operator_policies", vhost="/") == {"rows": []}
 
     serve(directory, asks)
 
@@ -71,8 +71,8 @@ REFUSALS: list[tuple[str, dict[str, Any], int, str]] = [
         'Validation failed\n\n[{<<"foo">>,1}] are not recognised policy settings\n',
     ),
     (
-        "set_policy",
-        policy(is_operator=True),
+        "set_operator_policy",
+        policy(),
         69,
         'Validation failed\n\n[{<<"ha-mode">>,<<"all">>}] are not recognised policy settings\n',
     ),

@@ -30,7 +30,7 @@ class Node:
         print("stopped", flush=True)
         return True
 app = types.ModuleType("node.app")
-app.Node = Node
+app.Node, app.ClusterSide, app.ClusterLog = Node, object, object
 sys.modules["node.app"] = app
 from node.cli.main import main
 sys.exit(main(sys.argv[1:]))

@@ -285,7 +285,7 @@ def test_a_clients_storm_is_cut_into_turns(server: ServerThread) -> None:
     channel.sync()
     queues = server.broker.vhosts["/"].queues
     assert len(queues) < 20_000, "the storm was over first"
-    server.wait_until(lambda: len(queues) == 20_000)
+    server.wait_until(lambda: len(queues) == 20_000, within=120.0)
     busy.close()
     other.close()
 

@@ -13,7 +13,7 @@ from tests.node.management.fake_site import NODE, FakeSite
 
 
 def listener(protocol: str, port: int) -> dict[str, Any]:
-    """As in `node.agent.status`."""
+    """As in `node.process.status`."""
     return {"interface": "127.0.0.1", "node": NODE, "port": port, "protocol": protocol, "purpose": "x"}
 
 

@@ -134,7 +134,7 @@ def test_unresponsive_queues(run: Run, fake: FakeNode) -> None:
     assert run("list_unresponsive_queues", "--queue-timeout", "100")[1] == (
         "Listing unresponsive queues for vhost / ...\nname\nq\n"
     )
-    assert fake.asked == [("list_unresponsive_queues", {"vhost": "/", "queue_timeout_ms": 100})]
+    assert fake.asked == [("list_unresponsive_queues", {"vhost": "/"})]
 
 
 def test_hashes_need_no_node(run: Run, fake: FakeNode) -> None:

@@ -9,7 +9,7 @@ from tests.node.cli.ctl.fake_node import FakeNode, Run
 
 ALL = '{"ha-mode":"all"}'
 POLICIES = {
-    "policies": [
+    "rows": [
         {
             "vhost": "/",
             "name": "ha",
@@ -67,7 +67,6 @@ RINGS = {
                     "definition": ALL,
                     "priority": 3,
                     "apply_to": "queues",
-                    "is_operator": False,
                 },
             ),
             f'Setting policy "ha" for pattern "^ha" to "{ALL}" with priority "3" for vhost "/" ...\n',
@@ -75,7 +74,7 @@ RINGS = {
         (
             ["set_operator_policy", "-p", "v", "op", "^h", '{"max-length":50}', "--priority", "-2"],
             (
-                "set_policy",
+                "set_operator_policy",
                 {
                     "vhost": "v",
                     "name": "op",
@@ -83,7 +82,6 @@ RINGS = {
                     "definition": '{"max-length":50}',
                     "priority": -2,
                     "apply_to": "all",
-                    "is_operator": True,
                 },
             ),
             'Setting operator policy override "op" for pattern "^h" to "{"max-length":50}" with priority "-2" '
@@ -91,12 +89,12 @@ RINGS = {
         ),
         (
             ["clear_policy", "ha"],
-            ("clear_policy", {"vhost": "/", "name": "ha", "is_operator": False}),
+            ("clear_policy", {"vhost": "/", "name": "ha"}),
             'Clearing policy "ha" on vhost "/" ...\n',
         ),
         (
             ["clear_operator_policy", "op"],
-            ("clear_policy", {"vhost": "/", "name": "op", "is_operator": True}),
+            ("clear_operator_policy", {"vhost": "/", "name": "op"}),
             'Clearing operator policy "op" on vhost "/" ...\n',
         ),
         (
@@ -129,14 +127,15 @@ def test_list_policies(run: Run, fake: FakeNode) -> None:
         f'Listing policies for vhost "/" ...\n{header}/\tha\t^ha\tqueues\t{ALL}\t3\n',
         "",
     )
-    assert fake.asked == [("list_policies", {"vhost": "/", "is_operator": False})]
-    assert json.loads(run("list_policies", "--formatter", "json")[1]) == POLICIES["policies"]
+    assert fake.asked == [("list_policies", {"vhost": "/"})]
+    assert json.loads(run("list_policies", "--formatter", "json")[1]) == POLICIES["rows"]
+    fake.answers["list_operator_policies"] = POLICIES
     assert run("list_operator_policies", "-q")[1].startswith(header)
-    assert fake.asked[-1] == ("list_policies", {"vhost": "/", "is_operator": True})
+    assert fake.asked[-1] == ("list_operator_policies", {"vhost": "/"})
 
 
 def test_no_policies_are_a_blank_line(run: Run, fake: FakeNode) -> None:
-    fake.answers["list_policies"] = {"policies": []}
+    fake.answers["list_policies"] = {"rows": []}
     assert run("list_policies") == (0, 'Listing policies for vhost "/" ...\n\n', "")
     assert json.loads(run("list_policies", "--formatter", "json")[1]) == []
 

@@ -133,7 +133,7 @@ def test_report(run: Run, fake: FakeNode) -> None:
         "command_line_arguments": {"arguments": []},
         "os_env": {"variables": {}},
         "list_queues": {"queues": []},
-        "list_policies": {"policies": []},
+        "list_policies": rows,
     }
     for name in ("connections", "channels", "exchanges", "bindings", "permissions", "parameters"):
         fake.answers[f"list_{name}"] = rows

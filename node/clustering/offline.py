@@ -1,0 +1,154 @@
+"""What can be done to the metadata of a node that doesn't run: to say who votes, without asking those who do.
+
+Both functions write a new journal that goes on, in a new term, where this node's ends. A former member whose journal
+goes further loses what this one never had, even what was confirmed: so they are for when the others are lost, or
+will not start before this node does. Once no other member is left the cluster has a new id: should the forgotten ones
+come back as a majority of their own, the two refuse each other. Source: reliability §2.5 (forget_offline, force_boot),
+rabbit_mnesia.erl v3.13.7.
+"""
+
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from cluster.metadata.entries import NO_OP_COMMAND, REGULAR
+from cluster.metadata.journal import RaftJournal
+from cluster.metadata.journal_file import (
+    Image,
+    JournalUnreadable,
+    new_head,
+    piece_payloads,
+    read_image,
+    write_image,
+)
+from cluster.metadata.raft_log import RaftLog
+from cluster.metadata.state_machine import SnapshotUnreadable
+from node.catalogue.catalogue import Catalogue
+from node.catalogue.commands import NodeDown, RemoveMember, SetGlobalParameter
+from node.clustering import errors
+from node.clustering.identity import CLUSTER_ID, IdentityUnreadable, NodeIdentity, read_identity, writing
+from node.io.control import EX_DATAERR, EX_SOFTWARE
+from node.io.disk import FileDisk, ReadOnlyDisk
+from node.store.directory import RAFT
+from node.store.inspection import TrialDisk
+from node.store.records import NewerFormat
+
+REMOVING_FROM_OFFLINE_NODE: Final = (
+    "To remove a node remotely from an offline node, the node you are removing from must be a disc node and all the "
+    "other nodes must be offline."
+)
+
+
+class OfflineError(Exception):
+    """It cannot be done. exit_code: what the command line ends with; text: for the operator."""
+
+    def __init__(self, exit_code: int, text: str) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+        self.text = text
+
+
+def forget_offline(data_dir: str, own_name: str, node: str) -> None:
+    """Remove a member, with its queues, from what this node knows; it votes no more.
+
+    Raises: OfflineError; DataDirectoryError when a node runs on the directory.
+    """
+
+    def change(copy: "_Copy") -> frozenset[str]:
+        if node == own_name or node not in copy.log.catalogue.members:
+            raise OfflineError(EX_SOFTWARE, errors.NOT_A_MEMBER)
+        copy.log.catalogue.apply(RemoveMember(node))
+        return copy.voters - {node}
+
+    _rewrite(data_dir, own_name, change)
+
+
+def force_new_quorum(data_dir: str, own_name: str) -> None:
+    """Have this node vote alone. All others stay members, with their queues, and vote again once they have joined it.
+
+    Raises: OfflineError; DataDirectoryError when a node runs on the directory.
+    """
+    _rewrite(data_dir, own_name, lambda copy: frozenset({own_name}))
+
+
+def read_catalogue(data_dir: str) -> Catalogue | None:
+    """The metadata as far as a node knows them; None for a node that keeps none on disk.
+
+    Raises: OfflineError; DataDirectoryError when a node runs on the directory.
+    """
+    path = os.path.join(data_dir, RAFT)
+    disk = TrialDisk(ReadOnlyDisk(path))
+    try:
+        identity = read_identity(disk)
+        if identity is None or identity.type == "ram":
+            return None
+        return _Copy(read_image(disk)).log.catalogue
+    except (JournalUnreadable, NewerFormat, SnapshotUnreadable, IdentityUnreadable, OSError) as error:
+        raise OfflineError(EX_DATAERR, f"the metadata in {path} cannot be read: {error}") from error
+
+
+class _Copy:
+    """The metadata as this node's journal has them, to its end."""
+
+    def __init__(self, image: Image) -> None:
+        journal = RaftJournal(image, None, lambda: None, lambda error: None)
+        self.voters = journal.voters()
+        self.last_index = image.entries[-1][1]
+        self.term = max(image.term, image.entries[-1][2])
+        self.log = RaftLog("", now=float, new_session=lambda: "offline")
+        restoring = self.log.begin_restore()
+        for items in image.items():
+            restoring.add(items)
+        restoring.install()
+        for command, index, _ in image.entries[2:]:
+            if command[0] == REGULAR:
+                self.log.apply(index, command[1:])
+
+    def image(self, voters: frozenset[str]) -> Image:
+        """The journal that begins with this."""
+        term, index = self.term + 1, self.last_index + 1
+        head = new_head((NO_OP_COMMAND, index, term), (NO_OP_COMMAND, index + 1, term), voters)
+        return Image(head, list(piece_payloads(self.log.snapshot())), term=term)
+
+
+def _rewrite(data_dir: str, own_name: str, change: Callable[[_Copy], frozenset[str]]) -> None:
+    path = os.path.join(data_dir, RAFT)
+    if not os.path.isdir(path):
+        raise OfflineError(EX_SOFTWARE, f"the data directory {data_dir} belongs to no cluster")
+    disk = FileDisk.open(path)
+    try:
+        identity = _identity(disk, own_name)
+        copy = _Copy(read_image(disk))
+        if own_name not in copy.voters:
+            raise OfflineError(EX_SOFTWARE, REMOVING_FROM_OFFLINE_NODE)
+        for member in list(copy.log.catalogue.members.values()):
+            if member.is_up:
+                copy.log.catalogue.apply(NodeDown(member.name, member.incarnation))
+        voters = change(copy)
+        members = copy.log.catalogue.members
+        kept = tuple(each for each in identity.members if each.name in members)
+        identity = replace(identity, members=kept)
+        if set(members) == {own_name}:
+            new_id = f"rabbitmq-cluster-id-{uuid.uuid4()}"
+            identity = replace(identity, cluster_id=new_id, former_cluster_id=identity.cluster_id)
+            copy.log.catalogue.apply(SetGlobalParameter(CLUSTER_ID, new_id))
+        copy.log.catalogue.take_events()
+        # First who we are: with the journal as it was, the same can be asked for again.
+        disk.run(writing(identity))
+        write_image(disk, copy.image(voters))
+    except (JournalUnreadable, NewerFormat, SnapshotUnreadable, IdentityUnreadable, OSError) as error:
+        raise OfflineError(EX_DATAERR, f"the metadata in {path} cannot be used: {error}") from error
+    finally:
+        disk.close()
+
+
+def _identity(disk: FileDisk, own_name: str) -> NodeIdentity:
+    identity = read_identity(disk)
+    if identity is None or identity.name != own_name:
+        owner = "nobody" if identity is None else identity.name
+        raise OfflineError(EX_SOFTWARE, f"the data directory belongs to {owner}, not to {own_name}")
+    if identity.type == "ram":
+        raise OfflineError(EX_SOFTWARE, REMOVING_FROM_OFFLINE_NODE)
+    return identity

@@ -1,0 +1,72 @@
+"""The operations on queues and their mirrors. Source: management §3.2, §3.3; RabbitMQ 3.10.8's output."""
+
+from typing import Final
+
+from node.operations.operation import BOTH, CTL, LONG_TIMEOUT_S, Operation, Table
+from node.operations.operation import QUEUES as QUEUES_TOOL
+
+_MONITORING: Final = "Monitoring, observability and health checks"
+
+QUEUES: Final = Table(
+    "Replication",
+    (
+        Operation(
+            "cancel_sync_queue",
+            "--vhost=/ queue",
+            "Instructs a synchronising mirrored queue to stop synchronising itself",
+            "Stopping synchronising queue '{queue}' in vhost '{vhost}' ...",
+        ),
+        Operation(
+            "delete_queue",
+            "--vhost=/ --if-empty --if-unused queue",
+            "Deletes a queue",
+            usage="[--vhost <vhost>] <queue_name> [--if-empty|-e] [--if-unused|-u]",
+            section="Queues",
+        ),
+        Operation(
+            "list_queues",
+            "--vhost? --which:any=all columns*",
+            "Lists queues and their properties",
+            "Timeout: {timeout_s:.1f} seconds ...\nListing queues for vhost {vhost} ...",
+            "[--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...]"
+            " [--timeout <timeout>]",
+            tools=BOTH,
+            section=_MONITORING,
+        ),
+        Operation(
+            "list_rings",
+            "--vhost?",
+            "Lists mirrored queues: who has a copy, in which order they pass on what happens, how far they are",
+            "Listing rings of mirrored queues for vhost {vhost} ...",
+            "[--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]",
+            tools=BOTH,
+            section=_MONITORING,
+        ),
+        Operation("move_queue", "--vhost=/ queue node"),
+        Operation(
+            "purge_queue",
+            "--vhost=/ queue",
+            "Purges a queue (removes all messages in it)",
+            "Purging queue '{queue}' in vhost '{vhost}' ...",
+            section="Queues",
+        ),
+        Operation(
+            "rebalance",
+            "--vhost-pattern=.* --queue-pattern=.* type",
+            "Re-balances leaders of replicated queues across up-and-running cluster nodes",
+            "Re-balancing leaders of {type} queues...",
+            "< all | classic | quorum > [--vhost-pattern <pattern>] [--queue-pattern <pattern>]",
+            tools=QUEUES_TOOL | CTL,
+            is_slow=True,
+            timeout_s=LONG_TIMEOUT_S,
+        ),
+        Operation(
+            "sync_queue",
+            "--vhost=/ queue",
+            "Instructs a mirrored queue with unsynchronised mirrors (follower replicas) to synchronise them",
+            "Synchronising queue '{queue}' in vhost '{vhost}' ...",
+            is_slow=True,
+            timeout_s=LONG_TIMEOUT_S,
+        ),
+    ),
+)

@@ -1,0 +1,295 @@
+"""The process: what is there from its start to its end, whether the broker in it runs or not.
+
+    control socket ─► operations ─┐
+    cluster (if there is one)    ─┼─► supervisor ─► Node, started and stopped again and again
+    signals                      ─┘
+
+A node without cluster settings is a broker with a control socket; nothing of gRPC or Raft is imported then. One
+that is *clusterable* keeps its metadata in Raft from its first start, a cluster of one until others join: that is
+`node.clustering.cluster`.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from node.app import ClusterSide, Node
+from node.clustering.errors import GivenUp
+from node.clustering.requests import Body
+from node.config.config import Config
+from node.io.control import register, unregister
+from node.io.control_server import ControlServer
+from node.io.loop_lag import LoopLag
+from node.log.log import category_logger
+from node.process.management import Management
+from node.process.phases import Phase
+from node.process.status import own_status
+from node.process.supervisor import Supervisor
+from node.store import directory
+
+if TYPE_CHECKING:
+    from node.clustering.cluster import Cluster
+    from node.telemetry.telemetry import Telemetry
+
+
+class Verbs(Protocol):
+    """What operators may ask of a node, each thing by its name: `node.agent.operations`."""
+
+    async def handle(self, operation: str, arguments: dict[str, Any], timeout_s: float) -> Any:
+        """Do it. Raises: ControlError."""
+
+    def begin(self, operation: str, timeout_s: float) -> None:
+        """Begin a change that nobody waits for. Raises: ControlError."""
+
+
+class Agent:
+    """One process. `await start()`, then `await stop()`; not to be started again.
+
+    make_verbs: what the control socket and the HTTP API offer to operators.
+    environ: where the registry of this machine's nodes is looked up (`node.io.control`).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        make_verbs: "Callable[[Agent], Verbs]",
+        logger: "logging.Logger | logging.LoggerAdapter[logging.Logger] | None" = None,
+        *,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.config = config
+        self.logger = logger or category_logger()
+        self.started_at = time.monotonic()
+        self.is_draining = False
+        self.cluster: Cluster | None = None
+        """From `start` or `join_cluster` on, if the node is clusterable."""
+        self.stopping = asyncio.Event()
+        """Set when the process is to end: by a signal, or by the operation `stop`."""
+        self.has_failed = False
+        """Whether it ends because something has failed."""
+        self.environ = environ
+        self._waits_for = ""
+        self._is_opening = True
+        self._is_ending = False
+        self.is_witness = config.cluster.node_type == "witness"
+        """Whether it only votes on metadata, and has no broker."""
+        self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop, self._tell_others)
+        self.operations = make_verbs(self)
+        self.lag = LoopLag()
+        self.management = Management(self)
+        self.telemetry: Telemetry | None = None
+        """Of the broker that runs, starts or stops, if it is on."""
+        self._control = ControlServer(config.data_dir, self.operations.handle)
+
+    def ask_to_stop(self) -> None:
+        """The process must end: something has failed that it cannot go on without."""
+        self.has_failed = True
+        self.stopping.set()
+
+    def _tell_others(self) -> None:
+        """There is something new to say of this node."""
+        if self.cluster is not None:
+            self.cluster.publisher.soon()
+
+    @property
+    def answers(self) -> Mapping[str, Callable[[str, Body], Awaitable[Any]]]:
+        """See `HostProcess.answers`."""
+        return self.management.questions.answers
+
+    def own_status(self) -> dict[str, Any]:
+        """See `HostProcess.own_status`."""
+        return own_status(self)
+
+    @property
+    def node(self) -> Node | None:
+        """The broker, if it runs."""
+        return self.app.node
+
+    @property
+    def listeners(self) -> list[tuple[str, int]]:
+        """Where clients are accepted."""
+        return [] if self.node is None else self.node.listeners
+
+    @property
+    def tls_listeners(self) -> frozenset[tuple[str, int]]:
+        """Those of `listeners` that want TLS."""
+        return frozenset() if self.node is None else self.node.tls_listeners
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the broker was stopped because the node is cut off from the others."""
+        return self.app.is_held
+
+    @property
+    def waits_for(self) -> str:
+        """What the node waits for, as the end of a sentence about it; empty: nothing, or only for itself."""
+        if self.is_paused and self.cluster is not None:
+            from node.clustering.waiting import FOR_A_MAJORITY, sentence
+
+            because = self.cluster.majority_reasons()
+            return sentence(FOR_A_MAJORITY, because) if because else ""
+        return self._waits_for
+
+    def wait_is(self, waits_for: str) -> None:
+        """What a start waits for, of other nodes."""
+        self._waits_for = waits_for
+
+    @property
+    def phase(self) -> Phase:
+        """Where in its life the node is."""
+        app = self.app
+        if self._is_ending:
+            return "ending"
+        if self._is_opening:
+            return "waiting" if self._waits_for else "opening"
+        if app.node is not None:
+            return "running"
+        if app.is_booting and app.is_wanted:
+            return "waiting" if self._waits_for else "starting"
+        if app.is_changing and not app.is_wanted:
+            return "stopping"
+        if app.is_held:
+            return "paused"
+        return "starting" if app.is_wanted else "stopped"
+
+    async def start(self, stopping: asyncio.Event | None = None) -> bool:
+        """Answer on the control socket, and serve clients once the cluster lets us.
+
+        stopping: ends the waiting for other nodes. Returns: False if it did. Raises: OSError, ConfigError.
+        """
+        if stopping is not None:
+            self.stopping = stopping
+        await self._control.start()
+        try:
+            self._register()
+            await self.management.start()
+            if self.is_clusterable:
+                await self.open_cluster()
+            return await self._start_app()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> bool:
+        """Stop serving, tell the other nodes, close everything.
+
+        Returns: whether all that clients gave is on disk, and nothing has failed.
+        """
+        self._is_ending = True
+        await self.management.close()
+        is_written = await self.app.close()
+        await self.close_cluster()
+        unregister(self.config.node_name, self.config.data_dir, self.environ)
+        await self._control.close()
+        return is_written and not self.has_failed
+
+    # --- the cluster around the broker ---
+
+    @property
+    def is_clusterable(self) -> bool:
+        """Whether the node has a peer listener: it was asked for, or the data directory belongs to a cluster."""
+        options = self.config.cluster
+        return (
+            self.is_witness
+            or options.listen is not None
+            or bool(options.formation_nodes)
+            or options.formation_dns_hostname is not None
+            or os.path.isdir(os.path.join(self.config.data_dir, directory.RAFT))
+        )
+
+    async def open_cluster(self) -> "Cluster":
+        """Open the peer listener and read the metadata. Raises: OSError, ConfigError."""
+        from node.clustering.cluster import Cluster
+
+        assert self.cluster is None
+        self.cluster = cluster = Cluster.on_disk(self)
+        try:
+            await cluster.open()
+        except BaseException:
+            self.cluster = None
+            raise
+        return cluster
+
+    async def close_cluster(self) -> None:
+        """Close the links; the broker is stopped."""
+        cluster, self.cluster = self.cluster, None
+        if cluster is not None:
+            await cluster.close()
+
+    async def _begin(self) -> Node:
+        self.telemetry = self._make_telemetry()
+        try:
+            if self.cluster is not None:
+                node = await self.cluster.brokers.begin()
+            else:
+                node = self.make_node(None)
+                await node.start()
+        finally:
+            self.wait_is("")
+        self.management.attach(node)
+        if self.telemetry is not None:
+            self.telemetry.start(node)
+        return node
+
+    def make_node(self, cluster: ClusterSide | None) -> Node:
+        """A broker, not started."""
+        return Node(
+            self.config,
+            logger=self.logger,
+            cluster=cluster,
+            mirroring_events=self.management.events,
+            observer=None if self.telemetry is None else self.telemetry.observer,
+            on_failed=self.ask_to_stop,
+            on_held=self.lag.held,
+        )
+
+    def _make_telemetry(self) -> "Telemetry | None":
+        if not self.config.telemetry.is_on:
+            return None
+        from node.process.telemetry import AgentSurroundings
+        from node.telemetry.telemetry import Telemetry
+
+        return Telemetry(self.config, AgentSurroundings(self), self.logger, self.lag)
+
+    async def _end(self, node: Node) -> bool:
+        self.management.detach()
+        try:
+            if self.telemetry is not None:
+                await self.telemetry.sample()
+            return await (node.stop() if self.cluster is None else self.cluster.brokers.end(node))
+        finally:
+            telemetry, self.telemetry = self.telemetry, None
+            if telemetry is not None:
+                await telemetry.stop()
+
+    async def _start_app(self) -> bool:
+        """Whether it runs; not if the process is to end before that."""
+        stopped = asyncio.ensure_future(self.stopping.wait())
+        stopped.add_done_callback(self._stop_waiting)
+        try:
+            if self.is_witness and self.cluster is not None:
+                await self.cluster.brokers.attend()
+                self._is_opening = False
+            else:
+                self._is_opening = False
+                await self.app.start()
+        except GivenUp:
+            return False
+        finally:
+            stopped.cancel()
+        return True
+
+    def _stop_waiting(self, stopped: "asyncio.Future[Any]") -> None:
+        if not stopped.cancelled():
+            self.app.is_giving_up.set()
+
+    def _register(self) -> None:
+        try:
+            register(self.config.node_name, self.config.data_dir, self.environ)
+        except OSError as error:
+            self.logger.warning(
+                "The node is not listed for `fluffle ctl`, which needs --data then: %s", error
+            )

@@ -1,0 +1,175 @@
+"""The broker as the agent sees it: something that runs, or does not, as operators and the cluster want it.
+
+    operator: start_app, stop_app ─► is_wanted ─┐
+    cluster: pause, resume          ─► is_held ─┼─► runs, or does not          one change at a time
+    cluster: a snapshot, a rejoin   ─► restart ─┘
+
+What an operator asks for is done when the call returns; what the cluster asks for is done soon, by a task.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from node.app import Node
+from node.clustering.errors import GivenUp
+from node.config.file import ConfigError
+
+RETRY_S: Final = 5.0
+"""How long after a start that failed, with no operator there to see it, the next one is tried."""
+
+
+class Supervisor:
+    """Runs a broker, again and again.
+
+    begin: starts a broker, which may wait for the cluster; it ends early, by `GivenUp`, once `is_giving_up` is set.
+        Raises OSError, ConfigError.
+    end: stops it. Returns: whether all that it had is on disk.
+    on_fault: told when a start or stop that nobody waits for has failed by a fault of ours, or when a broker has ended
+        whose disk could not write all: the process has to end.
+    on_changed: told when it runs, or runs no more, or is held, or is let go.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Awaitable[Node]],
+        end: Callable[[Node], Awaitable[bool]],
+        logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]",
+        on_fault: Callable[[], None] = lambda: None,
+        on_changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._begin = begin
+        self._end = end
+        self._logger = logger
+        self._on_fault = on_fault
+        self._on_changed = on_changed
+        self.node: Node | None = None
+        """The broker that runs."""
+        self.is_wanted = False
+        self.is_held = False
+        self.is_booting = False
+        self.is_giving_up = asyncio.Event()
+        self.is_written = True
+        """Whether all that the last broker had is on disk."""
+        self._is_stale = False
+        self._changing = asyncio.Lock()
+        self._started = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what ran, or still stops, does not go on."""
+        return self._is_stale
+
+    async def start(self) -> None:
+        """Have it run; returns when it does (or when the cluster holds it). Raises: OSError, ConfigError, GivenUp."""
+        self.is_wanted = True
+        try:
+            await self._settle()
+        except (OSError, ConfigError):
+            self.is_wanted = False
+            raise
+
+    async def stop(self) -> bool:
+        """Have it stopped; whether all is on disk. A start that is under way is given up."""
+        self.is_wanted = False
+        self.is_giving_up.set()
+        await self._settle()
+        return self.is_written
+
+    async def close(self) -> bool:
+        """As `stop`, and nothing starts it again."""
+        is_written = await self.stop()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        return is_written
+
+    def hold(self) -> None:
+        """The cluster wants it stopped for now: what runs serves nobody any more, and does not go on."""
+        self.is_held = True
+        self._is_stale = self._is_stale or self.node is not None
+        self._on_changed()
+        self._soon()
+
+    def release(self) -> None:
+        """The cluster lets it run again."""
+        self.is_held = False
+        self._on_changed()
+        self._soon()
+
+    def restart(self) -> None:
+        """What runs has lost its ground: it is to be stopped, and another started."""
+        self._is_stale = True
+        self._soon()
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether it is being started or stopped."""
+        return self._changing.locked()
+
+    async def await_start(self) -> None:
+        """Return once it runs."""
+        await self._started.wait()
+
+    def _soon(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._settle_soon())
+            self._task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._logger.critical("the broker could not be stopped or started: %r", fault, exc_info=fault)
+            self._on_fault()
+
+    async def _settle_soon(self) -> None:
+        """Do what is wanted, until it is done."""
+        while not self._is_settled:
+            try:
+                await self._settle()
+            except (OSError, ConfigError) as error:
+                self._logger.error("the broker cannot start: %s; next try in %g s", error, RETRY_S)
+                await asyncio.sleep(RETRY_S)
+            except GivenUp:
+                continue
+
+    @property
+    def _should_run(self) -> bool:
+        return self.is_wanted and not self.is_held
+
+    @property
+    def _is_settled(self) -> bool:
+        is_running = self.node is not None
+        return is_running == self._should_run and not (is_running and self._is_stale)
+
+    async def _settle(self) -> None:
+        async with self._changing:
+            self.is_giving_up.clear()
+            if self.node is not None and (self._is_stale or not self._should_run):
+                former, self.node = self.node, None
+                self._started.clear()
+                self._on_changed()
+                self.is_written = await self._end(former)
+                del former
+                if not self.is_written:
+                    # Its disk hangs or has failed, and has the files still: nobody else in this process can open them.
+                    self.is_wanted = False
+                    self._on_fault()
+                # A broker is full of cycles, and Python looks at what is so old after some 100 million new objects
+                # (`node.app`). Now nobody is served, and most of what it looks at is what it frees.
+                gc.collect()
+            if self.node is None and self._should_run:
+                self._is_stale = False
+                self.is_booting = True
+                try:
+                    self.node = await self._begin()
+                finally:
+                    self.is_booting = False
+                self._started.set()
+                self._on_changed()
+        if not self._is_settled:
+            self._soon()

@@ -1,0 +1,79 @@
+"""What telemetry sees of the process: `node.telemetry.surroundings`. Imported only where telemetry is on."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from node.io.control import ControlError
+from node.process.status import places
+from node.telemetry.surroundings import Link
+
+if TYPE_CHECKING:
+    from node.clustering.cluster import Cluster
+    from node.process.agent import Agent
+
+CLOCK: Final = "clock"
+"""The question for another node's time of day."""
+
+
+class AgentSurroundings:
+    """Of one process."""
+
+    def __init__(self, agent: "Agent") -> None:
+        self._agent = agent
+
+    @property
+    def is_draining(self) -> bool:
+        """See `Surroundings.is_draining`."""
+        return self._agent.is_draining
+
+    @property
+    def is_first(self) -> bool:
+        """See `Surroundings.is_first`: the leader, and while it has no broker (a witness) the first node that is up."""
+        cluster = self._agent.cluster
+        if cluster is None or cluster.metadata is None:
+            return True
+        up = sorted(
+            name for name, each in cluster.roster.members.items() if each.is_up and each.type != "witness"
+        )
+        leader = cluster.metadata.replica.leader
+        return cluster.name == (leader if leader in up else next(iter(up), cluster.name))
+
+    @property
+    def partitioned(self) -> Sequence[str]:
+        """See `Surroundings.partitioned`."""
+        cluster = self._agent.cluster
+        return [] if cluster is None else list(cluster.membership.partitions)
+
+    def links(self) -> list[Link]:
+        """See `Surroundings.links`."""
+        cluster = self._agent.cluster
+        if cluster is None:
+            return []
+        return [
+            self._link(cluster, name)
+            for name, member in cluster.roster.members.items()
+            if name != cluster.name and member.is_up and member.type != "witness"
+        ]
+
+    def _link(self, cluster: "Cluster", name: str) -> Link:
+        counts = cluster.links.link_counts
+        return Link(
+            name,
+            counts.frames[name],
+            counts.frame_bytes[name],
+            cluster.links.transport.pending_bytes(name),
+            counts.connects[name],
+            counts.errors.get(name),
+        )
+
+    def places(self) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
+        """See `Surroundings.places`."""
+        return places(self._agent)
+
+    async def ask_time(self, node: str) -> float | None:
+        """See `Surroundings.ask_time`."""
+        try:
+            answer = await self._agent.management.ask(node, CLOCK, {})
+        except ControlError:
+            return None
+        return float(answer) if isinstance(answer, int | float) else None

@@ -1,0 +1,212 @@
+"""The broker as operators and the cluster want it: with a broker that is nothing but a mark."""
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from node.app import Node
+from node.clustering.errors import GivenUp
+from node.process import supervisor
+from node.process.supervisor import Supervisor
+
+
+class Ring:
+    """It refers to itself, as brokers do."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+class Script:
+    """What starts and stops, and what became of it."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.failures: list[Exception] = []
+        self.waits: asyncio.Event | None = None
+        self.is_disk_hung = False
+        self.supervisor = Supervisor(self.begin, self.end, logging.getLogger("test"), self.fault)
+
+    async def begin(self) -> Node:
+        self.said.append("begin")
+        if self.failures:
+            raise self.failures.pop(0)
+        if self.waits is not None:
+            stop = asyncio.ensure_future(self.supervisor.is_giving_up.wait())
+            go = asyncio.ensure_future(self.waits.wait())
+            await asyncio.wait((stop, go), return_when=asyncio.FIRST_COMPLETED)
+            if not go.done():
+                self.said.append("given up")
+                raise GivenUp
+        return cast(Node, Ring())
+
+    async def end(self, node: Node) -> bool:
+        self.said.append("end")
+        return not self.is_disk_hung
+
+    def fault(self) -> None:
+        self.said.append("fault")
+
+    async def settled(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+def play(story: Callable[[Script, Supervisor], Awaitable[Any]]) -> list[str]:
+    async def main() -> list[str]:
+        script = Script()
+        await story(script, script.supervisor)
+        await script.supervisor.close()
+        return script.said
+
+    return asyncio.run(main())
+
+
+def test_who_was_held_begins_anew_even_if_let_go_at_once() -> None:
+    """Its clients were sent away when it was held, and its listeners closed."""
+
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        app.hold()
+        app.release()
+        await script.settled()
+        assert app.node is not None
+
+    assert play(story) == ["begin", "end", "begin", "end"]
+
+
+def test_nothing_is_left_of_a_broker_that_has_ended() -> None:
+    """A node that pauses again and again would hold all its former brokers until Python looks for cycles."""
+
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        former = weakref.ref(cast(Ring, app.node))
+        app.hold()
+        app.release()
+        await script.settled()
+        assert app.node is not None
+        assert former() is None
+
+    assert play(story) == ["begin", "end", "begin", "end"]
+
+
+def test_start_and_stop_as_often_as_one_likes() -> None:
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        await app.start()
+        assert app.node is not None
+        assert await app.stop()
+        await app.stop()
+        assert app.node is None
+        await app.start()
+
+    assert play(story) == ["begin", "end", "begin", "end"]
+
+
+def test_the_cluster_holds_it_and_lets_it_run_again() -> None:
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        app.hold()
+        await script.settled()
+        assert app.node is None
+        await app.start()
+        assert app.node is None
+        app.release()
+        await script.settled()
+        assert app.node is not None
+
+    assert play(story) == ["begin", "end", "begin", "end"]
+
+
+def test_held_and_stopped_it_does_not_run_when_it_is_released() -> None:
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        app.hold()
+        await script.settled()
+        await app.stop()
+        app.release()
+        await script.settled()
+
+    assert play(story) == ["begin", "end"]
+
+
+def test_a_restart_is_one_restart() -> None:
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        app.restart()
+        app.restart()
+        await script.settled()
+        assert app.node is not None
+
+    assert play(story) == ["begin", "end", "begin", "end"]
+
+
+def test_after_a_broker_whose_disk_hangs_none_is_begun() -> None:
+    """That one has the files until the process ends."""
+
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        script.is_disk_hung = True
+        app.restart()
+        await script.settled()
+        assert not app.is_written
+
+    assert play(story) == ["begin", "end", "fault"]
+
+
+def test_a_start_that_waits_is_ended_by_a_stop() -> None:
+    async def story(script: Script, app: Supervisor) -> None:
+        script.waits = asyncio.Event()
+        starting = asyncio.create_task(app.start())
+        await script.settled()
+        assert app.is_booting
+        await app.stop()
+        with pytest.raises(GivenUp):
+            await starting
+        script.waits.set()
+        await app.start()
+        assert app.node is not None
+
+    assert play(story) == ["begin", "given up", "begin", "end"]
+
+
+def test_a_start_that_fails_is_told_to_the_operator_and_not_tried_again() -> None:
+    async def story(script: Script, app: Supervisor) -> None:
+        script.failures = [OSError("the port is in use")]
+        with pytest.raises(OSError, match="in use"):
+            await app.start()
+        await script.settled()
+        assert not app.is_wanted
+
+    assert play(story) == ["begin"]
+
+
+def test_a_restart_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "RETRY_S", 0)
+
+    async def story(script: Script, app: Supervisor) -> None:
+        await app.start()
+        script.failures = [OSError("the port is in use")] * 2
+        app.restart()
+        await script.settled()
+        assert app.node is not None
+
+    assert play(story) == ["begin", "end", "begin", "begin", "begin", "end"]
+
+
+def test_who_waits_for_the_start_is_told() -> None:
+    async def story(script: Script, app: Supervisor) -> None:
+        waiting = asyncio.create_task(app.await_start())
+        await script.settled()
+        assert not waiting.done()
+        await app.start()
+        await waiting
+        await app.stop()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(app.await_start(), 0.01)
+
+    assert play(story) == ["begin", "end"]
