@@ -106,11 +106,11 @@ class HomelessQueue:
 
     @property
     def is_congested(self) -> bool:
-        """See `Way.is_congested`."""
+        """Whether too much waits for the queue's answer."""
         return self._publishes.size > WINDOW_BYTES
 
     def await_relief(self, publisher: HeldPublisher) -> None:
-        """See `Way.await_relief`."""
+        """Call a publisher back when there is room again."""
         self._awaiting[publisher] = None
         if not self.is_congested:
             self._relieve()

@@ -121,13 +121,13 @@ class _Piece:
         self._first = first
 
     def accept(self, refused: Collection[int] = ()) -> None:
-        """See `Acceptance.accept`."""
+        """Settle what the queue refused, and count its answer."""
         self._whole.settle([self._first + index for index in refused], is_lost=False)
 
     def fail(self) -> None:
-        """See `Acceptance.fail`."""
+        """Count the queue as lost."""
         self._whole.settle((), is_lost=True)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Acceptance.settle`."""
+        """Count the answer of the disk or the mirrors."""
         self._whole.settle((), is_lost=not is_safe)

@@ -150,7 +150,7 @@ class RemoteQueue:
 
     @property
     def is_congested(self) -> bool:
-        """See `Way.is_congested`."""
+        """Whether too much waits for the queue's answer."""
         return self._end is None and (self._publishes.size > WINDOW_BYTES or self._link.is_congested)
 
     @property
@@ -164,7 +164,7 @@ class RemoteQueue:
         return not any((self._publishes, self._subscriptions, self._awaiting, self._on_closed))
 
     def await_relief(self, publisher: HeldPublisher) -> None:
-        """See `Way.await_relief`."""
+        """Call a publisher back when there is room again."""
         self._awaiting[publisher] = None
         self._link.awaiting[self] = None
         if not self.is_congested:

@@ -193,19 +193,19 @@ class Channel:
     # --- confirms: a `Publisher` ---
 
     def expect(self, count: int) -> int:
-        """See `Publisher.expect`."""
+        """Number so many messages of which the client will hear. Returns: the first number."""
         assert self.confirms is not None
         self.connection.confirming[self] = None
         return self.confirms.expect(count)
 
     def confirm_at_once(self, count: int) -> None:
-        """See `Publisher.confirm_at_once`."""
+        """Confirm so many messages at the end of this read."""
         assert self.confirms is not None
         self.connection.confirming[self] = None
         self.confirms.confirm_at_once(count)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`: publishes with these numbers are on disk, and on the mirrors' nodes."""
+        """Confirm publishes with these numbers at the end of the turn, or reject them."""
         if self.confirms is None or self.state is not ChannelState.OPEN:
             return
         settle = self.confirms.confirm if is_safe else self.confirms.reject

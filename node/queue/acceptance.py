@@ -16,13 +16,13 @@ class Party(Protocol):
     """Who waits for the answer to a publish: an `Acceptance`, or something between. A `Waiter`, too."""
 
     def accept(self, refused: Collection[int] = ()) -> None:
-        """See `Acceptance.accept`."""
+        """The queue has the messages, but for those with these indexes."""
 
     def fail(self) -> None:
-        """See `Acceptance.fail`."""
+        """The queue was lost, and the messages perhaps with it."""
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Acceptance.settle`."""
+        """The disk or the mirrors have the messages.   is_safe: False if they failed to keep them."""
 
 
 class Acceptance:
@@ -100,7 +100,7 @@ class Answer:
         self._refused = refused
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`."""
+        """Answer for the queue, with what it had refused."""
         if is_safe:
             self._party.accept(self._refused)
         else:
@@ -116,5 +116,5 @@ class OwnDisk:
         self._acceptance = acceptance
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`."""
+        """Tell the acceptance what became of the messages on the disk."""
         self._acceptance.kept(is_safe=is_safe)

@@ -31,10 +31,10 @@ class Publisher(Waiter, Protocol):
     """Who wants to know which of the messages it publishes are safe. They are numbered by it, in order."""
 
     def expect(self, count: int) -> int:
-        """So many messages wait to be settled; the number of the first."""
+        """Number so many messages, which will be settled. Returns: the number of the first."""
 
     def confirm_at_once(self, count: int) -> None:
-        """So many messages are safe already."""
+        """Confirm so many messages that are safe already."""
 
 
 class IntakeHost(Protocol):
@@ -69,7 +69,7 @@ class Targets:
         yield from self.away
 
     def congested(self) -> Iterator[LiveQueue]:
-        """Those to which publishers should hold on."""
+        """Return the queues to which publishers should hold on."""
         return (queue for queue in self if queue.is_congested)
 
 
@@ -140,7 +140,7 @@ class Intake:
             away.publish(batch, acceptance)
 
     def end(self, acceptance: Acceptance, on_settled: Callable[[Acceptance], None]) -> None:
-        """All of an acceptance has been given.   on_settled: see `Acceptance.end`."""
+        """Say that all of an acceptance has been given.   on_settled: see `Acceptance.end`."""
         if acceptance.is_kept:
             acceptance.expect()
             self._host.storage.await_safety(OwnDisk(acceptance), 0, 0)
@@ -206,7 +206,7 @@ class Intake:
 
 
 def tell(publisher: Publisher, first: int, acceptance: Acceptance) -> None:
-    """All have answered for messages that are numbered from `first`."""
+    """Tell a publisher what became of the messages that it numbered from `first`."""
     for index in sorted(acceptance.refused):
         publisher.settle(first + index, first + index, is_safe=False)
     is_safe = not (acceptance.is_lost or acceptance.is_unkept)

@@ -161,7 +161,7 @@ class _Timed:
         self._started = clock()
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`."""
+        """Measure how long the confirm took, and pass it on."""
         histogram = self._account.confirm_us
         if histogram is None:
             histogram = self._account.confirm_us = [0] * BUCKETS

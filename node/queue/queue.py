@@ -135,21 +135,21 @@ class Queue:
 
     @property
     def leaves_node(self) -> bool:
-        """See `LiveQueue.leaves_node`."""
+        """Whether other nodes must have its messages."""
         return self.mirror is not None
 
     @property
     def is_congested(self) -> bool:
-        """See `Way.is_congested`: the way to its mirrors."""
+        """Whether too much is on its way to the mirrors."""
         return self.mirror is not None and self.mirror.is_congested
 
     def await_relief(self, publisher: HeldPublisher) -> None:
-        """See `Way.await_relief`."""
+        """Call a publisher back when the mirrors have caught up."""
         assert self.mirror is not None, "only the way to mirrors is congested"
         self.mirror.await_relief(publisher)
 
     def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
-        """See `LiveQueue.publish`."""
+        """Take messages, as `LiveQueue.publish` does."""
         return self._host.publish_here(self, batch, party)
 
     def enqueue(self, batch: Batch, now: float) -> list[int]:
