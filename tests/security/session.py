@@ -26,7 +26,8 @@ from tests.adversity.node_process import ROOT
 from tests.chaos.client import patience
 from tests.conformance.amqp_client import Connection, ConnectionEnded
 from tests.conformance.http_api import HttpApi, quote
-from tests.node.agent.processes import HOST, START_S, free_port, until
+from tests.kit.ports import free_port
+from tests.node.agent.processes import HOST, START_S, until
 from tests.node.io.test_tls import Authority
 from tests.security.canaries import canary
 

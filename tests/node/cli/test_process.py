@@ -18,6 +18,7 @@ from node.amqp.constants import PROTOCOL_HEADER
 from tests.adversity.attack import deaf, flood, many, method, publish
 from tests.adversity.node_process import ROOT, NodeProcess
 from tests.conformance.amqp_client import Connection
+from tests.kit.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -143,12 +144,10 @@ def test_a_port_in_use_ends_with_code_69_and_leaves_nothing(tmp_path: Path) -> N
     """Neither a listener that was opened before the one that failed, nor a process, nor a ready line."""
     config = tmp_path / "empty.conf"
     config.write_text("")
-    with socket.socket() as taken, socket.socket() as probe:
+    free = free_port()
+    with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        probe.bind(("127.0.0.1", 0))
-        free = probe.getsockname()[1]
-        probe.close()
         ended = run_to_the_end(
             "--data",
             str(tmp_path / "data"),
