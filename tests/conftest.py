@@ -1,6 +1,6 @@
-"""For all tests: fresh seeds that are told and kept, and the gates (tests/gates.py).
+"""For all tests: fresh seeds that are told and kept, and the fast gate (tests/gates.py).
 
-`--gate fast` leaves the tests of that gate, and holds them to what they promise: no sleeping, sockets or processes.
+`--fast` leaves the tests of the fast gate, and holds them to what they promise: no sleeping, sockets or processes.
 """
 
 import os
@@ -16,7 +16,7 @@ watch = Watch()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--gate", choices=tuple(gates.LANES), help="only the tests of this gate")
+    parser.addoption("--fast", action="store_true", help="only the tests of the fast gate")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -28,17 +28,15 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.register_profile("busy machine", deadline=None)
         settings.load_profile("busy machine")
     seeds.keep()
-    if config.option.gate == "fast":
+    if config.option.fast:
         watch.begin()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests of the gate that is asked for."""
-    if config.option.gate is None:
-        return
-    others = [item for item in items if _gate_of(item) != config.option.gate]
-    items[:] = [item for item in items if _gate_of(item) == config.option.gate]
-    config.hook.pytest_deselected(items=others)
+    """Leave the tests of the fast gate, if that is asked for."""
+    if config.option.fast:
+        config.hook.pytest_deselected(items=[item for item in items if not _is_fast(item)])
+        items[:] = filter(_is_fast, items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -59,5 +57,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"fresh seeds of this run: FLUFFLE_SEED={seeds.BASE}")
 
 
-def _gate_of(item: pytest.Item) -> gates.Gate:
-    return gates.gate_of(item.nodeid.partition("::")[0], {marker.name for marker in item.iter_markers()})
+def _is_fast(item: pytest.Item) -> bool:
+    return gates.is_fast(item.nodeid.partition("::")[0], {marker.name for marker in item.iter_markers()})

@@ -1,11 +1,11 @@
-"""Which tests a contributor runs before each commit, which are for CI, and what of them runs side by side.
+"""Which tests a contributor runs before each commit, which CI runs, and what of them runs side by side.
 
     fast    `make test`: rules, transcripts, stores and rings over simulated disks and networks, a smoke test
-    rest    what `make test-all` adds: real sockets, processes, clocks, browsers, a JVM, containers, and many seeds
+    all     `make test-all`: these, and real sockets, processes, clocks, browsers, a JVM, containers, and many seeds
 
 A test is of the fast gate if it stands in one of `FAST` and has none of the markers `HEAVY`. Each file belongs to one
 lane of a gate: the one that has the longest beginning of its path. A lane is a process of pytest with ports and folders
-of its own (tests/run_gate.py). No test can be in both gates or in none: tests/test_gates.py.
+of its own (tests/run_gate.py). No file may be in no lane of `all`: tests/test_gates.py.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,48 +13,49 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-Gate = Literal["fast", "rest"]
+Gate = Literal["fast", "all"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 HEAVY: Final = frozenset({"real", "slow", "spark", "docker"})
 SMOKE: Final = "tests/smoke/"
 """All of it is of the fast gate, although it starts nodes."""
-FAST: Final = (
-    SMOKE,
-    "tests/bench/",
-    "tests/cluster/",
+PURE: Final = (
+    *(f"tests/cluster/{name}/" for name in ("gm_ring", "membership", "metadata", "mirror", "remote")),
+    *(
+        f"tests/node/{name}/"
+        for name in ("amqp", "broker", "catalogue", "client", "queue", "routing", "scheduling", "store")
+    ),
     "tests/durable_world/",
     "tests/fuzz/",
-    "tests/node/",
-    "tests/spark_ops/",
     "tests/transcripts/",
 )
+"""Folders whose tests only compute."""
+FAST: Final = (SMOKE, *PURE, "tests/bench/", "tests/cluster/", "tests/node/", "tests/spark_ops/")
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
     """Tests that run one after the other, in one process.
 
-    begins: how the paths of their files begin.   waits: whether they spend their time on waiting, so that others run
-    beside them; else they compute, do the same each time however busy the machine is, and take the time that is left.
-    niceness: what the process asks of the machine; a lane that computes asks for nothing.
+    begins: how the paths of their files begin.   computes: they don't wait, and do the same each time however busy the
+    machine is; so they may take what time the others leave.   niceness: what the process asks of the machine.
     """
 
     name: str
     begins: tuple[str, ...]
-    waits: bool = True
+    computes: bool = False
     niceness: int = 0
 
 
 FAST_LANES: Final = (
     Lane("smoke", (SMOKE,)),
-    Lane("cluster", ("tests/cluster/", "tests/durable_world/", "tests/transcripts/"), waits=False),
-    Lane("node", ("tests/node/",), waits=False),
-    Lane("tools", ("tests/bench/", "tests/fuzz/", "tests/spark_ops/"), waits=False),
+    Lane("node", ("tests/node/",), computes=True),
+    Lane("cluster", ("tests/cluster/", "tests/durable_world/", "tests/transcripts/"), computes=True),
+    Lane("tools", ("tests/bench/", "tests/fuzz/", "tests/spark_ops/"), computes=True),
 )
 """The longest first."""
 
-REST_LANES: Final = (
+ALL_LANES: Final = (
     Lane("conformance", ("tests/conformance/",)),
     Lane(
         "conformance-cluster",
@@ -64,52 +65,26 @@ REST_LANES: Final = (
             "tests/conformance/test_section_9_",
         ),
     ),
-    Lane("conformance-mirrors", ("tests/conformance/test_mirrors_",)),
     Lane("spark", ("tests/spark_ops/",), niceness=10),
-    Lane("conformance-http", ("tests/conformance/http/",)),
-    Lane("processes", ("tests/node/", "tests/cluster/", "tests/bench/", "tests/kit/", "tests/test_")),
+    Lane("conformance-mirrors", ("tests/conformance/test_mirrors_",)),
+    Lane("processes", (SMOKE, "tests/node/", "tests/cluster/", "tests/bench/", "tests/kit/", "tests/test_")),
     Lane("chaos", ("tests/chaos/",)),
     Lane("adversity", ("tests/adversity/", "tests/security/")),
+    Lane("conformance-http", ("tests/conformance/http/",)),
     Lane("deploy", ("tests/deploy/", "tests/docs/", "tests/chaos/containers/")),
     Lane("ui", ("tests/ui/",)),
     Lane("durability", ("tests/durability/",)),
-    Lane("sim", ("tests/sim/",), waits=False),
-    Lane(
-        "seeds",
-        (
-            "tests/sim/test_late",
-            "tests/sim/test_mirrors",
-            "tests/sim/test_plans",
-            "tests/durable_world/",
-            "tests/fuzz/",
-            "tests/transcripts/",
-            "tests/node/amqp/",
-            "tests/node/broker/",
-            "tests/node/catalogue/",
-            "tests/node/client/",
-            "tests/node/queue/",
-            "tests/node/routing/",
-            "tests/node/scheduling/",
-            "tests/node/store/",
-            "tests/cluster/gm_ring/",
-            "tests/cluster/membership/",
-            "tests/cluster/metadata/",
-            "tests/cluster/mirror/",
-            "tests/cluster/remote/",
-        ),
-        waits=False,
-    ),
+    Lane("sim", ("tests/sim/",), computes=True, niceness=19),
+    Lane("pure", PURE, computes=True, niceness=19),
 )
 """The longest first. A browser's loop and another one cannot be in one process: the UI has a lane of its own."""
 
-LANES: Final[dict[Gate, tuple[Lane, ...]]] = {"fast": FAST_LANES, "rest": REST_LANES}
+LANES: Final[dict[Gate, tuple[Lane, ...]]] = {"fast": FAST_LANES, "all": ALL_LANES}
 
 
-def gate_of(path: str, markers: Collection[str]) -> Gate:
-    """Return the gate of a test.   path: of its file, from the root.   markers: the names of its markers."""
-    if path.startswith(SMOKE) or (path.startswith(FAST) and HEAVY.isdisjoint(markers)):
-        return "fast"
-    return "rest"
+def is_fast(path: str, markers: Collection[str]) -> bool:
+    """Whether a test is of the fast gate.   path: of its file, from the root.   markers: the names of its markers."""
+    return path.startswith(SMOKE) or (path.startswith(FAST) and HEAVY.isdisjoint(markers))
 
 
 def lane_of(path: str, gate: Gate) -> Lane | None:

@@ -3,7 +3,9 @@
 What libraries do in C with sockets of their own goes unseen; servers of uvloop bind theirs in Python.
 """
 
+import functools
 import sys
+import time
 from typing import Any, Final
 
 FORBIDDEN: Final = frozenset(
@@ -14,7 +16,6 @@ FORBIDDEN: Final = frozenset(
         "socket.bind",
         "socket.connect",
         "subprocess.Popen",
-        "time.sleep",
     }
 )
 
@@ -29,6 +30,15 @@ class Watch:
     def begin(self) -> None:
         """Look from now on. Python can take no such hook away."""
         sys.addaudithook(self._hear)
+        plain = time.sleep  # it tells the hook of itself from Python 3.13 on
+
+        @functools.wraps(plain)
+        def sleep(seconds: float) -> None:
+            if self._is_watching and seconds > 0:  # 0 lets other threads run
+                self.seen.add("time.sleep")
+            plain(seconds)
+
+        time.sleep = sleep
 
     def look_at(self, *, may: bool) -> None:
         """Another test begins.   may: whether it is allowed everything."""
@@ -36,8 +46,5 @@ class Watch:
         self._is_watching = not may
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self._is_watching or event not in FORBIDDEN:
-            return
-        if event == "time.sleep" and arguments[0] <= 0:  # lets other threads run
-            return
-        self.seen.add(event)
+        if self._is_watching and event in FORBIDDEN:
+            self.seen.add(event)

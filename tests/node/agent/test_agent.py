@@ -19,6 +19,8 @@ from node.io.control import ControlError, find_node, request
 from node.io.data_directory import DataDirectoryError
 from tests.adversity.node_process import ROOT
 
+pytestmark = pytest.mark.real
+
 NAME = "t1@localhost"
 
 

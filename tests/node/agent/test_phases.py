@@ -14,6 +14,8 @@ from node.cli.ctl.command import words
 from node.config.config import Address, ClusterOptions, Config, ConsoleLog, LogOptions, SeedNode
 from node.io.control import ControlError
 
+pytestmark = pytest.mark.real
+
 NAME: Final = "t1@localhost"
 ANSWER_S: Final = 30.0
 """For an answer that comes, on a machine that does other work."""

@@ -188,6 +188,7 @@ def test_a_bad_action(words: list[str], tmp_path: Path, capsys: "pytest.CaptureF
     assert "allowed: fluffle cluster start NODE" in capsys.readouterr().err
 
 
+@pytest.mark.real
 def test_nobody_runs_it(tmp_path: Path, capsys: "pytest.CaptureFixture[str]") -> None:
     assert main(["cluster", "status", "--data", str(tmp_path)]) == 69
     assert capsys.readouterr().err.startswith(f"fluffle: no cluster runs on {tmp_path}; ")

@@ -21,6 +21,8 @@ from tests.kit.ports import free_port
 from tests.memory import assert_gone, no_search_for_cycles
 from tests.node.io.server_thread import LOOPBACK, Place, ServerThread, config
 
+pytestmark = pytest.mark.real
+
 SHUTDOWN_TEXT = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
 
 NOISE_S = 8.0

@@ -24,6 +24,8 @@ from node.management.site import Site
 from tests.node.io.test_tls import Authority, client_context
 from tests.node.management.fake_site import FakeSite
 
+pytestmark = pytest.mark.real
+
 BODY_MAX = 10_000
 
 
