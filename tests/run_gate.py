@@ -30,7 +30,7 @@ WAITING: Final = int(os.environ.get("FLUFFLE_WAITING", "3"))
 """How many lanes that wait run at a time: on two cores they take some half of them."""
 COMPUTING: Final = os.cpu_count() or 1
 """The same for those that compute."""
-LIMIT_S: Final[dict[Gate, float]] = {"fast": 900.0, "all": 3600.0}
+LIMIT_S: Final[dict[Gate, float]] = {"fast": 1800.0, "all": 3600.0}
 """A gate that takes longer hangs: its lanes are interrupted, which says where."""
 GRACE_S: Final = 30.0
 """How long a lane that is interrupted may take to end its nodes."""

@@ -1,6 +1,7 @@
 """What a node tells the others: at once when it is new, never twice."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -35,6 +36,9 @@ def test_a_connection_is_told_in_the_same_turn_and_many_together(monkeypatch: py
     fake = FakeCluster(monkeypatch)
 
     async def main() -> None:
+        monkeypatch.setattr(publisher, "boottime", lambda: 100.0)
+        later: list[tuple[float, Callable[[], None]]] = []
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: later.append(timer))
         told = Publisher(cast(Cluster, fake))
         counts = WatchedCounts(told.soon)
         for number in range(3):
@@ -47,7 +51,9 @@ def test_a_connection_is_told_in_the_same_turn_and_many_together(monkeypatch: py
         fake.status = {"connections": 4}
         await asyncio.sleep(0)
         assert len(fake.told) == 1  # not so often
-        await asyncio.sleep(4 * publisher.PAUSE_S)
+        [(pause_s, tell)] = later
+        assert pause_s == pytest.approx(publisher.PAUSE_S)
+        tell()
         assert fake.told[1:] == [{"connections": 4}]
         told.publish()
         assert len(fake.told) == 2
