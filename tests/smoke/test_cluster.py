@@ -69,4 +69,4 @@ def test_a_mirrored_queue_outlives_its_master(nodes: list[Process]) -> None:
 def is_served_without(gone: Process, node: Process) -> bool:
     """Whether the queue's master is on a node that runs, as this one sees it."""
     [ring] = node.ask("list_rings", vhost="/")["rings"]
-    return ring["state"] == "live" and ring["master"] != gone.name
+    return bool(ring["state"] == "live" and ring["master"] != gone.name)

@@ -311,6 +311,7 @@ def test_a_node_that_is_not_there(run: Run, fake: FakeNode) -> None:
     assert run("stop", "--idempotent", "-q") == (0, "", "")
 
 
+@pytest.mark.real
 def test_await_startup_waits_for_a_node_that_is_not_there_yet(run: Run, fake: FakeNode) -> None:
     count = 0
 
