@@ -134,6 +134,7 @@ class Peer:
         """Nothing to close."""
 
 
+@pytest.mark.real
 def test_formed_is_when_all_know_what_the_first_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_servers, "Connection", Peer)
     cluster_servers.await_formed([1, 2, 3])
@@ -229,6 +230,7 @@ def test_a_policy_is_set_once(formed: list[list[int]]) -> None:
     assert first_of(cluster).told == "start set_policy "
 
 
+@pytest.mark.real
 def test_mirrors_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """All queues must have all of them. RabbitMQ and Fluffle show processes alike."""
     cluster = QuietCluster()
@@ -244,6 +246,7 @@ def test_mirrors_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.await_mirrors(["m.0"], 2)
 
 
+@pytest.mark.real
 def test_who_leads_fluffles_metadata() -> None:
     cluster = FluffleCluster()
     first = QuietServer()

@@ -16,6 +16,7 @@ from node.io.control import ControlError, request
 from tests.chaos.network import ProxyNetwork
 from tests.conformance.cluster_api import Cluster, Ctl, Replicas
 from tests.conformance.fluffle_process import ROOT, _RemoteAdmin
+from tests.kit.patience import patience
 from tests.kit.ports import free_ports
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class FluffleNode:
         return str(self._directory / "data")
 
     def await_ready(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + START_TIMEOUT_S * patience()
         while self.name not in self.running():
             if not self.is_alive or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name} did not start:\n{self.log[-4000:]}")

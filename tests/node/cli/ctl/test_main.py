@@ -209,6 +209,7 @@ def test_shutdown_waits_for_the_process(run: Run, fake: FakeNode) -> None:
     assert run("stop")[1] == f"Stopping and halting node {NODE} ...\n"
 
 
+@pytest.mark.real
 def test_shutdown_of_a_process_that_does_not_end(run: Run, fake: FakeNode) -> None:
     fake.answers["stop"] = {"pid": os.getpid()}
     assert run("shutdown", "-t", "0.1", "-q") == (
