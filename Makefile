@@ -1,7 +1,7 @@
 # Everything runs in .venv, which is made when it is missing. A machine needs python3 (3.11 or newer), pip, gcc and make.
 #
 #   make up                  three nodes on 127.0.0.1: 5672, 5673, 5674; installs the node alone
-#   make setup test          all tests; installs all that they need
+#   make setup test          the tests for each commit; installs all that tests need
 #   make run                 a node on 127.0.0.1:5672
 #
 # ARGS go to the command behind a target: make test ARGS="-k topic", make run ARGS="--config my.conf".
@@ -32,7 +32,7 @@ RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 # Whatever goes wrong with .venv, nothing is ever installed into the machine's own Python.
 export PIP_REQUIRE_VIRTUALENV := 1
 
-.PHONY: setup up run test check bench conformance fuzz crashes faults cluster-faults mirror-faults chaos audit sim rebalance-demo screenshots proto clean
+.PHONY: setup up run test test-all check bench conformance fuzz crashes faults cluster-faults mirror-faults chaos audit sim rebalance-demo screenshots proto clean
 
 setup: $(INSTALLED)
 
@@ -44,8 +44,13 @@ run: $(INSTALLED_NODE)
 	@mkdir -p var
 	exec $(BIN)/fluffle start --data var/node --listen $(LISTEN) $(ARGS)
 
+# What to run before each commit: at most five minutes. ARGS that name files run these alone, all that is in them.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m tests.run_gate fast $(ARGS)
+
+# All tests, in lanes beside each other: at most thirty minutes. Needs Java, Chromium and, for some, root.
+test-all: $(INSTALLED)
+	$(BIN)/python -m tests.run_gate all $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -1,4 +1,7 @@
-"""For all tests: fresh seeds that are told and kept, and a note of each failure for whoever may look once more."""
+"""For all tests: fresh seeds that are told and kept, and the fast gate (tests/gates.py).
+
+`--fast` leaves the tests of the fast gate, and holds them to what they promise: no sleeping, sockets or processes.
+"""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +9,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests import reruns, seeds
+from tests import gates, seeds
+from tests.watch import Watch
+
+watch = Watch()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="only the tests of the fast gate")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -18,29 +28,34 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.register_profile("busy machine", deadline=None)
         settings.load_profile("busy machine")
     seeds.keep()
+    if config.option.fast:
+        watch.begin()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of the fast gate, if that is asked for."""
+    if config.option.fast:
+        config.hook.pytest_deselected(items=[item for item in items if not _is_fast(item)])
+        items[:] = filter(_is_fast, items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    watch.look_at(may=item.nodeid.startswith(gates.SMOKE))
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Fail a test of the fast gate that does what only the others may."""
+    result = yield
+    assert not watch.seen, f"mark this test `real`: {', '.join(sorted(watch.seen))}"
+    return result
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"fresh seeds of this run: FLUFFLE_SEED={seeds.BASE}")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report = yield
-    _note(report, is_spark=item.get_closest_marker("spark") is not None)
-    return report
-
-
-def pytest_collectreport(report: pytest.CollectReport) -> None:
-    _note(report)
-
-
-def pytest_sessionfinish(exitstatus: int) -> None:
-    if path := os.environ.get(reruns.VARIABLE):
-        reruns.note_end(path, int(exitstatus))
-
-
-def _note(report: pytest.CollectReport | pytest.TestReport, *, is_spark: bool = False) -> None:
-    path = os.environ.get(reruns.VARIABLE)
-    if path and report.failed:
-        reruns.note(path, reruns.Failure(report.nodeid, str(report.longrepr), is_spark=is_spark))
+def _is_fast(item: pytest.Item) -> bool:
+    return gates.is_fast(item.nodeid.partition("::")[0], {marker.name for marker in item.iter_markers()})

@@ -1,7 +1,7 @@
 """Fresh seeds: what a run of the tests tries beside what it always tries, so that each run may find something new.
 
 All of them follow from one number, which the run prints at its end and keeps in `var/seeds` from its beginning on:
-`FLUFFLE_SEED=N make test` tries the same again.
+`FLUFFLE_SEED=N make test-all` tries the same again. The fast gate has the same number each time.
 """
 
 import os

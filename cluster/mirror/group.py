@@ -23,7 +23,7 @@ from cluster.mirror.side import Chunk, Probe, Pull, Report, decode_side, encode_
 from cluster.mirror.sync_source import SyncSource, refusal
 from cluster.mirror.sync_target import Spare, SyncTarget
 from node.broker.unsettled import unsettled
-from node.catalogue.mirrors.views import GiveUp, MirrorSynced, View, ViewChange, is_spared, is_there
+from node.catalogue.mirrors.views import GiveUp, MirrorSynced, View, ViewChange, is_spared
 from node.catalogue.records import QueueRecord
 from node.queue.mirroring import SyncProgress
 from node.queue.number_set import NumberSet
@@ -47,6 +47,9 @@ class Group:
 
     def __init__(self, mirrors: "Mirrors", record: QueueRecord, id_: int, storage: QueueStorage) -> None:
         assert record.view is not None
+        own = record.view.member(id_)
+        assert own is not None
+        self._own = own  # as it was at first: its node and its copy stay the same
         self.id = id_
         self.record = record
         self.storage = storage
@@ -56,7 +59,7 @@ class Group:
         self.is_lost = False
         """Whether its member has left the ring: nothing comes from it any more."""
         self.is_gone = False
-        """Whether the view shows that, so that its copy is dropped."""
+        """Whether the view shows that, and does not want its copy, which is dropped."""
         self.defect = ""
         """Why the copy is of no use; empty: it is."""
         self._mirrors = mirrors
@@ -109,7 +112,7 @@ class Group:
         was_lost = self.is_lost
         self.member.see(record.view)
         if self.is_lost:
-            if was_lost and not self._is_in_view:
+            if was_lost and not self.view.wants(self._own):
                 self._go()
             return
         if self.leader is not None and not self.is_master:
@@ -120,11 +123,6 @@ class Group:
         self._tell_leaders()
         self.look_after()
         self.touch()
-
-    @property
-    def _is_in_view(self) -> bool:
-        member = self.view.member(self.id)
-        return member is not None and is_there(member)
 
     @property
     def is_spared(self) -> bool:
@@ -321,14 +319,15 @@ class Group:
         self._mirrors.propose(self.record, change)
 
     def lost(self, reason: str) -> None:
-        """See `Host.lost`. While the view has this member its copy stays: it still has all that was confirmed."""
+        """See `Host.lost`. While the view wants its copy that stays: it still has all that was confirmed."""
         self.is_lost = True
-        if not self._is_in_view:
+        if not self.view.wants(self._own):
             self._go()
             return
         self._abandon(is_safe=False)
         self._mirrors.retire(self)
-        self.give_up(reason)
+        if self.view.has(self.id):
+            self.give_up(reason)
 
     def _go(self) -> None:
         self.is_gone = True

@@ -151,16 +151,17 @@ def _from_root(
     cluster: str | None = arguments.cluster or (None if plan is None else plan["cluster"])
     try:
         window = choose_window(root, window_s=window_s, now_s=now, until=until, cluster=cluster)
+        end = window.end * 60.0
+        done = plan if arguments.after is True else None
+        since = end if done is None else _since(arguments, done, end)  # before Spark takes its time to start
         with session("spark-ops report", rows_hint=rows_hint(root, window)) as spark:
             if health is None:
                 health = judge(
                     spark, root, window_s=window_s, now=now, until=until, cluster=cluster, settings=settings
                 )
-            if arguments.after is True and plan is not None:
-                end = window.end * 60.0
-                since = _since(arguments, plan, end)
+            if done is not None:
                 rows = cluster_rows(spark, root, since=since, until=end, now=now, cluster=cluster)
-                after = after_plan.compare(plan, rows, created=str(iso(now)))
+                after = after_plan.compare(done, rows, created=str(iso(now)))
                 print(write(arguments.plan.with_suffix(".after.json"), _json(after)))
     except EngineError as error:
         raise OpsError(str(error), EX_ENGINE) from error

@@ -18,6 +18,7 @@ from tests.adversity.bystander import Bystander
 from tests.adversity.node_process import NodeProcess
 from tests.conformance.client_steps import wait_until
 from tests.conformance.http_api import HttpApi, quote
+from tests.kit.patience import patience
 
 NAMES: Final = [
     "a/b",
@@ -284,7 +285,7 @@ def test_guessing_passwords_is_slow_and_does_not_lock_out(node: NodeProcess, api
 
     with Bystander(node) as bystander, concurrent.futures.ThreadPoolExecutor(8) as pool:
         statuses = list(pool.map(guess, range(200)))
-    assert bystander.median_s < NOTICED_S
+    assert bystander.median_s < NOTICED_S * patience()
     assert set(statuses) == {401, 429}
     assert statuses.count(401) < 100
     wait_until(lambda: api.get("/whoami").status == 200)
@@ -299,7 +300,7 @@ def test_half_requests_are_cut_off(node: NodeProcess, api: HttpApi) -> None:
             each.sendall(b"PUT /api/vhosts/slow HTTP/1.1\r\nhost: x\r\n")
         # Another test may have guessed passwords: then one login a second is looked at.
         wait_until(lambda: api.get("/whoami").status == 200, "a login is looked at")
-    assert bystander.median_s < NOTICED_S
+    assert bystander.median_s < NOTICED_S * patience()
     for each in sockets[:20]:
         each.settimeout(60.0)
         with contextlib.suppress(ConnectionError):

@@ -14,8 +14,8 @@ from node.amqp.constants import PROTOCOL_HEADER
 from tests.adversity.node_process import NodeProcess
 from tests.adversity.siege import Siege
 from tests.adversity.test_handshakes import ended
+from tests.kit.ports import free_port
 from tests.node.io.test_tls import Authority, client_context
-from tests.node.process.processes import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -134,6 +134,7 @@ class Peer:
         """Nothing to close."""
 
 
+@pytest.mark.real
 def test_formed_is_when_all_know_what_the_first_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_servers, "Connection", Peer)
     cluster_servers.await_formed([1, 2, 3])
@@ -144,6 +145,7 @@ def test_formed_is_when_all_know_what_the_first_knows(monkeypatch: pytest.Monkey
         cluster_servers.await_formed([1, 2, 3])
 
 
+@pytest.mark.real
 def test_each_node_of_fluffle_knows_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names and peer ports in the configuration; its own port on its command line."""
     nodes = FluffleCluster(profile=tmp_path)._make_nodes()
@@ -163,6 +165,7 @@ def test_each_node_of_fluffle_knows_all(tmp_path: Path, monkeypatch: pytest.Monk
         assert node.profile == tmp_path / name
 
 
+@pytest.mark.real
 def test_nodes_of_rabbitmq_share_epmd_and_cookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first knows of none, the others join it."""
     nodes = RabbitCluster()._make_nodes()
@@ -179,6 +182,7 @@ def test_nodes_of_rabbitmq_share_epmd_and_cookie(tmp_path: Path, monkeypatch: py
 CLASSIC = "cluster_formation.classic_config.nodes"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("kind", [FluffleCluster, RabbitCluster])
 def test_settings_come_last(kind: type[Cluster]) -> None:
     """They may change what the cluster needs."""
@@ -187,6 +191,7 @@ def test_settings_come_last(kind: type[Cluster]) -> None:
         assert node.configuration()[-1] == "heartbeat = 10"
 
 
+@pytest.mark.real
 def test_another_checkout_has_its_own_name_and_sources(tmp_path: Path) -> None:
     checkout = tmp_path / "before"
     checkout.mkdir()
@@ -225,6 +230,7 @@ def test_a_policy_is_set_once(formed: list[list[int]]) -> None:
     assert first_of(cluster).told == "start set_policy "
 
 
+@pytest.mark.real
 def test_mirrors_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """All queues must have all of them. RabbitMQ and Fluffle show processes alike."""
     cluster = QuietCluster()
@@ -240,6 +246,7 @@ def test_mirrors_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.await_mirrors(["m.0"], 2)
 
 
+@pytest.mark.real
 def test_who_leads_fluffles_metadata() -> None:
     cluster = FluffleCluster()
     first = QuietServer()

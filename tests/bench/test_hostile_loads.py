@@ -63,6 +63,7 @@ def test_methods_without_answers() -> None:
     assert bound[0] != bound[1]
 
 
+@pytest.mark.real
 def test_who_asks_and_does_not_read_leaves_at_the_end() -> None:
     """All of them, when the flood is over."""
     flood = Flood(threading.Event(), threading.Event())

@@ -71,6 +71,7 @@ def test_against_and_rabbitmq_exclude_each_other(monkeypatch: pytest.MonkeyPatch
         options(monkeypatch, "--against", str(tmp_path), "--rabbitmq-only")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("reference", "required"), [("RabbitMQ", "≥ 4×"), ("57925ec", "≥ 0.95×")])
 def test_report_beside(reference: str, required: str) -> None:
     """Another version stands in RabbitMQ's column, and the row only requires not to be worse."""

@@ -50,6 +50,7 @@ def test_restart_needs_a_start(kind: type[Server]) -> None:
         kind().restart()
 
 
+@pytest.mark.real
 def test_another_checkout_has_its_own_name_and_sources(tmp_path: Path) -> None:
     """A directory without git is named as it is."""
     assert Fluffle().name == "Fluffle"

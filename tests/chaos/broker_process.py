@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
 from tests.chaos.broker import NodeFailed
-from tests.chaos.client import patience
 from tests.chaos.network import NAMES, Network
 from tests.durability.faulty_disk import FaultyDisk
+from tests.kit.patience import patience
 
 TRACES_S: Final = 1.0
 """How long a node that is told to abort may write where its threads are (faulthandler does it at once)."""

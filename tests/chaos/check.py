@@ -10,7 +10,7 @@ from node.amqp import methods
 from node.io.control import ControlError
 from tests.chaos.broker import BrokerCluster
 from tests.chaos.churn import GONE, KEYS, THERE, Churn
-from tests.chaos.client import ClusterChannel, ClusterClient, code_of, patience
+from tests.chaos.client import ClusterChannel, ClusterClient, code_of
 from tests.chaos.cluster import ChaosCluster, ChaosNode
 from tests.chaos.leaks import leaks
 from tests.chaos.ledger import (
@@ -29,6 +29,7 @@ from tests.chaos.publishers import publish
 from tests.chaos.workload import Workload
 from tests.durability.client import Delivery, Lost
 from tests.durability.ledger import Kind, Value
+from tests.kit.patience import patience
 
 QUIET_S: Final = 1.0
 GROWTH_MAX_MIB: Final = 96

@@ -3,26 +3,20 @@ call has a limit, so that what hangs is seen.
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from node.amqp import methods
 from node.amqp.field_table import boolean, table
 from tests.durability.client import Channel, Client, Delivery, Lost
+from tests.kit.patience import patience
 
 CALL_S: Final = 15.0
 """How long a declare or anything else that is answered may take (issue 4)."""
-LOAD_MAX: Final = 4.0
 
 
 class Stuck(Lost):
     """No answer within the limit."""
-
-
-def patience() -> float:
-    """By how much the limits are longer on this machine now: it may have more to do than it has processors."""
-    return max(1.0, min(LOAD_MAX, os.getloadavg()[0] / (2 * (os.cpu_count() or 1))))
 
 
 class ClusterChannel(Channel):

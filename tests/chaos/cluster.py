@@ -16,8 +16,9 @@ from node.io.control import ControlError, request
 from tests.adversity.node_process import ROOT
 from tests.chaos.broker import FLUFFLE, SERVES_S, START_S, NodeFailed
 from tests.chaos.broker_process import BrokerProcess, Launch
-from tests.chaos.client import ClusterClient, patience
+from tests.chaos.client import ClusterClient
 from tests.chaos.network import NAMES, Network
+from tests.kit.patience import patience
 
 EXPECTED: Final[Mapping[int, Sequence[str]]] = {
     320: ("",),  # a node stops

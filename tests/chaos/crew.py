@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tests.chaos.client import patience
+from tests.kit.patience import patience
 
 
 class Crew:

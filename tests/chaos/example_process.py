@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.client import patience
 from tests.conformance.client_steps import ROOT, Process
+from tests.kit.patience import patience
 
 AHEAD_MAX: Final = 10
 """How many values it may have that it has not confirmed yet."""

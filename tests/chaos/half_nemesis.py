@@ -15,7 +15,6 @@ from typing import Final
 
 from node.io.control import ControlError
 from tests.chaos.broker import FLUFFLE, SERVES_S, START_S, BrokerNode, NodeFailed, OperatorError
-from tests.chaos.client import patience
 from tests.chaos.cluster import ChaosNode
 from tests.chaos.damage import emptied, flip, folders_gone
 from tests.chaos.mirror_ledger import ANCHOR
@@ -25,6 +24,7 @@ from tests.chaos.mirrors import AUTOMATIC
 from tests.chaos.nemesis import Fault
 from tests.durability.durable_node import copy_data
 from tests.durability.faulty_disk import FaultyDisk
+from tests.kit.patience import patience
 
 MESSAGES: Final = ("journal", "queues", "messages")
 """The folders of a node that have messages of their own and copies of others'."""

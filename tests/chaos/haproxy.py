@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.chaos.client import patience
-from tests.chaos.network import HOST, free_ports
+from tests.chaos.network import HOST
+from tests.kit.patience import patience
+from tests.kit.ports import free_ports
 
 PROGRAM: Final = shutil.which("haproxy", path="/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin")
 """Where it is, if it is."""

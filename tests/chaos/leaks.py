@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.chaos.broker import BrokerNode
-from tests.chaos.client import patience
+from tests.kit.patience import patience
 
 MIB: Final = 1024 * 1024
 FDS_GROWTH_MAX: Final = 12

@@ -7,13 +7,13 @@ from random import Random
 from typing import Any, Final
 
 from tests.chaos.broker import FLUFFLE, BrokerCluster, BrokerNode, OperatorError
-from tests.chaos.client import patience
 from tests.chaos.leaks import leaks
 from tests.chaos.mirror_ledger import ANCHOR, QueueStory, Session
 from tests.chaos.mirror_load import Load
 from tests.chaos.mirror_nemesis import MirrorNemesis
 from tests.durability.client import Lost
 from tests.durability.ledger import Value
+from tests.kit.patience import patience
 
 QUIET_S: Final = 0.5
 STUCK_S: Final = 20.0

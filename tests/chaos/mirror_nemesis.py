@@ -12,12 +12,12 @@ from typing import Any, Final
 from cluster.mirror.caretaker import BACK_OFF_S
 from node.io.control import ControlError
 from tests.chaos.broker import BrokerCluster, BrokerNode, NodeFailed, Operator, OperatorError
-from tests.chaos.client import patience
 from tests.chaos.cluster import BORING, ChaosNode
 from tests.chaos.mirror_ledger import ANCHOR, QueueStory
 from tests.chaos.mirror_load import HELD, TRANSIENT_QUEUE, Load
 from tests.chaos.mirrors import ALL, AUTOMATIC, SYNCED_S, Mirrors
 from tests.chaos.nemesis import Fault, Nemesis
+from tests.kit.patience import patience
 
 NO_MASTER: Final = re.compile("no synchronised mirror .* is available. Waits for the copy")
 NO_SPACE: Final = re.compile("No space left")

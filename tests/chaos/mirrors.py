@@ -13,8 +13,8 @@ from tests.chaos.broker import (
     OperatorError,
     Ring,
 )
-from tests.chaos.client import patience
 from tests.chaos.mirror_load import DURABLE, TRANSIENT_QUEUE
+from tests.kit.patience import patience
 
 SYNCED_S: Final = 60.0
 """How long after a fault has ended all mirrors must have all (reliability §5.3)."""

@@ -9,7 +9,6 @@ an iptables that can, packets are lost at random, and slow links go through a pr
 import functools
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from tests.adversity.node_process import ROOT
+from tests.kit.ports import free_ports
 
 HOST: Final = "127.0.0.1"
 SUBNET: Final = "10.77.0"
@@ -77,17 +77,6 @@ class Network(Protocol):
         """Undo all of that."""
 
     def close(self) -> None: ...
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind((HOST, 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class LoopbackNetwork:

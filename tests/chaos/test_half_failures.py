@@ -14,7 +14,6 @@ from typing import Final
 import pytest
 
 from node.amqp.field_table import Table, longstr
-from tests.chaos.client import patience
 from tests.chaos.cluster import ChaosNode
 from tests.chaos.damage import flip, folders_gone
 from tests.chaos.network import LoopbackNetwork, Network, ProxyNetwork
@@ -22,6 +21,7 @@ from tests.chaos.stage import Publisher, Stage, confirmed_anywhere, staged, unti
 from tests.chaos.trial import small_disks
 from tests.durability.faulty_disk import NoCompiler
 from tests.durability.scene import fill_disk
+from tests.kit.patience import patience
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,10 @@ import pytest
 
 from node.amqp import methods
 from tests.adversity.node_process import NodeProcess
-from tests.chaos.client import ClusterClient, patience
+from tests.chaos.client import ClusterClient
 from tests.chaos.haproxy import LIMIT_S, PROGRAM, Haproxy, Server
 from tests.durability.client import Lost
+from tests.kit.patience import patience
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
+from tests.kit.ports import HOST, free_port
+
 ROOT: Final = Path(__file__).parents[2]
 
 TIMEOUT_S: Final = 20.0
@@ -55,8 +57,7 @@ def wait_until(condition: Callable[[], T], what: str = "", timeout_s: float = TI
 
 def free_address() -> Address:
     """An address of this machine at which nobody listens, for a host that is down."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return _Endpoint(*unused.getsockname())
+    return _Endpoint(HOST, free_port())
 
 
 class _Endpoint:

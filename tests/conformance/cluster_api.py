@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from tests.conformance.servers import Admin, Settings
+from tests.kit.patience import patience
 
 NAMES: Final = ("n1", "n2", "n3")
 
@@ -172,7 +173,7 @@ class Cluster:
 
 def await_true(condition: Callable[[], bool], what: str, within: float = DEADLINE_S) -> None:
     """Ask again and again until it is so."""
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + within * patience()
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {within} s: {what}")

@@ -16,7 +16,8 @@ from node.io.control import ControlError, request
 from tests.chaos.network import ProxyNetwork
 from tests.conformance.cluster_api import Cluster, Ctl, Replicas
 from tests.conformance.fluffle_process import ROOT, _RemoteAdmin
-from tests.conformance.rabbit_server import _free_ports
+from tests.kit.patience import patience
+from tests.kit.ports import free_ports
 
 if TYPE_CHECKING:
     from tests.conformance.servers import Admin
@@ -32,7 +33,7 @@ class FluffleNode:
         self.name = f"{name}@localhost"
         self.host = "127.0.0.1"
         self._network = network
-        self.port, self.peer_port = _free_ports(2)
+        self.port, self.peer_port = free_ports(2)
         self.told_port = self.peer_port
         if network is not None:
             place = network.place(name)
@@ -88,7 +89,7 @@ class FluffleNode:
         return str(self._directory / "data")
 
     def await_ready(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + START_TIMEOUT_S * patience()
         while self.name not in self.running():
             if not self.is_alive or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name} did not start:\n{self.log[-4000:]}")

@@ -8,7 +8,7 @@ from typing import cast
 from tests.chaos.network import ProxyNetwork
 from tests.conformance.cluster_api import NAMES, SETTINGS, Cluster
 from tests.conformance.fluffle_cluster import FluffleCluster, FluffleNode
-from tests.conformance.rabbit_server import _free_ports
+from tests.kit.ports import free_ports
 
 
 class ManagedNode(FluffleNode):
@@ -16,7 +16,7 @@ class ManagedNode(FluffleNode):
 
     def __init__(self, name: str, directory: Path, network: ProxyNetwork | None = None) -> None:
         super().__init__(name, directory, network)
-        http_port, self._prometheus_port = _free_ports(2)
+        http_port, self._prometheus_port = free_ports(2)
         self.management_url = f"http://{self.host}:{http_port}"
         self.prometheus_url = f"http://{self.host}:{self._prometheus_port}"
         self.options = ["--management", f"{self.host}:{http_port}"]

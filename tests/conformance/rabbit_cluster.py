@@ -19,11 +19,11 @@ from tests.conformance.rabbit_server import (
     RABBITMQ_SERVER,
     START_TIMEOUT_S,
     RabbitAdmin,
-    _free_ports,
     _term,
     _wait_or_kill,
     prepare,
 )
+from tests.kit.ports import free_ports
 
 RABBITMQ_CTL: Final = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 """Not /usr/sbin/rabbitmqctl: Debian's wrapper wants to be root or rabbitmq."""
@@ -37,7 +37,7 @@ class RabbitNode:
     ) -> None:
         self.name = f"{name}@localhost"
         self.host = "127.0.0.1"
-        self.port, self._dist_port = _free_ports(2)
+        self.port, self._dist_port = free_ports(2)
         self._directory = directory / name
         self._directory.mkdir()
         self._cookie = cookie
@@ -237,7 +237,7 @@ class RabbitCluster:
     @staticmethod
     def separate(settings: Mapping[str, str], names: Sequence[str]) -> Cluster:
         directory = Path(tempfile.mkdtemp(prefix="fluffle-rabbitmq-"))
-        (epmd_port,) = _free_ports(1)
+        (epmd_port,) = free_ports(1)
         epmd = subprocess.Popen(["epmd", "-port", str(epmd_port)], env={"PATH": os.environ["PATH"]})
 
         def close() -> None:

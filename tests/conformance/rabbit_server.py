@@ -9,13 +9,14 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from tests.kit.ports import free_port, free_ports
 
 RABBITMQ_SERVER: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 """Not /usr/sbin/rabbitmq-server: Debian's wrapper changes the user and the log files."""
@@ -81,7 +82,7 @@ class RabbitServer:
         self, settings: Mapping[str, str], parent: Path | None = None, *, with_management: bool = False
     ) -> None:
         self.host = "127.0.0.1"
-        self.port, epmd_port, dist_port = _free_ports(3)
+        self.port, epmd_port, dist_port = free_ports(3)
         self._directory = Path(tempfile.mkdtemp(prefix="fluffle-rabbitmq-", dir=parent))
         self._node = f"fluffle-test-{self.port}@localhost"
         self._cookie = secrets.token_hex(8)
@@ -89,7 +90,7 @@ class RabbitServer:
         self.management_url = self.prometheus_url = ""
         management = None
         if with_management:
-            management = http_port, prometheus_port = _free_pair()
+            management = http_port, prometheus_port = (free_port(), free_port())
             self.management_url = f"http://{self.host}:{http_port}"
             self.prometheus_url = f"http://{self.host}:{prometheus_port}"
         self._environment = prepare(self._directory, self._node, self._cookie, ports, settings, management)
@@ -292,17 +293,3 @@ def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _free_pair() -> tuple[int, int]:
-    one, other = _free_ports(2)
-    return one, other
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listened on a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

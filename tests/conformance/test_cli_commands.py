@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 import pika
 import pytest
 
-from tests.conformance.rabbit_server import RabbitServer, _free_ports
+from tests.conformance.rabbit_server import RabbitServer
+from tests.kit.ports import free_ports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 IS_RABBITMQ: Final = os.environ.get("FLUFFLE_TEST_AGAINST") == "rabbitmq"
@@ -78,7 +79,7 @@ def tools() -> Iterator[Tools]:
     environ |= {"RABBITMQ_NODENAME": "cli@localhost", "PYTHONPATH": str(ROOT)}
     module = [sys.executable, "-m", "node"]
     subprocess.run([*module, "compat-links", str(directory / "bin")], cwd=ROOT, env=environ, check=True)
-    (port,) = _free_ports(1)  # the same one after stop_app and start_app
+    (port,) = free_ports(1)  # the same one after stop_app and start_app
     start = ["start", "--data", str(directory / "n"), "--listen", f"127.0.0.1:{port}", "--management", "off"]
     process = subprocess.Popen([*module, *start], cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True)
     try:

@@ -34,6 +34,7 @@ from tests.conformance.mirror_steps import (
     numbered,
     set_mirroring,
 )
+from tests.kit.patience import patience
 
 pytestmark = pytest.mark.slow
 
@@ -257,5 +258,7 @@ def test_prompt_disconnect_detection(cuttable: Cluster, parted: Callable[..., st
     since = time.monotonic()
     listed = cuttable[2].ctl("list_queues", "name", "messages", timeout_s=30)
     assert listed.code == 0, listed
-    assert time.monotonic() - since < (20 if is_rabbitmq() else 8), "with the start of rabbitmqctl there"
+    assert time.monotonic() - since < (20 if is_rabbitmq() else 8) * patience(), (
+        "with the start of rabbitmqctl there"
+    )
     come_together(cuttable)

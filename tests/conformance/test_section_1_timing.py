@@ -28,6 +28,7 @@ from node.amqp.methods import (
 )
 from tests.conformance.amqp_client import Channel, Connection, content_header, frame
 from tests.conformance.servers import Server
+from tests.kit.patience import patience
 
 pytestmark = pytest.mark.slow
 
@@ -339,7 +340,7 @@ def endings(server: Server) -> dict[str, Ending]:
 
 def _ended_after(ending: Ending, least: float, most: float | None = None) -> None:
     assert ending.seconds is not None, "the server did not end the connection"
-    assert least - EARLY_S <= ending.seconds <= (most or least) + LATE_S, ending
+    assert least - EARLY_S <= ending.seconds <= (most or least) + LATE_S * patience(), ending
 
 
 def _close_frame(received: bytes) -> tuple[int, str]:

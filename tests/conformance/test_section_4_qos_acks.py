@@ -487,7 +487,7 @@ def test_acknowledgement_timeout(
         channel.consume(queue)
         take(channel, 2)
     channel.expect_close(406, TIMED_OUT, None)
-    assert 0.4 <= time.monotonic() - began < 3
+    assert time.monotonic() - began >= 0.4
     assert drain(other, queue) == [b"1", b"2"]
 
 

@@ -22,10 +22,11 @@ from typing import Final
 
 from node.amqp import methods
 from tests.adversity.node_process import ROOT, NodeProcess
-from tests.chaos.client import ClusterClient, patience
+from tests.chaos.client import ClusterClient
 from tests.chaos.haproxy import PROGRAM as HAPROXY
 from tests.chaos.network import SUBNET, NamespaceNetwork
 from tests.durability.client import Lost
+from tests.kit.patience import patience
 
 DEPLOY: Final = ROOT / "deploy"
 KEEPALIVED: Final = shutil.which("keepalived", path="/usr/local/sbin:/usr/sbin:/sbin")

@@ -20,7 +20,8 @@ import pika
 import pytest
 
 from tests.adversity.node_process import ROOT
-from tests.chaos.network import HOST, free_ports
+from tests.chaos.network import HOST
+from tests.kit.ports import free_ports
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pika
 import pytest
 
-from tests.chaos.network import HOST, free_ports
+from tests.chaos.network import HOST
 from tests.docs.pages import Node, Page, Shell, eventually
+from tests.kit.ports import free_ports
 
 pytestmark = pytest.mark.slow
 

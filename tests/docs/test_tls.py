@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.network import HOST, free_ports
+from tests.chaos.network import HOST
 from tests.docs.pages import Page, Shell
+from tests.kit.ports import free_ports
 
 pytestmark = [
     pytest.mark.slow,

@@ -23,11 +23,12 @@ from node.amqp.method_codec import encode_method
 from node.amqp.properties import Properties
 from node.io.control import request
 from tests.adversity.node_process import ROOT
-from tests.chaos.client import patience
 from tests.conformance.amqp_client import Connection, ConnectionEnded
 from tests.conformance.http_api import HttpApi, quote
+from tests.kit.patience import patience
+from tests.kit.ports import free_port
 from tests.node.io.test_tls import Authority
-from tests.node.process.processes import HOST, START_S, free_port, until
+from tests.node.process.processes import HOST, START_S, until
 from tests.security.canaries import canary
 
 NAMES: Final = ("n1", "n2", "n3")

@@ -103,6 +103,8 @@ class Run:
         self.downs: set[str] = set()
         self.lossy: set[str] = set()
         """Queues of which a copy was promoted that lacked something: publishes may have come in twice."""
+        self.cancelled: set[str] = set()
+        """Queues whose mirrors an operator does not want synchronised, whatever the policy says."""
         world.on_event = self._see
         self.faults = [(name, weight) for name, weight in self.known_faults if not faults or name in faults]
         chosen = list(kinds)
@@ -385,10 +387,23 @@ class Run:
         """An operator has mirrors synchronised, or cancels that."""
         for record in self.world.catalogue.queues("/"):
             if record.view is not None:
-                is_on = self.random.random() < 0.6
-                for node in self.world.serving:
-                    node.mirrors.sync(record, is_on=is_on)
-                    node.busy()
+                self.synchronise(record, is_on=self.random.random() < 0.6)
+
+    def synchronise(self, record: QueueRecord, *, is_on: bool) -> None:
+        """The queue's master, wherever it acts, is told what an operator wants."""
+        (self.cancelled.discard if is_on else self.cancelled.add)(record.name)
+        for node in self.world.serving:
+            node.mirrors.sync(record, is_on=is_on)
+            node.busy()
+
+    def take_back_cancelling(self) -> None:
+        """The operator wants mirrors synchronised after all: nothing else begins again what was cancelled.
+
+        Once is enough. Where nobody acts as master just now, the next one has all mirrors synchronised by itself.
+        """
+        for record in self.world.catalogue.queues("/"):
+            if record.name in self.cancelled:
+                self.synchronise(record, is_on=True)
 
     def page(self) -> None:
         """A node is short of memory."""
@@ -471,6 +486,7 @@ class Run:
             world.submit(SetDraining(name, False), None)
         world.submit(SetPolicy("/", "ha", ".*", {"ha-mode": "all", "ha-sync-mode": "automatic"}), None)
         world.run(2.0)
+        self.take_back_cancelling()
         for queue in self.queues:
             if world.catalogue.queue("/", queue) is None:
                 self.declare(queue)

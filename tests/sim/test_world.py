@@ -21,6 +21,7 @@ from tests.sim.world_bugs import AUDIT, BUGS, NOT_FOUND, bug
 from tests.sim.world_faults import MODES, run_seed
 from tests.sim.world_histories import HISTORIES
 from tests.sim.world_runner import run_seeds
+from tests.sim.world_story import ALL, SOON_S, Story
 
 FIXED_SEEDS = 15
 """How many seeds of each mode are run each time."""
@@ -82,6 +83,27 @@ print(run.world.now, run.world.steps, *run.world.traces, sep="\\n")
         for seed in ("1", "2")
     ]
     assert stories[0] == stories[1]
+
+
+def test_an_operator_takes_back_what_was_cancelled() -> None:
+    """A mirror whose synchronisation was cancelled goes on lacking messages, as documented: that is healed too."""
+    story = Story({**ALL, "ha-sync-batch-size": 3})
+    a, b, _ = story.roles()
+    story.move_master(a)
+    story.end_for_good(b)
+    story.wait(lambda: story.view.member_on(b.name) is None)
+    story.fill(60)
+    story.world.start(b.name)
+    story.watch(lambda: _lacks(story, b.name) in range(1, 50))
+    story.synchronise(story.record, is_on=False)
+    story.world.run(SOON_S)
+    assert _lacks(story, b.name)
+    story.end()
+
+
+def _lacks(story: Story, node: str) -> int:
+    """How many messages the queue's mirror on a node lacks, as its master knows; 0 also where there is none."""
+    return dict(story.master.mirrors.status(story.record).lacks).get(node, 0)
 
 
 @pytest.mark.slow

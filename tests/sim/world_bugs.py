@@ -73,6 +73,11 @@ def _others_are_not_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Caretaker, "awaits_kept", lambda self, uid, now: False)
 
 
+def _own_death_drops(patch: pytest.MonkeyPatch) -> None:
+    """Who reads in the log that it is dead drops its copy, though the queue may have to be brought back from it."""
+    patch.setattr(View, "wants", lambda self, own: self.has(own.id))
+
+
 BUGS: dict[str, Any] = {
     **mirror_bugs.BUGS,
     **raft_bugs.BUGS,
@@ -84,6 +89,7 @@ BUGS: dict[str, Any] = {
     "not counted anew": _not_counted_anew,
     "judgement ignored": _judgement_ignored,
     "others are not asked": _others_are_not_asked,
+    "own death drops": _own_death_drops,
 }
 
 

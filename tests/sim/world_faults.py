@@ -479,6 +479,7 @@ class WorldRun(Run):
         self._quiet()
         self.counts["copies"] += self.copies.check(world.nodes, world.catalogue, self.random)
         self._heal_among(frozenset(world.names))
+        self.take_back_cancelling()
         self._wait(lambda: not self.unwell(), LIVE_S, lambda: f"healed, and {self.unwell()}")
         world.run(LEASE_S)  # some may still pause, because of what was cut before
         self._wait(lambda: not self.unwell(), LIVE_S, lambda: f"healed, and {self.unwell()}")

@@ -419,6 +419,31 @@ def mirror_that_was_away() -> None:
     story.end()
 
 
+def all_copies_are_cut_off_while_a_node_stops() -> None:
+    """A node that stops waits for its master to move. It reads in the log that all who have the queue count as dead."""
+    story = Story(names=FIVE)
+    a, b, *others = story.roles()
+    story.mirror_on(a, b)
+    story.fill(5)
+    story.page_all()
+    story.part(a, b)
+    for other in others:
+        story.part(a, other)
+        story.part(b, other)
+    story.world.run(1.0)
+    a.stop()
+    story.wait(lambda: story.view.state == "down")
+    for other in others:
+        story.cut(a, other, is_cut=False)
+        story.cut(other, a, is_cut=False)
+    story.watch(lambda: a.log.catalogue.queue("/", "plain") == story.record)
+    if not a.has_broker:
+        raise Violation("it had stopped before")
+    story.world.run(2.0)
+    story.check_disks()
+    story.end()
+
+
 HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "findings ignored": rot_on_a_mirror,
     "unreadable at promotion is gone": rot_on_who_takes_over,
@@ -444,6 +469,7 @@ HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "idle unwatched": one_publish_while_mirrors_are_parted,
     "damaged says nothing": master_that_lacks_messages,
     "damaged files grow": message_file_gone_on_a_mirror,
+    "own death drops": all_copies_are_cut_off_while_a_node_stops,
     "pages while it fills": short_of_memory_while_a_mirror_takes_over,
 }
 """By the bug that each of them finds."""

@@ -122,6 +122,33 @@ def test_a_server_that_does_not_answer(watches: Callable[..., Watch], site: Site
     expect(page.locator(".banner")).to_have_count(0, timeout=LOAD_MS)
 
 
+BREAK_OFF = """
+const whole = window.fetch;
+window.fetch = async (...asked) => {
+  const answer = await whole(...asked);
+  if (window.isBroken) answer.text = async () => { throw new TypeError('Failed to fetch'); };
+  return answer;
+};
+"""
+"""Answers end after their head, as those of a node that is killed, while `isBroken` is set."""
+
+
+def test_a_server_that_ends_within_its_first_answers(
+    watches: Callable[..., Watch], site: Site, filled: str
+) -> None:
+    watch = watches(can_lose_node=True)
+    watch.page.add_init_script(BREAK_OFF)
+    page = watch.open(site.nodes[0].management_url)
+    log_in(page)
+    expect(page.locator(".tile").first).to_be_visible(timeout=LOAD_MS)
+    page.evaluate("window.isBroken = true")
+    go_to(page, "#/queues")
+    expect(page.locator(".banner", has_text="Not responding")).to_be_visible(timeout=LOAD_MS)
+    page.evaluate("window.isBroken = false")
+    expect(page.locator(".banner")).to_have_count(0, timeout=LOAD_MS)
+    expect(page.locator("main table")).to_contain_text("orders.sent", timeout=LOAD_MS)
+
+
 def test_definitions_go_to_a_file_and_come_back(page: Page, site: Site, filled: str, tmp_path: Path) -> None:
     api = HttpApi(site.nodes[0])
     panel = section(page, "overview.definitions")

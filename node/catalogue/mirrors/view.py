@@ -83,6 +83,18 @@ class View:
         """The member on a node that is not dead."""
         return next((member for member in self.members if member.node == node and is_there(member)), None)
 
+    def has(self, id_: int) -> bool:
+        """Whether the ring has a member of that id."""
+        member = self.member(id_)
+        return member is not None and is_there(member)
+
+    def wants(self, own: RingMember) -> bool:
+        """Whether what a member has on disk has to stay: it is in the ring, or the queue may come back from it.
+
+        A node whose broker goes on for a while may learn from the view that the others have declared it down.
+        """
+        return self.has(own.id) or self.copy_to_keep(own.node) == own.copy
+
     def copy_to_keep(self, node: str) -> int | None:
         """Which copy on the disk of a node that has started anew may be what the queue comes back from; None: none.
 

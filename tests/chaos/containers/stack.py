@@ -22,10 +22,11 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from tests.adversity.node_process import ROOT
-from tests.chaos.client import patience
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.containers.engine import compose_command
-from tests.chaos.network import HOST, NAMES, Place, free_ports
+from tests.chaos.network import HOST, NAMES, Place
+from tests.kit.patience import patience
+from tests.kit.ports import free_ports
 
 LIMIT_S: Final = 60.0
 """How long anything may take; only a failing test waits so long."""

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.chaos.client import patience
 from tests.chaos.containers.engine import EngineMissing, base_images, running_engine
 from tests.chaos.containers.stack import LIMIT_S, Stack, StackFailed
 from tests.chaos.mirror_ledger import Ledger, QueueStory, Session, Trace
@@ -24,6 +23,7 @@ from tests.chaos.mirror_load import SMALL, SOMEWHERE, Load, Style, Taste
 from tests.chaos.network import NAMES
 from tests.chaos.pika_client import PikaClient
 from tests.durability.client import Lost
+from tests.kit.patience import patience
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 

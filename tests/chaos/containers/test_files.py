@@ -16,7 +16,8 @@ import yaml
 
 from node.config.load import StartOptions, load_config
 from tests.adversity.node_process import ROOT
-from tests.chaos.network import HOST, NAMES, free_ports
+from tests.chaos.network import HOST, NAMES
+from tests.kit.ports import free_ports
 
 DEPLOY: Final = ROOT / "deploy"
 FILE: Final = DEPLOY / "docker-compose.yml"

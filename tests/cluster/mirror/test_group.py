@@ -438,6 +438,53 @@ def test_l8_a_second_master_confirms_nothing() -> None:
     assert cluster.contents("n3") == [(b"new", False)]
 
 
+@pytest.mark.parametrize("order", [("n1", "n2"), ("n2", "n1")])
+def test_l9_who_learns_of_its_own_death_keeps_what_the_queue_comes_back_from(order: tuple[str, str]) -> None:
+    """§1.1 L9: both were cut off and read in the log, while their brokers run, that the queue is down."""
+    cluster = mirrored("n1", "n2", **{"ha-mode": "nodes", "ha-params": ["n1", "n2"]})
+    cluster.start("n3")
+    publish(cluster, "n1", b"1", b"2")
+    for node in ("n1", "n2"):  # then the master's are in segments, too
+        cluster.crash(node)
+        cluster.start(node)
+        cluster.advance(2.0)
+        cluster[node].page_out()
+    assert cluster.view().master_node == "n1"
+    stored = {node: cluster[node].disk.names("queues") for node in order}
+    cluster.cut_off |= {"n1", "n2"}
+    for node in order:
+        cluster.declare_dead(node)
+    cluster.settle()
+    cluster.cut_off.clear()
+    cluster.advance(5.0)
+    assert cluster.view().state == "down"
+    for node in order:
+        assert list(cluster[node].broker.local_queues) == []
+        assert cluster[node].disk.names("queues") == stored[node] != []
+        cluster.crash(node, is_noticed=False)
+        cluster.start(node)
+    cluster.advance(40.0)
+    assert [body for body, _ in cluster.contents("n3")] == [b"1", b"2"]
+
+
+def test_l9_who_learns_of_its_own_death_drops_its_copy_once_the_queue_goes_on_without_it() -> None:
+    """Until the dead one is erased its copy may be what the queue comes back from."""
+    cluster = mirrored("n1", "n2", "n3")
+    publish(cluster, "n1", b"1")
+    cluster["n3"].page_out()
+    cluster.cut_off.add("n3")
+    cluster.is_held = True
+    cluster.declare_dead("n3")
+    cluster.apply_all("n1", "n2")
+    cluster.cut_off.clear()
+    assert cluster.apply("n3")
+    cluster["n3"].turn()
+    assert cluster["n3"].disk.names("queues") != []
+    cluster.is_held = False
+    cluster.advance(2.0)
+    assert cluster["n3"].disk.names("queues") == []
+
+
 @pytest.mark.parametrize("confirm", ["all", "master"])
 def test_ha_confirm(confirm: str) -> None:
     """`ha-confirm: master`: the disks of mirrors are not waited for; a change of the policy counts at once."""

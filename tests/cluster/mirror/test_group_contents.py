@@ -3,6 +3,8 @@
 Whole brokers with disks. Rows of reliability §1.1 and §2.2; §4.3-§4.8.
 """
 
+from typing import Final
+
 import pytest
 
 from node.amqp.field_table import Table, long, longstr
@@ -10,6 +12,7 @@ from node.amqp.methods import BasicAck, BasicGet, BasicReject, QueuePurge
 from node.amqp.properties import Properties
 from node.catalogue.commands import SetPolicy
 from node.catalogue.mirrors.views import DropMirror, MirrorSynced
+from node.catalogue.records import Json
 from tests.cluster.mirror.disk_nodes import (
     PERSISTENT,
     Cluster,
@@ -256,6 +259,51 @@ def test_what_a_mirror_lacks_after_a_synchronisation_that_was_cancelled() -> Non
     client.send(1, QueuePurge(queue="q"))
     cluster.advance(1.0)
     assert _lacks(cluster, "n1") == {}
+
+
+_IN_FIVES: Final[dict[str, Json]] = {"ha-mode": "all", "ha-sync-mode": "automatic", "ha-sync-batch-size": 5}
+
+
+def _cancelled() -> Cluster:
+    """The policy has n3 synchronised from n1; when it has got some messages an operator cancels that."""
+    cluster = mirrored("n1", "n2", "n3", sync="manual", **{"ha-sync-batch-size": 5})
+    cluster.crash("n3")
+    cluster.settle()
+    publish(cluster, "n1", *(b"%d" % number for number in range(1, 31)))
+    cluster.start("n3")
+    cluster.advance(1.0)
+    cluster.is_held = True
+    cluster.submit(SetPolicy("/", "ha", "^q", _IN_FIVES))
+    cluster.apply_all("n1", "n2", "n3")
+    cluster.hop("n3", "n1", "n3")
+    cluster["n1"].mirrors.sync(record_of(cluster), is_on=False)
+    cluster.is_held = False
+    cluster.settle()
+    return cluster
+
+
+def test_what_was_cancelled_does_not_begin_again_by_itself() -> None:
+    """The operator's word counts for these mirrors, though the policy has them synchronised automatically."""
+    cluster = _cancelled()
+    cluster.advance(100.0)
+    assert 0 < _lacks(cluster, "n1")["n3"] < 30
+    assert id_on(cluster, "n3") not in cluster.view().synced
+    cluster["n1"].mirrors.sync(record_of(cluster), is_on=True)
+    cluster.advance(1.0)
+    assert id_on(cluster, "n3") in cluster.view().synced
+
+
+@pytest.mark.parametrize("cause", ["another master", "another policy"])
+def test_what_begins_a_cancelled_synchronisation_anew(cause: str) -> None:
+    """Who becomes master tells mirrors what there is, and another policy may want them synchronised."""
+    cluster = _cancelled()
+    if cause == "another master":
+        cluster.transfer("q", "n2")
+    else:
+        cluster.submit(SetPolicy("/", "ha", "^q", {**_IN_FIVES, "ha-sync-batch-size": 6}))
+    cluster.advance(1.0)
+    assert cluster.copy("n3") == [range(1, 31)]
+    assert id_on(cluster, "n3") in cluster.view().synced
 
 
 def test_a_new_master_counts_all_it_has_as_missing_at_an_unsynchronised_mirror() -> None:

@@ -139,6 +139,7 @@ def test_an_identity_that_changes() -> None:
 # --- hostile and broken peers ---
 
 
+@pytest.mark.real
 def test_a_peer_that_never_answers() -> None:
     """A frozen process: the kernel takes the connection, nobody reads. Nothing hangs, and close is immediate."""
 

@@ -31,6 +31,7 @@ def test_grpc_is_imported_in_one_file() -> None:
     assert importers == {"cluster/transport/wire.py"}
 
 
+@pytest.mark.real
 def test_forks_are_safe_and_the_pure_parts_need_no_grpc() -> None:
     """ring.md §4: without GRPC_ENABLE_FORK_SUPPORT=0, set before the import, children of forks crash."""
     script = """

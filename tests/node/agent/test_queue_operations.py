@@ -7,6 +7,8 @@ import pytest
 
 from tests.node.process.test_agent import Asker, directory, serve
 
+pytestmark = pytest.mark.real
+
 __all__ = ["directory"]  # a fixture
 
 ALL = '{"ha-mode":"all"}'

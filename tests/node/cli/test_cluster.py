@@ -17,6 +17,7 @@ import pytest
 from node.cli.cluster import BadPlan, NodePlan, make_plan
 from node.cli.main import main
 from node.cli.ports import why_not
+from tests.kit.ports import free_base_port
 
 ROOT = Path(__file__).parents[3]
 WAIT_S = 20.0
@@ -52,17 +53,6 @@ plain = supervisor.supervise
 supervisor.supervise = lambda plan: plain(plan, (sys.executable, "-c", sys.argv[1]))
 sys.exit(main(["cluster", *sys.argv[2:]]))
 """
-
-
-def free_base_port() -> int:
-    """With three ports free there, and 20000 above."""
-    for base in range(21000 + os.getpid() % 500 * 10, 30000, 10):
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            for port in range(base, base + 3):
-                for each in (port, port + 20000):
-                    stack.enter_context(socket.create_server(("127.0.0.1", each)))
-            return base
-    raise AssertionError("no ports are free")
 
 
 class Running:
@@ -198,6 +188,7 @@ def test_a_bad_action(words: list[str], tmp_path: Path, capsys: "pytest.CaptureF
     assert "allowed: fluffle cluster start NODE" in capsys.readouterr().err
 
 
+@pytest.mark.real
 def test_nobody_runs_it(tmp_path: Path, capsys: "pytest.CaptureFixture[str]") -> None:
     assert main(["cluster", "status", "--data", str(tmp_path)]) == 69
     assert capsys.readouterr().err.startswith(f"fluffle: no cluster runs on {tmp_path}; ")

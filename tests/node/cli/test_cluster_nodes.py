@@ -14,7 +14,8 @@ import pika
 import pytest
 
 from node.cli.ports import why_not
-from tests.node.cli.test_cluster import ROOT, free_base_port, wait_for
+from tests.kit.ports import free_base_port
+from tests.node.cli.test_cluster import ROOT, wait_for
 
 START_S = 60.0
 

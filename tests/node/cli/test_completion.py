@@ -23,6 +23,7 @@ def completed(text: str, *words: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

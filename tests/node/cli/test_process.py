@@ -18,6 +18,8 @@ from node.amqp.constants import PROTOCOL_HEADER
 from tests.adversity.attack import deaf, flood, many, method, publish
 from tests.adversity.node_process import ROOT, NodeProcess
 from tests.conformance.amqp_client import Connection
+from tests.kit.patience import patience
+from tests.kit.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +66,7 @@ def test_a_signal_ends_a_node_with_clients_with_code_0(number: signal.Signals) -
             client.expect_connection_close(320, SHUTDOWN_TEXT, None, answer=False)
             client.expect_end()
         assert node.wait() == 0
-        assert time.monotonic() - begin < STOP_S
+        assert time.monotonic() - begin < STOP_S * patience()
         log = node.log_text()
         assert "Traceback" not in log
         assert "Successfully stopped RabbitMQ and its dependencies" in log.splitlines()[-1]
@@ -83,7 +85,7 @@ def test_a_stuck_client_does_not_hold_up_the_stop() -> None:
         node.signal(signal.SIGTERM)
         well_behaved.expect_connection_close(320, SHUTDOWN_TEXT, None, answer=False)
         assert node.wait() == 0
-        assert time.monotonic() - begin < STOP_S
+        assert time.monotonic() - begin < STOP_S * patience()
         assert "Traceback" not in node.log_text()
         for each in (stuck.socket, half, waiting.socket, well_behaved.socket):
             each.close()
@@ -120,7 +122,7 @@ def test_it_stops_in_the_middle_of_a_flood() -> None:
         begin = time.monotonic()
         node.signal(signal.SIGTERM)
         assert node.wait() == 0
-        assert time.monotonic() - begin < STOP_S
+        assert time.monotonic() - begin < STOP_S * patience()
         for thread in threads:
             thread.join(20.0)
         assert "Traceback" not in node.log_text()
@@ -143,12 +145,10 @@ def test_a_port_in_use_ends_with_code_69_and_leaves_nothing(tmp_path: Path) -> N
     """Neither a listener that was opened before the one that failed, nor a process, nor a ready line."""
     config = tmp_path / "empty.conf"
     config.write_text("")
-    with socket.socket() as taken, socket.socket() as probe:
+    free = free_port()
+    with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        probe.bind(("127.0.0.1", 0))
-        free = probe.getsockname()[1]
-        probe.close()
         ended = run_to_the_end(
             "--data",
             str(tmp_path / "data"),

@@ -1,7 +1,10 @@
 """What a node tells the others: at once when it is new, never twice."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from node.clustering import publisher
 from node.clustering.publisher import Publisher, WatchedCounts
@@ -18,11 +21,14 @@ class Fake:
         return dict(self.status)
 
 
-def test_a_connection_is_told_in_the_same_turn_and_many_together() -> None:
+def test_a_connection_is_told_in_the_same_turn_and_many_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """amqp-behaviour §9.7: limits count the connections of all nodes."""
     fake = Fake()
 
     async def main() -> None:
+        monkeypatch.setattr(publisher, "boottime", lambda: 100.0)
+        later: list[tuple[float, Callable[[], None]]] = []
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: later.append(timer))
         told = Publisher(fake.own_status, fake.told.append, 1.0)
         counts = WatchedCounts(told.soon)
         for number in range(3):
@@ -35,7 +41,9 @@ def test_a_connection_is_told_in_the_same_turn_and_many_together() -> None:
         fake.status = {"connections": 4}
         await asyncio.sleep(0)
         assert len(fake.told) == 1  # not so often
-        await asyncio.sleep(4 * publisher.PAUSE_S)
+        [(pause_s, tell)] = later
+        assert pause_s == pytest.approx(publisher.PAUSE_S)
+        tell()
         assert fake.told[1:] == [{"connections": 4}]
         told.publish()
         assert len(fake.told) == 2

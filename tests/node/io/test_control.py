@@ -54,6 +54,7 @@ def serve(server: socket.socket, answer: Callable[[bytes], bytes] | None) -> Non
         sock.close()
 
 
+@pytest.mark.real
 def test_a_request_and_its_result(directory: Path) -> None:
     asked = []
 
@@ -66,6 +67,7 @@ def test_a_request_and_its_result(directory: Path) -> None:
     assert asked == [{"operation": "ping", "arguments": {"a": "b"}, "timeout_s": 5}]
 
 
+@pytest.mark.real
 def test_an_error_has_its_exit_code_and_text(directory: Path) -> None:
     with (
         listening(directory, lambda line: b'{"error": {"exit_code": 70, "text": "no"}}\n'),
@@ -75,6 +77,7 @@ def test_an_error_has_its_exit_code_and_text(directory: Path) -> None:
     assert caught.value.exit_code == 70
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("answer", [b"", b"{}\n", b"[]\n", b"nonsense\n", b'{"error": 3}\n', b'{"result"'])
 def test_an_answer_that_makes_no_sense(directory: Path, answer: bytes) -> None:
     with listening(directory, lambda line: answer), pytest.raises(ControlUnreachable) as caught:
@@ -82,6 +85,7 @@ def test_an_answer_that_makes_no_sense(directory: Path, answer: bytes) -> None:
     assert caught.value.exit_code == 69
 
 
+@pytest.mark.real
 def test_nobody_listens(directory: Path) -> None:
     """management §3.1: 69 for a node that is down."""
     with pytest.raises(ControlUnreachable, match="no node runs on"):
@@ -90,6 +94,7 @@ def test_nobody_listens(directory: Path) -> None:
         request(str(directory / "missing"), "ping", {}, timeout_s=5)
 
 
+@pytest.mark.real
 def test_no_answer_in_time(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """management §3.1: 75 for a time-out."""
     monkeypatch.setattr(control, "_SLACK_S", 0.0)
@@ -104,12 +109,14 @@ def test_a_request_that_is_too_large_is_not_sent(directory: Path) -> None:
     assert caught.value.exit_code == 64
 
 
+@pytest.mark.real
 def test_a_path_longer_than_a_socket_address(directory: Path) -> None:
     deep = directory / ("d" * 100) / ("e" * 100)
     with listening(deep, lambda line: b'{"result": 1}\n'):
         assert request(str(deep), "ping", {}, timeout_s=5) == 1
 
 
+@pytest.mark.real
 def test_a_long_answer(directory: Path) -> None:
     rows = ["x" * 1000] * 1000
     with listening(directory, lambda line: json.dumps({"result": rows}).encode() + b"\n"):
@@ -123,6 +130,7 @@ def environ(directory: Path) -> dict[str, str]:
     return {"XDG_RUNTIME_DIR": str(directory)}
 
 
+@pytest.mark.real
 def test_nodes_that_run_are_found_by_their_names(directory: Path) -> None:
     env = environ(directory)
     data = directory / "data"
@@ -137,6 +145,7 @@ def test_nodes_that_run_are_found_by_their_names(directory: Path) -> None:
         assert control.registered_nodes(env) == []
 
 
+@pytest.mark.real
 def test_nodes_of_one_name_do_not_take_each_others_place(directory: Path) -> None:
     env = environ(directory)
     one, other, failed = (str(directory / name) for name in ("one", "other", "failed"))
@@ -173,6 +182,7 @@ def test_names_that_would_leave_the_registry(directory: Path, name: str) -> None
     assert control.find_node(name, environ(directory)) is None
 
 
+@pytest.mark.real
 def test_a_registry_that_others_may_write_is_not_believed(directory: Path) -> None:
     env = environ(directory)
     data = directory / "data"
@@ -189,6 +199,7 @@ def test_a_registry_that_others_may_write_is_not_believed(directory: Path) -> No
         assert control.find_node("n1@host", env) is None
 
 
+@pytest.mark.real
 def test_an_entry_that_is_a_link_or_names_no_directory_is_passed_over(directory: Path) -> None:
     env = environ(directory)
     control.register("n1@host", str(directory), env)

@@ -17,6 +17,8 @@ from node.io.control import REQUEST_MAX_BYTES, SOCKET_NAME, ControlError, short_
 from node.io.control_server import ControlServer
 from node.io.data_directory import DataDirectoryError
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def data_dir() -> Iterator[Path]:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,6 +67,7 @@ def test_what_was_before_counts_for_nobody() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.real
 def test_a_loop_that_is_held_is_seen() -> None:
     """By the timer, whoever holds it and says nothing."""
 

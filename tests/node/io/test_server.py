@@ -17,8 +17,11 @@ from node.config.values import NETWORK, Address
 from node.io.session import Session
 from tests.adversity.attack import many
 from tests.conformance.amqp_client import Connection, ConnectionEnded
+from tests.kit.ports import free_port
 from tests.memory import assert_gone, no_search_for_cycles
 from tests.node.io.server_thread import LOOPBACK, Place, ServerThread, config
+
+pytestmark = pytest.mark.real
 
 SHUTDOWN_TEXT = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
 
@@ -30,15 +33,6 @@ NOISE_S = 8.0
 def server() -> Iterator[ServerThread]:
     with ServerThread() as started:
         yield started
-
-
-def free_port() -> int:
-    """A port that was free a moment ago, for IPv4 and IPv6."""
-    with socket.socket(socket.AF_INET6) as probe:
-        probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        probe.bind(("::", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # --- listeners ---

@@ -30,6 +30,8 @@ from tests.conformance.amqp_client import Connection, ConnectionEnded
 from tests.node.io.server_thread import LOOPBACK, ServerThread, accepted_socket, config, unsent_bytes
 from tests.node.io.test_tls import Authority, Identity, client_context
 
+pytestmark = pytest.mark.real
+
 NOISE_S = 8.0
 FLOOD_MAX_BYTES = 200_000_000
 """Far more than the limits and all buffers of the kernel hold."""

@@ -16,6 +16,8 @@ from tests.node.io.server_thread import LOOPBACK, ServerThread, config
 from tests.node.io.test_session import V1, V2_IPV4
 from tests.node.io.test_tls import Authority, client_context
 
+pytestmark = pytest.mark.real
+
 TIMEOUT_S = 10.0
 
 

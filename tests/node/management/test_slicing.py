@@ -54,6 +54,7 @@ def test_sorted_as_python_sorts(numbers: list[int], is_reverse: bool) -> None:
     assert found == sorted(pairs, key=lambda pair: pair[1], reverse=is_reverse)
 
 
+@pytest.mark.real
 def test_the_loop_is_not_held() -> None:
     """Others have their turn while a long list is worked on."""
 

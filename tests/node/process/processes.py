@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,18 +12,11 @@ from typing import Any, Final
 
 from node.io.control import ControlError, request
 from tests.adversity.node_process import ROOT
+from tests.kit.ports import free_port
 
 START_S: Final = 40.0
 WAIT_S: Final = 30.0
 HOST: Final = "127.0.0.1"
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as sock:
-        sock.bind((HOST, 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:

@@ -20,6 +20,8 @@ from node.io.data_directory import DataDirectoryError
 from node.process.agent import Agent
 from tests.adversity.node_process import ROOT
 
+pytestmark = pytest.mark.real
+
 NAME = "t1@localhost"
 
 

@@ -15,6 +15,8 @@ from node.config.config import Address, ClusterOptions, Config, ConsoleLog, LogO
 from node.io.control import ControlError
 from node.process.agent import Agent
 
+pytestmark = pytest.mark.real
+
 NAME: Final = "t1@localhost"
 ANSWER_S: Final = 30.0
 """For an answer that comes, on a machine that does other work."""

@@ -16,7 +16,8 @@ import pytest
 from node.cli.ctl.main import main as ctl
 from node.clustering import offline
 from node.io.data_directory import DataDirectoryError
-from tests.node.process.processes import Process, Processes, free_port, until, until_running
+from tests.kit.ports import free_port
+from tests.node.process.processes import Process, Processes, until, until_running
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,8 @@ import pytest
 from tests.adversity.node_process import ROOT
 from tests.node.process.processes import Process, Processes, until, until_running
 
+pytestmark = pytest.mark.real
+
 SECRET = "a secret of the cluster's nodes"
 
 

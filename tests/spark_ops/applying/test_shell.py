@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[3]
 
 INTERRUPTED_EVERYWHERE = """

@@ -316,6 +316,7 @@ def test_a_health_document_that_falls(
     assert read(place.journal).why == "the health score fell from 90 to 70"
 
 
+@pytest.mark.real
 def test_no_spark_is_imported() -> None:
     """They start at once: neither pyspark nor numpy is loaded."""
     names = "apply pause resume abort rollback"

@@ -14,6 +14,7 @@ from spark_ops.cli.main import main
 Capture = pytest.CaptureFixture[str]
 
 
+@pytest.mark.real
 def test_a_machine(tmp_path: Path, capsys: Capture) -> None:
     """A line for each thing; as JSON the same."""
     code = main(["doctor", str(tmp_path)])
@@ -26,6 +27,7 @@ def test_a_machine(tmp_path: Path, capsys: Capture) -> None:
     assert {"Python", "Java", "pyspark", "pyarrow", "loopback", "clock"} <= {check["what"] for check in told}
 
 
+@pytest.mark.real
 def test_no_java(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """The line says what to install; the exit code that something is missing."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -56,6 +58,7 @@ def test_clock_and_room(tmp_path: Path) -> None:
     assert doctor.room("x", tmp_path / "none").state == "missing"
 
 
+@pytest.mark.real
 def test_a_root_that_is_none(tmp_path: Path, capsys: Capture) -> None:
     """One line among the others."""
     assert main(["doctor", str(tmp_path / "none")]) == 4

@@ -39,6 +39,7 @@ def test_wrong_java_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         java()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("release", "said"),
     [('JAVA_VERSION="1.8.0_292"\n', ""), ('JAVA_VERSION="11.0.2"\n', ""), (None, 'openjdk version "11.0.2"')],

@@ -70,6 +70,7 @@ export async function send(method, where, options = {}) {
   if (body !== undefined) headers['content-type'] = 'application/json';
   for (const name of Object.keys(headers)) headers[name] = headerText(headers[name]);
   let response;
+  let text;
   try {
     response = await fetch(`api/${withParams(where, options.params)}`, {
       method,
@@ -79,6 +80,7 @@ export async function send(method, where, options = {}) {
       credentials: 'omit', // no password box of the browser's own
       cache: 'no-store',
     });
+    text = await response.text(); // a node may also end in the middle of its answer
   } catch (failure) {
     if (signal?.aborted) throw failure;
     const why = failure.name === 'TimeoutError' ? 'No answer within 30 seconds' : 'The node can’t be reached';
@@ -86,11 +88,10 @@ export async function send(method, where, options = {}) {
     if (!quiet) tell(false, error);
     throw error;
   }
-  return answered(response, Boolean(quiet), Boolean(options.isText));
+  return answered(response, text, Boolean(quiet), Boolean(options.isText));
 }
 
-async function answered(response, quiet, isText) {
-  const text = await response.text();
+function answered(response, text, quiet, isText) {
   let value = null;
   try {
     value = text ? JSON.parse(text) : null;

@@ -128,10 +128,13 @@ async function navigate() {
   view = new View(body, query, () => frame?.fresh());
   frame.show(page, body);
   const current = view;
-  if (!found) view.notice('Not found', 'There is no such page.');
-  else if (page.tag && !can(page.tag)) view.notice('Not allowed', `This page is for users with the tag ${page.tag}.`);
-  else await show(current, found);
-  if (current === view) schedule();
+  try {
+    if (!found) view.notice('Not found', 'There is no such page.');
+    else if (page.tag && !can(page.tag)) view.notice('Not allowed', `This page is for users with the tag ${page.tag}.`);
+    else await show(current, found);
+  } finally {
+    if (current === view) schedule();
+  }
 }
 
 async function show(current, { one, params }) {

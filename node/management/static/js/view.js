@@ -35,8 +35,11 @@ export class View {
     do {
       this.isAgain = false;
       this.running = this.guarded(this.tasks);
-      await this.running;
-      this.running = null;
+      try {
+        await this.running;
+      } finally {
+        this.running = null;
+      }
     } while (this.isAgain && !this.isOver);
   }
 

@@ -137,6 +137,7 @@ def test_what_does_not_listen(run: Run) -> None:
         assert run("check_port_listener", port)[0] == 65
 
 
+@pytest.mark.real
 def test_connectivity(run: Run, fake: FakeNode) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -194,6 +194,7 @@ def test_its_options_are_not_those_of_the_other_commands(capsys: "pytest.Capture
         assert capsys.readouterr().out == "3.10.8\n"
 
 
+@pytest.mark.real
 def test_shutdown_waits_for_the_process(run: Run, fake: FakeNode) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.3)"])
     fake.answers["stop"] = {"pid": child.pid}
@@ -208,6 +209,7 @@ def test_shutdown_waits_for_the_process(run: Run, fake: FakeNode) -> None:
     assert run("stop")[1] == f"Stopping and halting node {NODE} ...\n"
 
 
+@pytest.mark.real
 def test_shutdown_of_a_process_that_does_not_end(run: Run, fake: FakeNode) -> None:
     fake.answers["stop"] = {"pid": os.getpid()}
     assert run("shutdown", "-t", "0.1", "-q") == (
@@ -310,6 +312,7 @@ def test_a_node_that_is_not_there(run: Run, fake: FakeNode) -> None:
     assert run("stop", "--idempotent", "-q") == (0, "", "")
 
 
+@pytest.mark.real
 def test_await_startup_waits_for_a_node_that_is_not_there_yet(run: Run, fake: FakeNode) -> None:
     count = 0
 
@@ -424,6 +427,7 @@ def node_on_a_socket(tmp_path: Path) -> Iterator[dict[str, str]]:
     loop.close()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("words", "node"),
     [
@@ -452,6 +456,7 @@ def test_which_node(
     )
 
 
+@pytest.mark.real
 def test_a_name_that_several_have(
     node_on_a_socket: dict[str, str], tmp_path: Path, capsys: "pytest.CaptureFixture[str]"
 ) -> None:
@@ -461,6 +466,7 @@ def test_a_name_that_several_have(
     assert {f"  {tmp_path}/a/n30", f"  {tmp_path}/b"} <= set(said.splitlines())
 
 
+@pytest.mark.real
 def test_a_name_that_nobody_has(
     node_on_a_socket: dict[str, str], capsys: "pytest.CaptureFixture[str]"
 ) -> None:
@@ -480,6 +486,7 @@ def test_it_starts_fast(tmp_path: Path) -> None:
     assert done.stdout == "3.10.8\n[]\n"
 
 
+@pytest.mark.real
 def test_a_stopped_node_goes_by_its_own_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The directory of a node knows whose it is; only without one the name is guessed from its path."""
     environ = {"XDG_RUNTIME_DIR": str(tmp_path)}

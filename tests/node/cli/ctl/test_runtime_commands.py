@@ -77,6 +77,7 @@ def test_log_tail(run: Run, fake: FakeNode) -> None:
     assert run("-q", "log_tail")[1] == ""
 
 
+@pytest.mark.real
 def test_log_stream(run: Run, fake: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call goes on where the last one ended."""
     monkeypatch.setattr(runtime_commands, "POLL_S", 0.01)

@@ -63,6 +63,7 @@ def test_a_file_of_somebody_else_stays(tmp_path: Path, capsys: "pytest.CaptureFi
     assert "there is another file of that name" in capsys.readouterr().err
 
 
+@pytest.mark.real
 def test_scripts_where_there_is_no_executable(tmp_path: Path) -> None:
     assert make_links(str(tmp_path), "/x/node/__main__.py") == 0
     done = subprocess.run(
