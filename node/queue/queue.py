@@ -48,6 +48,9 @@ class Queue:
     storage: its disk side.
     """
 
+    is_local = True
+    is_out_of_reach = False
+
     def __init__(
         self,
         record: QueueRecord,
@@ -58,8 +61,6 @@ class Queue:
     ) -> None:
         self.record = record
         self.settings = settings
-        self.is_local = True
-        self.is_out_of_reach = False
         self.storage = storage
         self.is_durable = record.durable and record.exclusive_owner is None
         """Whether persistent messages in it survive the node."""
