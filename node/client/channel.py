@@ -20,7 +20,7 @@ from node.catalogue.access import Operation, check_resource
 from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord, ResourceKind
 from node.client.confirms import Confirms
-from node.client.counters import ChannelCounters, ExchangeCounters
+from node.client.counters import ChannelCounters
 from node.client.giving_back import give_back
 from node.client.publishing import Route, make_envelope, rewritten
 from node.client.reply_to import ReplyConsumer
@@ -147,8 +147,7 @@ class Channel:
                     self._publish_one(route, envelope, traits, content, size)
                 return
             route.envelope, route.traits = envelope, traits
-        batch = Batch(envelope, contents, size)
-        self._publish(batch, route.targets, route.counters, mandatory=route.mandatory)
+        self._publish(Batch(envelope, contents, size), route, route.targets)
 
     def _publish_one(
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
@@ -161,19 +160,17 @@ class Channel:
         if not route.exchange:
             for key in dict.fromkeys(keys):
                 self.broker.reply(key, envelope, content)
-        batch = Batch(envelope, [content], size)
-        self._publish(batch, targets, route.counters, mandatory=route.mandatory)
+        self._publish(Batch(envelope, [content], size), route, targets)
 
-    def _publish(
-        self, batch: Batch, targets: Targets, exchange: ExchangeCounters, *, mandatory: bool
-    ) -> None:
+    def _publish(self, batch: Batch, route: Route, targets: Targets) -> None:
         if self.vhost.tracer is not None:
             self.vhost.tracer.published(self, batch, targets)
         if self.transaction is not None:
             names = [queue.record.name for queue in targets]
-            self.transaction.publish(batch, names, exchange, mandatory=mandatory)
+            self.transaction.publish(batch, names, route.counters, mandatory=route.mandatory)
             return
         count = len(batch.contents)
+        exchange = route.counters
         self._counters.publish += count
         exchange.publish_in += count
         if self.pairs is not None:
@@ -181,7 +178,7 @@ class Channel:
         if targets.count:
             exchange.publish_out += count * targets.count
         else:
-            self.unroutable(batch, mandatory)
+            self.unroutable(batch, route.mandatory)
         spreading = self.connection.spreading
         if spreading.is_on or (targets.count > 1 and is_wide(targets)):
             spreading.begin(self, batch, targets)

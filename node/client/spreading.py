@@ -39,29 +39,26 @@ def is_wide(targets: Targets) -> bool:
 
 
 class Spreading:
-    """What one connection has to spread, in order."""
+    """What one connection has to spread, in order.   is_on: there is something left."""
 
     def __init__(self) -> None:
+        self.is_on = False
         self._waiting: deque[Chore] = deque()
         self._is_beginning = False
-
-    @property
-    def is_on(self) -> bool:
-        """Whether there is something left."""
-        return bool(self._waiting)
 
     def begin(self, channel: "Channel", batch: Batch, targets: Targets) -> None:
         """Publish a batch to these queues."""
         at_once = _AWAY_AT_ONCE if targets.leaves_node else _NEAR_AT_ONCE
         first = None if channel.confirms is None else channel.expect(len(batch.contents))
         self._waiting.append(_spread(channel, batch, list(targets), at_once, first))
+        self.is_on = True
         if len(self._waiting) > 1:
             return
         connection = channel.connection
         self._is_beginning = True
         connection.broker.chores.begin(self._work_off(), partial(self._done, connection))
         self._is_beginning = False
-        if self._waiting:
+        if self.is_on:
             connection.stop_reading()
 
     def _done(self, connection: "Connection") -> None:
@@ -72,6 +69,7 @@ class Spreading:
         while self._waiting:
             yield from self._waiting[0]
             self._waiting.popleft()
+        self.is_on = False
 
 
 def _spread(
