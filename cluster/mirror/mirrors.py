@@ -284,7 +284,8 @@ class Mirrors:
         self._recovered.discard(record.uid)
         if group is not None:
             group.unmirror()
-            if group.queue is not None:
+            if group.queue is not None and group.leader is not None:
+                group.queue.received = group.leader.last_received_of_all
                 group.queue.mirror = None
             group.part()
 

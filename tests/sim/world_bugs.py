@@ -12,10 +12,12 @@ import pytest
 from cluster.mirror.caretaker import Caretaker
 from cluster.mirror.copy import Copy
 from cluster.mirror.revival import Revival
+from cluster.remote.proxy import Proxy
 from node.catalogue.mirrors import views
 from node.catalogue.mirrors.views import View
 from node.client.channel import Channel
 from node.queue.consumer import UNLIMITED
+from node.queue.operations import Enqueue
 from node.queue.paged_backlog import PagedBacklog
 from node.store.message_store import MessageStore
 from tests.sim import mirror_bugs, raft_bugs
@@ -73,6 +75,16 @@ def _others_are_not_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Caretaker, "awaits_kept", lambda self, uid, now: False)
 
 
+def _sent_again_to_one_copy_is_new(patch: pytest.MonkeyPatch) -> None:
+    """A queue that is not mirrored any more takes what was sent to a master before for something new."""
+    whole = Proxy._take
+
+    def take(self: Proxy, entry: Enqueue, *, is_again: bool) -> None:
+        whole(self, entry, is_again=is_again and self.queue.mirror is not None)
+
+    patch.setattr(Proxy, "_take", take)
+
+
 BUGS: dict[str, Any] = {
     **mirror_bugs.BUGS,
     **raft_bugs.BUGS,
@@ -84,6 +96,7 @@ BUGS: dict[str, Any] = {
     "not counted anew": _not_counted_anew,
     "judgement ignored": _judgement_ignored,
     "others are not asked": _others_are_not_asked,
+    "sent again to one copy is new": _sent_again_to_one_copy_is_new,
 }
 
 

@@ -419,6 +419,25 @@ def mirror_that_was_away() -> None:
     story.end()
 
 
+def mirrors_go_before_publishes_come_again() -> None:
+    """A master dies after a delivery of which its mirror has not heard, and the mirror is soon the only copy wanted."""
+    story = Story(names=FIVE)
+    a, b, c, *_ = story.roles()
+    story.mirror_on(a, b)
+    story.consumer(c, 1, "slow")
+    client = story.publisher(c)
+    story.part(a, b)
+    client.give(5)
+    story.watch(lambda: any(message.seen for message in story.ledger.messages))
+    story.cut(c, b)
+    story.end_for_good(a)
+    story.set_policy({"max-length": 100_000})
+    story.wait(lambda: story.record.view is None)
+    story.cut(c, b, is_cut=False)
+    story.wait(lambda: not client.unconfirmed)
+    story.end()
+
+
 HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "findings ignored": rot_on_a_mirror,
     "unreadable at promotion is gone": rot_on_who_takes_over,
@@ -444,6 +463,7 @@ HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "idle unwatched": one_publish_while_mirrors_are_parted,
     "damaged says nothing": master_that_lacks_messages,
     "damaged files grow": message_file_gone_on_a_mirror,
+    "sent again to one copy is new": mirrors_go_before_publishes_come_again,
     "pages while it fills": short_of_memory_while_a_mirror_takes_over,
 }
 """By the bug that each of them finds."""
