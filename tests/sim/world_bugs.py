@@ -11,6 +11,7 @@ import pytest
 
 from cluster.mirror.caretaker import Caretaker
 from cluster.mirror.copy import Copy
+from cluster.mirror.mirrors import Mirrors
 from cluster.mirror.revival import Revival
 from cluster.remote.proxy import Proxy
 from node.catalogue.mirrors import views
@@ -85,6 +86,11 @@ def _sent_again_to_one_copy_is_new(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Proxy, "_take", take)
 
 
+def _copy_goes_with_its_view(patch: pytest.MonkeyPatch) -> None:
+    """A master takes its queue for one that is not mirrored any more before it has made one of its copy."""
+    patch.setattr(Mirrors, "_is_acting", lambda self, uid: True)
+
+
 BUGS: dict[str, Any] = {
     **mirror_bugs.BUGS,
     **raft_bugs.BUGS,
@@ -96,6 +102,7 @@ BUGS: dict[str, Any] = {
     "not counted anew": _not_counted_anew,
     "judgement ignored": _judgement_ignored,
     "others are not asked": _others_are_not_asked,
+    "copy goes with its view": _copy_goes_with_its_view,
     "sent again to one copy is new": _sent_again_to_one_copy_is_new,
 }
 

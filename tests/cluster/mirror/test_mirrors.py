@@ -1,5 +1,6 @@
 """A mirrored queue outlives its master: whole brokers, real rings. Rows of reliability §2.2; amqp-behaviour §9.4."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.commands import ClearPolicy, DeleteQueue, SetPolicy
 from node.catalogue.mirrors.views import DropMirror, stored_uid
+from node.queue.queue import Queue
 from tests.cluster.mirror import disk_nodes
 from tests.cluster.mirror.disk_nodes import frames_to, mirrored, publish, publisher_of, record_of
 from tests.cluster.mirror.nodes import Cluster
@@ -591,3 +593,27 @@ def test_revived_queue_goes_on_with_its_numbers() -> None:
     cluster.advance(1.0)
     assert cluster.queue("n1").next_seq >= 5
     assert cluster.contents("n1") == [(b"4", True)]
+
+
+def test_a_copy_that_becomes_a_queue_is_not_dropped_when_the_policy_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes a while, as segments must be read; until then it is all that is left."""
+    cluster = mirrored("n1", "n2")
+    publish(cluster, "n1", b"1")
+    filled: list[Callable[[], None]] = []
+    begin_with = Queue.begin_with
+    monkeypatch.setattr(
+        Queue,
+        "begin_with",
+        lambda self, copy, on_done: filled.append(lambda: begin_with(self, copy, on_done)),
+    )
+    cluster.crash("n1")
+    cluster.settle()
+    cluster.submit(ClearPolicy("/", "ha"))
+    cluster.advance(3.0)
+    assert not cluster.group("n2").is_acting
+    filled.pop()()
+    cluster.advance(3.0)
+    assert record_of(cluster).view is None
+    assert [body for body, _ in cluster.contents("n2")] == [b"1"]
