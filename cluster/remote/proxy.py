@@ -15,12 +15,11 @@ from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.remote_pb2 import Answer, Ask, Publish, Settle, Subscribe
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import decode_table
-from node.broker.belongings import Again, is_refusing
+from node.broker.belongings import Again, is_refusing, last_received
 from node.catalogue.commands import Command
 from node.catalogue.names import not_found
 from node.client.unacked import Delivery, Unacked, open_runs
 from node.queue.live_queue import Asked, Counts
-from node.queue.mirroring import Mirror
 from node.queue.operations import Enqueue
 from node.queue.run import Run
 
@@ -67,7 +66,7 @@ class Proxy:
         self._next_number = 1
         self._refused: dict[int, list[int]] = {}  # of publishes that are not answered
         self._sender = front_end.incarnation
-        self._received = queue.mirror.last_received(self._sender) if queue.mirror is not None else 0
+        self._received = last_received(queue, self._sender)
         """The last publish that came in here or at a master before, when this conversation began."""
         self._unsafe: tuple[int, int] | None = None  # publishes of this frame that wait for the disk
         self._unstable: tuple[int, int, bool] | None = None  # or for the mirrors, and whether for their disks
@@ -94,13 +93,11 @@ class Proxy:
         if queue.is_deleted:
             self._answer(number, number)
             return
+        self._take(entry, is_again=message.is_again)
+        is_kept = entry.envelope.persistent and queue.is_durable
         if queue.mirror is not None:
-            self._publish_mirrored(entry, queue.mirror, is_again=message.is_again)
-            return
-        refused = self._broker.enqueue(entry.envelope, entry.contents, entry.size, (queue,))
-        if refused:
-            self._refused[number] = sorted(refused)
-        if message.is_confirmed and queue.is_durable and entry.envelope.persistent:
+            self._await_mirrors(number, is_kept=is_kept)
+        elif message.is_confirmed and is_kept:
             if self._unsafe is not None and self._unsafe[1] != number - 1:
                 self.await_safety()
             self._unsafe = (self._unsafe[0] if self._unsafe is not None else number), number
@@ -109,8 +106,8 @@ class Proxy:
         else:
             self._withheld.append(number)
 
-    def _publish_mirrored(self, entry: Enqueue, mirror: Mirror, *, is_again: bool) -> None:
-        """Take a run unless it came in at a master before. All are answered, when they are where they must be."""
+    def _take(self, entry: Enqueue, *, is_again: bool) -> None:
+        """Enqueue a run unless it came in at a master before. It may be no mirrored queue any more by now."""
         if is_again and self._again is None:
             self._again = Again(self._broker, self.queue)
         elif self._again is not None and not is_again:
@@ -123,10 +120,20 @@ class Proxy:
             if refused:
                 self._refused[number] = sorted(refused)
             if not refused or len(refused) < entry.count:
-                mirror.received(self._sender, number)
+                self._note_received(number, is_again=is_again)
         elif is_refusing(queue.settings):
             self._refused[number] = list(range(entry.count))
-        is_kept = entry.envelope.persistent and queue.is_durable
+
+    def _note_received(self, number: int, *, is_again: bool) -> None:
+        """A publish came in: the next master has to know, if there will be one while it waits for its answer."""
+        queue = self.queue
+        if queue.mirror is not None:
+            queue.mirror.received(self._sender, number)
+        elif is_again:  # nothing else is sent again that came while there are no mirrors
+            queue.received[self._sender] = number
+
+    def _await_mirrors(self, number: int, *, is_kept: bool) -> None:
+        """Answer a publish when it is where it must be, be it taken here or at a master before."""
         waiting = self._unstable
         if waiting is not None and (waiting[1] != number - 1 or waiting[2] is not is_kept):
             self.await_safety()

@@ -87,6 +87,16 @@ def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> N
         again.end()
 
 
+def last_received(queue: "Queue", sender: int) -> int:
+    """The number of the last publish of a front end that came in, here or at an earlier master; 0: none did.
+
+    It counts also when the queue is not mirrored any more: until they are answered, publishes are sent again to the
+    master that is left.
+    """
+    mirror = queue.mirror
+    return queue.received.get(sender, 0) if mirror is None else mirror.last_received(sender)
+
+
 def is_refusing(settings: QueueSettings) -> bool:
     """Whether a queue refuses messages for its length.
 

@@ -26,7 +26,6 @@ from cluster.transport.peer_pb2 import Batch as StreamBatch
 from node.catalogue.mirrors import views
 from node.catalogue.mirrors.mirrored_queues import MirroredQueues
 from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View, ViewChange, is_there
-from node.queue.mirroring import Mirror
 from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue
 from node.queue.queue import Queue
@@ -364,15 +363,15 @@ def _lossy_table(patch: Patch) -> None:
 
 def _duplicate_at_once(patch: Patch) -> None:
     """A publish that has come in before is answered at once."""
-    whole = Proxy._publish_mirrored
+    whole = Proxy._await_mirrors
 
-    def publish_mirrored(self: Proxy, entry: Enqueue, mirror: Mirror, *, is_again: bool) -> None:
-        if entry.first_seq <= self._received:
-            self._answer(entry.first_seq, entry.first_seq)
+    def await_mirrors(self: Proxy, number: int, *, is_kept: bool) -> None:
+        if number <= self._received:
+            self._answer(number, number)
         else:
-            whole(self, entry, mirror, is_again=is_again)
+            whole(self, number, is_kept=is_kept)
 
-    patch.setattr(Proxy, "_publish_mirrored", publish_mirrored)
+    patch.setattr(Proxy, "_await_mirrors", await_mirrors)
 
 
 # --- mirrors ---
