@@ -19,7 +19,8 @@ Three rules make leases safe (reliability §4.2):
 
 It never waits, sends or tells the time: calls have `now` (CLOCK_BOOTTIME, which counts while a machine is suspended,
 in seconds; it never goes back), and `take_outputs` says what is to be done. A process that thaws may still write a
-delivery or a confirm before its first turn: a confirm is true whatever comes, a delivery at most comes twice.
+delivery or a confirm before its first turn. A delivery at most comes twice. A confirm is true: what is confirmed is on
+all copies. Where the only one is here and in memory, it goes with this node, as if that had ended right after it.
 
 Source: reliability §4.0, §4.2, §4.7 (S19, S20); ring.md §4, §5.
 """

@@ -11,7 +11,7 @@ time, and only so many proposals are on their way.
 Source: reliability §2.2 (change_policy, change_cluster, rapid_change), §4.1, §4.9, S15; amqp-behaviour §9.3, §9.7.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
@@ -104,10 +104,12 @@ class Caretaker:
     """The queues of the node `here`. Tell it what happens, then `look`, and hand its proposals to the catalogue.
 
     The caller looks again at the end of the turn and at `next_look`. What came of a proposal it need not tell.
+    is_acting: whether a queue, by uid, is here already, and not a copy that is to become one. `see` follows when it is.
     """
 
-    def __init__(self, here: str) -> None:
+    def __init__(self, here: str, is_acting: Callable[[str], bool] = lambda uid: True) -> None:
         self.here = here
+        self._is_acting = is_acting
         self._charges: dict[str, _Charge] = {}
         self._members: dict[str, Member] = {}
         self._nodes = Nodes({}, frozenset(), frozenset())
@@ -345,8 +347,9 @@ class Caretaker:
             return Step(
                 DropMirror(extra[0].id, view.version), f"Dropping queue mirror on node {extra[0].node}"
             )
-        if len(view.members) == 1 and not is_mirrored(charge.record, charge.settings):
-            return Step(Unmirror(view.master))
+        is_wanted = is_mirrored(charge.record, charge.settings)
+        if len(view.members) == 1 and not is_wanted and self._is_acting(charge.record.uid):
+            return Step(Unmirror(view.master, view.version))
         return None
 
     # --- masters that move ---

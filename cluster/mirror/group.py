@@ -172,7 +172,7 @@ class Group:
     def begin_as_master(self, queue: Queue, live: NumberSet) -> None:
         """Act as master of a queue that is here already.   live: the numbers of its messages."""
         self.queue = queue
-        self._lead(queue, live, {})
+        self._lead(queue, live, queue.received)
 
     def take_up(self) -> None:
         """Make the copy a queue and act as its master, if this node is to be and has heard all that came before."""

@@ -190,6 +190,11 @@ class Leader:
         """See `Mirror.last_received`."""
         return self._new_senders.get(sender) or self.senders.get(sender, 0)
 
+    @property
+    def last_received_of_all(self) -> dict[int, int]:
+        """The same for each front end of which one came in."""
+        return self.senders | self._new_senders
+
     def await_stable(self, waiter: Waiter, first: int, last: int, *, is_kept: bool) -> None:
         """See `Mirror.await_stable`."""
         is_kept = is_kept and self._is_durable

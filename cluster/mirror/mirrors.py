@@ -95,7 +95,7 @@ class Mirrors:
         """See `Mirroring.entered`."""
         broker = self.broker
         self._incarnation = incarnation
-        self._overseer = Overseer(broker, incarnation)
+        self._overseer = Overseer(broker, incarnation, self._is_acting)
         for known in list(self._known.values()):
             self._join(known, is_new=False)
             self._refresh(known)
@@ -284,7 +284,8 @@ class Mirrors:
         self._recovered.discard(record.uid)
         if group is not None:
             group.unmirror()
-            if group.queue is not None:
+            if group.queue is not None and group.leader is not None:
+                group.queue.received = group.leader.last_received_of_all
                 group.queue.mirror = None
             group.part()
 
@@ -337,6 +338,10 @@ class Mirrors:
             return "there", master.incarnation, known.record.mastership
         return "nowhere", view.state
 
+    def _is_acting(self, uid: str) -> bool:
+        known = self._known.get(uid)
+        return known is not None and known.group is not None and known.group.is_acting
+
     def _live(self, known: KnownQueue) -> LiveQueue:
         """A new live queue of that kind."""
         record, group = known.record, known.group
@@ -361,6 +366,7 @@ class Mirrors:
             if group.leader is None:
                 group.storage.belong_to(known)
             self._refresh(known)
+            self.settings_changed(known.record)  # what waited for it may be proposed now
 
     # --- what groups need ---
 

@@ -3,6 +3,7 @@
 catalogue ─► Caretaker, Revival ─ proposals ─► catalogue            views ─► happenings ─► log
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 
 
 class Overseer:
-    """Of one broker, from the moment when it counts as up in this incarnation."""
+    """Of one broker, from the moment when it counts as up in this incarnation.   is_acting: as in `Caretaker`."""
 
-    def __init__(self, broker: "Broker", incarnation: int) -> None:
+    def __init__(self, broker: "Broker", incarnation: int, is_acting: Callable[[str], bool]) -> None:
         here = broker.settings.node_name
-        self.caretaker = Caretaker(here)
+        self.caretaker = Caretaker(here, is_acting)
         self.revival = Revival(here, incarnation)
         self._broker = broker
         self._timer: Timer | None = None

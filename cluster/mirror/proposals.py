@@ -20,6 +20,7 @@ from node.catalogue.mirrors.views import (
     Revive,
     TookOver,
     TransferMaster,
+    Unmirror,
     ViewChange,
     is_offered,
     is_there,
@@ -207,6 +208,6 @@ def is_shown(record: QueueRecord, change: ViewChange | None) -> bool:
             return view.since != since or not view.previous
         case OfferCopy():
             return view.state != "down" or is_offered(view, change)
-        case Revive(version):
+        case Revive(version) | Unmirror(_, version):
             return view.version != version
     return False

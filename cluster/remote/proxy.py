@@ -102,18 +102,15 @@ class Proxy:
             self._withheld.append(number)
 
     def _take(self, entry: Enqueue, *, is_again: bool) -> Collection[int]:
-        """Enqueue a run, unless a master before has it; the indexes of what the queue doesn't take."""
-        queue = self.queue
-        assert entry.contents is not None
-        if queue.mirror is None:
-            return queue.publish(Batch(entry.envelope, entry.contents, entry.size), None)
+        """Enqueue a run unless it came in before, see `take_once`; the indexes of what the queue doesn't take."""
         if is_again and self._again is None:
-            self._again = Again(self._broker, queue)
+            self._again = Again(self._broker, self.queue)
         elif self._again is not None and not is_again:
             self.end_again()
+        assert entry.contents is not None
         envelope = copy(entry.envelope) if is_again else entry.envelope
         batch = Batch(envelope, entry.contents, entry.size)
-        return take_once(queue, queue.mirror, self._sender, entry.first_seq, batch)
+        return take_once(self.queue, self._sender, entry.first_seq, batch, is_again=is_again)
 
     def _wait(self, number: int, *, is_kept: bool) -> None:
         """Answer a publish when it is where it must be. Those of a frame that wait for the same do so together."""

@@ -11,7 +11,6 @@ from node.catalogue.policy import QueueSettings
 from node.queue.acceptance import Answer
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Belongings
-from node.queue.mirroring import Mirror
 from node.queue.operations import Enqueue, decode
 from node.queue.run import Batch
 
@@ -53,13 +52,32 @@ class Again:
         self._broker.touch(queue)
 
 
-def take_once(queue: "Queue", mirror: Mirror, sender: int, number: int, batch: Batch) -> Collection[int]:
-    """Enqueue a publish of a front end, unless a master before had it; the indexes of what the queue doesn't take."""
-    if number <= mirror.last_received(sender):
-        return range(len(batch.contents)) if is_refusing(queue.settings) else ()
+def last_received(queue: "Queue", sender: int) -> int:
+    """The number of the last publish of a front end that came in, here or at an earlier master; 0: none did.
+
+    It counts also when the queue is not mirrored any more: until they are answered, publishes are sent again to the
+    master that is left.
+    """
+    mirror = queue.mirror
+    return queue.received.get(sender, 0) if mirror is None else mirror.last_received(sender)
+
+
+def take_once(queue: "Queue", sender: int, number: int, batch: Batch, *, is_again: bool) -> Collection[int]:
+    """Enqueue a publish of a front end unless it came in before; the indexes of what the queue doesn't take.
+
+    is_again: it was sent to a master before.
+    """
+    count = len(batch.contents)
+    if number <= last_received(queue, sender):
+        return range(count) if is_refusing(queue.settings) else ()
     refused = queue.publish(batch, None)
-    if len(refused) < len(batch.contents):
-        mirror.received(sender, number)
+    if len(refused) == count:
+        return refused
+    # The next master has to know, if there will be one while the publish waits for its answer.
+    if queue.mirror is not None:
+        queue.mirror.received(sender, number)
+    elif is_again:  # nothing else is sent again that came while there are no mirrors
+        queue.received[sender] = number
     return refused
 
 
@@ -68,8 +86,6 @@ def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> N
 
     That is answered too only when what was enqueued here is stable: then it is as well (reliability §4.4).
     """
-    mirror = queue.mirror
-    assert mirror is not None
     sender = broker.incarnation
     again = Again(broker, queue)
     is_again = True
@@ -85,7 +101,7 @@ def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> N
         assert isinstance(entry, Enqueue)
         assert entry.contents is not None
         batch = Batch(copy(entry.envelope), entry.contents, entry.size)
-        refused = take_once(queue, mirror, sender, publish.number, batch)
+        refused = take_once(queue, sender, publish.number, batch, is_again=is_again)
         if publish.party is not None:
             waiter = Answer(publish.party, refused)
             broker.intake.await_safety(queue, waiter, 0, 0, is_persistent=entry.envelope.persistent)

@@ -83,6 +83,8 @@ class Queue:
         self._host = host
         self.mirror: Mirror | None = None
         """The copies on other nodes; all that happens to messages is told."""
+        self.received: dict[int, int] = {}
+        """The last publish of each front end that may send some again, as the queue was mirrored and is no more."""
         self.mastership = record.mastership
         self.successor: LiveQueue | None = None
         self._next_publish = 1  # of this node as a front end, once another one is master

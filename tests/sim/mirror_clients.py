@@ -258,7 +258,7 @@ class Publisher(App):
                 message.state = "returned"
             case TxCommitOk():
                 for message in self.pending:
-                    self.ledger.confirm(message, "confirmed")
+                    self.ledger.confirm(message, "confirmed", self.node)
                 self.pending = []
                 self._is_committing = False
             case _:
@@ -271,7 +271,7 @@ class Publisher(App):
             message = self.unconfirmed.pop(each, None)
             if message is None:
                 raise Violation(f"{self.name}: confirm of {each}, which was confirmed or never published")
-            self.ledger.confirm(message, state)
+            self.ledger.confirm(message, state, self.node)
         if not tags and tag > self._tag:
             raise Violation(f"{self.name}: confirm of {tag} before it was published")
 

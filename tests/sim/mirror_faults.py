@@ -106,6 +106,9 @@ class Run:
         self.cancelled: set[str] = set()
         """Queues whose mirrors an operator does not want synchronised, whatever the policy says."""
         world.on_event = self._see
+        self._down_since: dict[str, float] = {}
+        """When each node was declared down last."""
+        self.ledger.gone_since = self._gone_since
         self.faults = [(name, weight) for name, weight in self.known_faults if not faults or name in faults]
         chosen = list(kinds)
         if not chosen:
@@ -141,9 +144,15 @@ class Run:
                 ledger.trouble()
             case MemberDown(member=member):
                 ledger.trouble()
+                self._down_since[member.name] = self.world.now
                 for queue in self.world.catalogue.queues("/"):
                     if queue.view is None and queue.home == member.name:
                         ledger.excuse(queue.name, "its node went down", transient_only=True)
+
+    def _gone_since(self, node: Node | None) -> float | None:
+        """See `Ledger.gone_since`."""
+        member = None if node is None else self.world.catalogue.member(node.name)
+        return None if member is None or member.is_up else self._down_since.get(member.name)
 
     def _see_view(self, before: QueueRecord, after: QueueRecord) -> None:
         old, new = before.view, after.view

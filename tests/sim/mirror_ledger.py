@@ -83,6 +83,10 @@ class Ledger:
         self.confirmed = 0
         self.moves: Counter[str] = Counter()
         """How often each queue got another master."""
+        self.gone_since: Callable[[Any], float | None] = lambda node: None
+        """Since when a node that serves counts as down, as it has not heard; None: it does not."""
+        self._excuses: dict[str, list[tuple[float, str, bool]]] = {}
+        """For what all that was published to a queue until then may be lost: when, why, and `transient_only`."""
 
     def publish(
         self, queue: str, publisher: object, index: int, *, persistent: bool, size: int, priority: int
@@ -99,6 +103,7 @@ class Ledger:
 
     def excuse(self, queue: str, why: str, *, transient_only: bool = False) -> None:
         """All that was published to a queue until now may be lost."""
+        self._excuses.setdefault(queue, []).append((self.world.now, why, transient_only))
         for message in self.by_queue.get(queue, ()):
             if not message.excuse and not (transient_only and message.persistent):
                 message.excuse = why
@@ -112,13 +117,25 @@ class Ledger:
         index = bisect_left(self.troubles, at)
         return all(abs(trouble - at) > SETTLED_S for trouble in self.troubles[max(0, index - 1) : index + 1])
 
-    def confirm(self, message: Message, state: str) -> None:
-        """An answer to a publish."""
+    def _excuse_late(self, message: Message, since: float) -> None:
+        """A node that counts as down confirms a message: what went with the node may take that along (mirrors.md, A7).
+
+        It was frozen, and looks at its clients before it looks at its lease: as far as they can tell it ends a moment
+        later. What did not go with it still has to be there.   since: when it was declared down.
+        """
+        for at, why, transient_only in self._excuses.get(message.queue, ()):
+            if at >= since and not message.excuse and not (transient_only and message.persistent):
+                message.excuse = why
+
+    def confirm(self, message: Message, state: str, node: Any = None) -> None:
+        """An answer to a publish.   node: that gives it."""
         if message.state == "returned":
             return
         message.state = state
         message.confirmed_at = self.world.now
         if state == "confirmed":
+            if (since := self.gone_since(node)) is not None:
+                self._excuse_late(message, since)
             self.confirmed += 1
             self._spring("confirm", message.queue)
 

@@ -23,6 +23,7 @@ from cluster.mirror.sync_target import Spare
 from cluster.remote.proxy import Proxy
 from cluster.transport import stream
 from cluster.transport.peer_pb2 import Batch as StreamBatch
+from node.broker.belongings import last_received
 from node.catalogue.mirrors import views
 from node.catalogue.mirrors.mirrored_queues import MirroredQueues
 from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View, ViewChange, is_there
@@ -367,8 +368,7 @@ def _duplicate_at_once(patch: Patch) -> None:
     duplicates: set[tuple[Proxy, int]] = set()
 
     def take(self: Proxy, entry: Enqueue, *, is_again: bool) -> Collection[int]:
-        mirror = self.queue.mirror
-        if mirror is not None and entry.first_seq <= mirror.last_received(self.sender):
+        if entry.first_seq <= last_received(self.queue, self.sender):
             duplicates.add((self, entry.first_seq))
         return whole_take(self, entry, is_again=is_again)
 

@@ -3,7 +3,7 @@
 They are those of the other simulators, and some that only this one can have. Source: reliability §5.2 (mutation audit).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -11,11 +11,14 @@ import pytest
 
 from cluster.mirror.caretaker import Caretaker
 from cluster.mirror.copy import Copy
+from cluster.mirror.mirrors import Mirrors
 from cluster.mirror.revival import Revival
+from cluster.remote.proxy import Proxy
 from node.catalogue.mirrors import views
 from node.catalogue.mirrors.views import View
 from node.client.channel import Channel
 from node.queue.consumer import UNLIMITED
+from node.queue.operations import Enqueue
 from node.queue.paged_backlog import PagedBacklog
 from node.store.message_store import MessageStore
 from tests.sim import mirror_bugs, raft_bugs
@@ -78,6 +81,21 @@ def _own_death_drops(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(View, "wants", lambda self, own: self.has(own.id))
 
 
+def _sent_again_to_one_copy_is_new(patch: pytest.MonkeyPatch) -> None:
+    """A queue that is not mirrored any more takes what was sent to a master before for something new."""
+    whole = Proxy._take
+
+    def take(self: Proxy, entry: Enqueue, *, is_again: bool) -> Collection[int]:
+        return whole(self, entry, is_again=is_again and self.queue.mirror is not None)
+
+    patch.setattr(Proxy, "_take", take)
+
+
+def _copy_goes_with_its_view(patch: pytest.MonkeyPatch) -> None:
+    """A master takes its queue for one that is not mirrored any more before it has made one of its copy."""
+    patch.setattr(Mirrors, "_is_acting", lambda self, uid: True)
+
+
 BUGS: dict[str, Any] = {
     **mirror_bugs.BUGS,
     **raft_bugs.BUGS,
@@ -90,6 +108,8 @@ BUGS: dict[str, Any] = {
     "judgement ignored": _judgement_ignored,
     "others are not asked": _others_are_not_asked,
     "own death drops": _own_death_drops,
+    "copy goes with its view": _copy_goes_with_its_view,
+    "sent again to one copy is new": _sent_again_to_one_copy_is_new,
 }
 
 

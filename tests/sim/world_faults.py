@@ -119,8 +119,8 @@ class WorldRun(Run):
 
     # --- what the catalogue says ---
 
-    def _confirmed(self, message: Message, state: str) -> None:
-        self._confirm(message, state)
+    def _confirmed(self, message: Message, state: str, node: WorldNode | None = None) -> None:
+        self._confirm(message, state, node)
         if message.queue in self.copies.unsound and not message.excuse:
             message.excuse = "no undamaged copy was left"
 

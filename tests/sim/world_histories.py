@@ -210,6 +210,28 @@ def short_of_memory_while_a_mirror_takes_over() -> None:
     story.end()
 
 
+def last_copy_becomes_a_queue_when_the_policy_has_gone() -> None:
+    """A master dies and the only mirror, whose disk is slow to say what is left, is to be mirrored no more."""
+    story = Story()
+    a, b, _ = story.roles()
+    story.mirror_on(a, b)
+    for size in (40, 90) * 4:
+        story.fill(1, size)
+    story.page_out()
+    consumer = story.consumer(a, 1, "slow")
+    story.wait(lambda: sum(each.consumed_at is not None for each in story.ledger.messages) > 2)
+    story.dismiss(consumer)  # of unequal sizes: it has to be read what is left
+    story.world.run(1.0)
+    story.hang_disk(b)
+    story.end_for_good(a)
+    story.wait(lambda: group_of(b, story.record).is_filling)
+    story.set_policy({"max-length": 100_000})
+    story.world.run(2.0)
+    story.hang_disk(b, is_hung=False)
+    story.wait(lambda: story.record.view is None)
+    story.end()
+
+
 def mirrors_go_while_a_disk_hangs() -> None:
     """A queue has no mirrors any more, and its only disk has not yet written what was published."""
     story = Story()
@@ -441,6 +463,24 @@ def all_copies_are_cut_off_while_a_node_stops() -> None:
         raise Violation("it had stopped before")
     story.world.run(2.0)
     story.check_disks()
+
+
+def mirrors_go_before_publishes_come_again() -> None:
+    """A master dies after a delivery of which its mirror has not heard, and the mirror is soon the only copy wanted."""
+    story = Story(names=FIVE)
+    a, b, c, *_ = story.roles()
+    story.mirror_on(a, b)
+    story.consumer(c, 1, "slow")
+    client = story.publisher(c)
+    story.part(a, b)
+    client.give(5)
+    story.watch(lambda: any(message.seen for message in story.ledger.messages))
+    story.cut(c, b)
+    story.end_for_good(a)
+    story.set_policy({"max-length": 100_000})
+    story.wait(lambda: story.record.view is None)
+    story.cut(c, b, is_cut=False)
+    story.wait(lambda: not client.unconfirmed)
     story.end()
 
 
@@ -470,6 +510,8 @@ HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "damaged says nothing": master_that_lacks_messages,
     "damaged files grow": message_file_gone_on_a_mirror,
     "own death drops": all_copies_are_cut_off_while_a_node_stops,
+    "sent again to one copy is new": mirrors_go_before_publishes_come_again,
+    "copy goes with its view": last_copy_becomes_a_queue_when_the_policy_has_gone,
     "pages while it fills": short_of_memory_while_a_mirror_takes_over,
 }
 """By the bug that each of them finds."""

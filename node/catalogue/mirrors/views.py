@@ -164,9 +164,14 @@ class Revive:
 
 @dataclass(frozen=True, slots=True)
 class Unmirror:
-    """The master is alone and is to be no mirrored queue any more. The catalogue drops the view."""
+    """The master is alone and is to be no mirrored queue any more. The catalogue drops the view.
+
+    version: of the view in which the master acted as such; 0: whichever it is. One that has not begun has a copy yet,
+        and no queue.
+    """
 
     master: int
+    version: int = 0
 
 
 ViewChange: TypeAlias = (
@@ -232,9 +237,10 @@ def changed(view: View, change: ViewChange) -> View | None:
             return _offer(view, change)
         case Revive(version):
             return _revive(view) if view.version == version else None
-        case Unmirror(master):
+        case Unmirror(master, version):
             is_alone = (
-                view.state == "live"
+                version in (0, view.version)
+                and view.state == "live"
                 and view.master == master
                 and len(view.members) == 1
                 and not view.previous

@@ -15,6 +15,7 @@ from node.catalogue.mirrors.views import (
     RingMember,
     TookOver,
     TransferMaster,
+    Unmirror,
     View,
     changed,
     created,
@@ -511,6 +512,20 @@ def test_what_is_one_too_many_is_dropped_in_the_view_that_was_seen() -> None:
     without = changed(view, DropMirror(2))
     assert without is not None
     assert changed(without, proposal.change) is None
+
+
+def test_a_copy_that_is_to_become_a_queue_is_not_unmirrored() -> None:
+    """It would go with its view. As soon as it is a queue, nothing is in the way; in another view it may not be."""
+    acting: set[str] = set()
+    caretaker = Caretaker("a", acting.__contains__)
+    caretaker.members_changed([member("a")])
+    record = queue(view=created(0, [("a", 1)]))
+    caretaker.see(record, PLAIN)
+    assert caretaker.look(0.0) == []
+    acting.add(record.uid)
+    caretaker.see(record, PLAIN)
+    assert record.view is not None
+    assert [each.change for each in caretaker.look(0.0)] == [Unmirror(1, record.view.version)]
 
 
 # --- masters that can't stay ------------------------------------------------------------------------------

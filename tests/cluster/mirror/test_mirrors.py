@@ -1,5 +1,6 @@
 """A mirrored queue outlives its master: whole brokers, real rings. Rows of reliability §2.2; amqp-behaviour §9.4."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,10 +28,12 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.commands import ClearPolicy, DeleteQueue, SetPolicy
 from node.catalogue.mirrors.views import DropMirror, stored_uid
+from node.queue.queue import Queue
 from tests.cluster.mirror import disk_nodes
 from tests.cluster.mirror.disk_nodes import frames_to, mirrored, publish, publisher_of, record_of
 from tests.cluster.mirror.nodes import Cluster
 from tests.cluster.remote.nodes import client_of
+from tests.node.broker.harness import Client
 
 PERSISTENT = Properties(delivery_mode=2)
 
@@ -362,6 +365,56 @@ def test_unmirrored_queue_keeps_its_messages_over_a_restart() -> None:
     assert [body for body, _ in cluster.contents("n1")] == [b"1", b"2"]
 
 
+def unmirrored_while_a_publish_comes_again(
+    *, is_replicated: bool, is_disk_held: bool = False
+) -> tuple[disk_nodes.Cluster, Client]:
+    """n1 was sent one message by way of n3 and has died; what is under way to n2, the last copy, is still to come.
+
+    is_disk_held: n2's is, so nothing is answered.   Returns: also the publisher.
+    """
+    cluster = disk_nodes.Cluster("n1", "n2", "n3")
+    cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "nodes", "ha-params": ["n1", "n2"]}))
+    cluster.declare_mirrored("q", "n1", "n2")
+    client = publisher_of(cluster["n3"])
+    cluster.is_held, cluster["n2"].is_disk_held = True, is_disk_held
+    client.publish(1, "q", b"1", properties=PERSISTENT)
+    cluster.hop("n3", "n1", *["n2"] * is_replicated)
+    cluster.crash("n1")
+    cluster.submit(ClearPolicy("/", "ha"))
+    while record_of(cluster).view is not None:
+        cluster.apply_all("n2")
+    cluster.apply_all("n3")
+    assert client.methods() == []
+    return cluster, client
+
+
+@pytest.mark.parametrize("is_replicated", [True, False])
+def test_what_comes_again_when_there_are_no_mirrors_any_more(is_replicated: bool) -> None:
+    """§9.4: the former master may have delivered it, and its mirror may have it: it is redelivered, and there once."""
+    cluster, client = unmirrored_while_a_publish_comes_again(is_replicated=is_replicated)
+    cluster.is_held = False
+    cluster.settle()
+    assert client.methods() == [BasicAck(delivery_tag=1)]
+    client.publish(1, "q", b"2", properties=PERSISTENT)
+    cluster.settle()
+    assert cluster.contents("n3") == [(b"1", True), (b"2", False)]
+
+
+@pytest.mark.parametrize("is_replicated", [True, False])
+def test_what_comes_again_and_once_more_when_there_are_mirrors_again(is_replicated: bool) -> None:
+    """It came in while the queue was not mirrored, or before: its next master knows of it all the same."""
+    cluster, client = unmirrored_while_a_publish_comes_again(is_replicated=is_replicated, is_disk_held=True)
+    cluster.is_held = False
+    cluster.settle()
+    cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all", "ha-sync-mode": "automatic"}))
+    cluster.wait(5.0, lambda: len(cluster.view().synced) == 2)
+    assert client.methods() == []
+    cluster.crash("n2")
+    cluster.settle()
+    assert client.methods() == [BasicAck(delivery_tag=1)]
+    assert cluster.contents("n3") == [(b"1", True)]
+
+
 def test_a_mirror_that_was_dropped_begins_anew() -> None:
     """Contract: another member, and another name on disk, in the same incarnation; the first copy is gone."""
     cluster = mirrored("n1", "n2")
@@ -540,3 +593,27 @@ def test_revived_queue_goes_on_with_its_numbers() -> None:
     cluster.advance(1.0)
     assert cluster.queue("n1").next_seq >= 5
     assert cluster.contents("n1") == [(b"4", True)]
+
+
+def test_a_copy_that_becomes_a_queue_is_not_dropped_when_the_policy_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes a while, as segments must be read; until then it is all that is left."""
+    cluster = mirrored("n1", "n2")
+    publish(cluster, "n1", b"1")
+    filled: list[Callable[[], None]] = []
+    begin_with = Queue.begin_with
+    monkeypatch.setattr(
+        Queue,
+        "begin_with",
+        lambda self, copy, on_done: filled.append(lambda: begin_with(self, copy, on_done)),
+    )
+    cluster.crash("n1")
+    cluster.settle()
+    cluster.submit(ClearPolicy("/", "ha"))
+    cluster.advance(3.0)
+    assert not cluster.group("n2").is_acting
+    filled.pop()()
+    cluster.advance(3.0)
+    assert record_of(cluster).view is None
+    assert [body for body, _ in cluster.contents("n2")] == [b"1"]

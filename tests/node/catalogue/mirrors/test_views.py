@@ -476,6 +476,10 @@ def test_unmirror() -> None:
     alone = created(0, [(A, 1)])
     assert changed(alone, Unmirror(1)) is alone
     assert changed(alone, Unmirror(2)) is None
+    assert changed(alone, Unmirror(1, alone.version)) is alone
+    assert changed(alone, Unmirror(1, alone.version + 1)) is None, (
+        "it may be master once more, and have not begun"
+    )
     pair = killed(created(0, [(A, 1), (B, 2)]), 2)
     assert changed(pair, Unmirror(1)) is None
     assert changed(after(pair, EraseMirror(2, 1)), Unmirror(1)) is not None
