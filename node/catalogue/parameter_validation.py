@@ -14,11 +14,11 @@ from node.catalogue.patterns import PatternInvalid, compile_pattern, encode_name
 from node.catalogue.records import Json
 
 Check: TypeAlias = Callable[[str, Json], list[str]]
-"""From the name of what is checked and its value to what is wrong with it."""
+"""Checks a value, given the name to show in texts; returns the problems, none when all is well."""
 
 
 _LEVELS_SHOWN: Final = 20
-"""How deep a value is printed: one nested without end must not exhaust the stack."""
+"""The depth to which a value is printed: one nested without end must not exhaust the stack."""
 
 
 def check_object(
