@@ -1,4 +1,4 @@
-"""What the store asks of a disk: steps, and whoever executes them.
+"""The disk as the store sees it: jobs of steps, and the interface of what executes them.
 
 A *job* is a list of steps. Jobs are executed strictly in order, one step after the other, by a thread of their
 own (`node.io.disk`) or by a simulation that can crash. The store never touches a file itself.
@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 TO_THE_END: Final = -1
-"""As the size of a `Read`: all that there is from its offset on."""
+"""The size of a `Read` that reads all from its offset on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
     """Write the parts at the end of a file, which is created if there is none; its directory must be there.
 
-    When the disk is full, nothing of them remains in the file.
+    When the disk is full, no part of them remains in the file.
     """
 
     path: str
@@ -38,14 +38,14 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """What was appended to the file outlives a power loss. That its name does takes a `SyncDir`."""
+    """Make what was appended to the file outlive a power loss. Its name needs a `SyncDir` for that."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class SyncDir:
-    """Names that were created, renamed or removed in the directory outlive a power loss."""
+    """Make names that were created, renamed or removed in the directory outlive a power loss."""
 
     path: str
 
@@ -81,7 +81,7 @@ class RemoveTree:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Bytes of a file: fewer than `size` where the file ends. A missing file is an OSError.
+    """Read bytes of a file: fewer than `size` where the file ends. A missing file is an OSError.
 
     size: in bytes, or `TO_THE_END`.
     then: makes the step's result of the bytes, on the disk's thread: a pure function, to keep work off the
@@ -106,16 +106,16 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def is_full(error: OSError) -> bool:
-    """Whether there was no room to write."""
+    """True if there was no room to write."""
     return error.errno in _FULL
 
 
 class Disk(Protocol):
-    """Executes steps."""
+    """An executor of jobs."""
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of `Append` steps that were submitted and are not executed yet."""
+        """The number of bytes of `Append` steps that were submitted and are not executed yet."""
 
     def submit(
         self,
@@ -125,20 +125,21 @@ class Disk(Protocol):
     ) -> None:
         """Have a job executed after all that were submitted before it.
 
-        Exactly one of the two is called, later, on the loop, in the order of submission (but for what passes a
-        stalled job).   done: gets the results of the `Read` steps, in order.
+        Exactly one of `done` and `failed` is called, later, on the loop, in the order of submission (but for jobs that
+        pass a stalled one).   done: gets the results of the `Read` steps, in order.
         """
 
     def run(self, steps: Sequence[Step]) -> list[Any]:
-        """Execute a job at once; the results of its `Read` steps.
+        """Execute a job at once; return the results of its `Read` steps.
 
         Only while nothing is submitted: at a node's start and stop. Raises OSError, for a full disk too.
         """
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, sorted; nothing if there is none. For the start, synchronous. The data
-        directory itself is "".
+        """Return the names in a directory, sorted; none if there is no directory. The data directory itself is "".
+
+        For the start, synchronous.
         """
 
     def size(self, path: str) -> int:
-        """Bytes of a file. For the start, synchronous. Raises FileNotFoundError."""
+        """Return the size of a file in bytes. For the start, synchronous. Raises FileNotFoundError."""
