@@ -1,7 +1,7 @@
 """The journal: operations on persistent messages in durable queues, all queues in one file.
 
     journal/N.journal = header, then records
-    record            = queue:16 bytes of its uid, operation         see node.broker.operations
+    record            = queue:16 bytes of its uid, operation         see node.queue.operations
                       | sixteen zeros                                CLEAN: the node was stopped, nothing follows
 
 Files are numbered upwards and only the last one is written. A checkpoint (`node.store.checkpoint`) moves the contents

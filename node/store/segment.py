@@ -1,7 +1,7 @@
 """A segment of a queue's index: the messages of 16384 consecutive numbers, in one file.
 
     queues/<uid>/<number>.idx = header, then records       see node.store.records
-    record                    = operation                  see node.broker.operations
+    record                    = operation                  see node.queue.operations
 
 In memory a segment has one octet for each number between the lowest and the highest that it ever held: whether
 that message is in the file and alive. So the numbers in a file are known without reading it; `find` finds the place,
