@@ -1,7 +1,7 @@
 """Messages of this node's queues that its disk cannot read: a mirror that has them takes over, or they are dropped.
 
     storage ─► found ─ end of the turn ─► another node is to be master: the queue waits, and moves
-                                      └─► nobody else has them: dropped, and everybody told
+                                      └─► no other node has them: dropped, counted and reported
 
 Source: reliability §4.6, §5.2.
 """

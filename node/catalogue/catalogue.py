@@ -65,7 +65,7 @@ _ALTERS_NO_ROUTE: Final = (UserPut, VhostUpdated, ParameterChanged, MemberPut, L
 
 
 class Catalogue:
-    """All metadata. `version` goes up with every change that may alter routing or permissions."""
+    """All metadata of the broker. `version` goes up with every change that may alter routing or permissions."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -177,7 +177,7 @@ class Catalogue:
         return 0 if topology is None else topology.size
 
     def binding_count(self, vhost: str) -> int:
-        """How many explicit bindings the vhost has."""
+        """Return the number of explicit bindings of the vhost."""
         topology = self._topologies.get(vhost)
         return 0 if topology is None else topology.binding_count
 

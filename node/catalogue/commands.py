@@ -1,8 +1,8 @@
 """The commands that change the catalogue, one frozen dataclass each.
 
-A command is all that the change depends on: names, salts, hashes and ids that must be random or new are made
-by whoever submits it, so that every node that applies it gets the same catalogue. Commands hold plain values
-only: they are written as JSON (`node.catalogue.command_codec`).
+A command has all that the change depends on: names, salts, hashes and ids that must be random or new are made
+by its submitter, so that every node that applies it gets the same catalogue. Commands hold plain values only,
+which are written as JSON (`node.catalogue.command_codec`).
 
 `Command[R]` says what applying it gives: an `R`, or a `Refused`.
 """

@@ -67,7 +67,7 @@ def check_pattern(name: str, value: Json) -> list[str]:
 
 
 def is_integer(value: Json) -> bool:
-    """Whether a JSON value is an integer; true and false are none."""
+    """True if a JSON value is an integer; true and false are none."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -40,7 +40,7 @@ def compile_pattern(pattern: str) -> Matcher:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found anywhere in `text`; an invalid one never is."""
+    """True if the pattern is found anywhere in `text`; an invalid one never is."""
     compiled = _compile(pattern)
     return not isinstance(compiled, PatternInvalid) and compiled(encode_name(text))
 

@@ -1,8 +1,8 @@
 """The records of the catalogue, one frozen dataclass for each noun.
 
 Records are plain values: they compare by value and are never changed, only replaced. Tables and JSON
-objects inside them are dictionaries that nobody may write to. What a record does not say (how many messages,
-which consumers) belongs to the live queue, not to the catalogue.
+objects inside them are dictionaries that must not be written to. Facts that change with each message (how many
+messages, which consumers) belong to the live queue, not to the catalogue.
 
 Source: amqp-behaviour §3, §6; management.md §2.2 (the same nouns as in a definitions document).
 """

@@ -31,7 +31,7 @@ class Ready(Protocol):
 
     @property
     def at_hand(self) -> int:
-        """How many messages can be taken now."""
+        """The number of messages that can be taken now."""
 
     @property
     def mean_bytes(self) -> int:

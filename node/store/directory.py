@@ -47,7 +47,7 @@ _HARMLESS: Final = frozenset(
     {"lock", "log", "logs", "lost+found", RAFT, "control.sock", "telemetry", _NEW_STORE_FILE}
 )
 _HARMLESS_ENDINGS: Final = (".log", ".conf")
-"""Endings of names that may be there before `store.json`.
+"""Names and endings of names that may be there before `store.json`.
 
 An operator may have put these files here before the first start, or a start that got no further has left them. The
 metadata of a cluster and the control socket come before the store. Telemetry stays when a node is reset.

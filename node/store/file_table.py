@@ -12,7 +12,7 @@ from node.store.records import HEADER_BYTES
 from node.store.store_file import BLOCK_BITS, StoreFile, blocks_of
 
 _FILES_MIN: Final = 3
-"""With fewer files garbage stays: it is a few MiB at most."""
+"""The number of files below which garbage stays: it is a few MiB at most."""
 
 _SOURCES_MAX: Final = 8
 """The limit of files in one merge, so that planning it and ending it costs the loop little."""

@@ -1,7 +1,7 @@
 """The journal as it is found when a node starts: the changes of each queue.
 
-Operations are idempotent, and a number is never given twice: so which messages there are is what came in without
-what was removed, whatever the order. That is kept as sets of numbers; the messages themselves stay in the file.
+Operations are idempotent, and a number is never given twice: so the messages that exist are those that came in without
+those that were removed, in whatever order. They are kept as sets of numbers; the messages themselves stay in the file.
 """
 
 from collections.abc import Iterator

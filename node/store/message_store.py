@@ -91,7 +91,7 @@ class MessageStore:
         self._merged_away: list[StoreFile] = []  # no longer in use, but still there
         self._can_merge = True
         self._is_recovering = False
-        self._is_damaged = False  # somebody referred to contents that are lost
+        self._is_damaged = False  # contents that are lost have had references
 
     # --- contents come ---
 
@@ -441,7 +441,7 @@ class MessageStore:
         self._unsynced.difference_update(file.path for file in dead)
         return garbage_bytes
 
-    # --- for who checks it ---
+    # --- for the scrubber ---
 
     @property
     def files(self) -> FileTable:

@@ -197,7 +197,7 @@ class MetadataLog:
         data = bytes(self._disk.run([Sync(PATH), SyncDir(""), Read(PATH, 0, TO_THE_END)])[0])
         file = _File(data, report)
         if file.is_damaged and not file.command_count:
-            # An empty catalogue would have every message on disk removed, as nobody's.
+            # With an empty catalogue every message on disk would be removed, as belonging to no queue.
             raise MetadataUnreadable(f"{PATH}: nothing of it can be read: restore it from a backup")
         if file.is_damaged:
             self._set_aside(data)

@@ -153,7 +153,7 @@ class Store:
         self._gathering_since: float | None = None
         self._gathered_bytes = 0  # when last weighed
         self._waiting = Waiting()  # for the next batch
-        self._in_flight: Waiting | None = None  # who waits for the batch that the disk has
+        self._in_flight: Waiting | None = None  # for the batch that the disk has
         self.is_congested = self._is_flushing = False
         self._checkpoint: Checkpoint | None = None
         self._checkpointed: list[QueueIndex] = []  # by the present one
@@ -388,7 +388,7 @@ class Store:
     def _committed(self, results: list[Any]) -> None:
         """Settle the waiters of the batch, which is safe."""
         if self.is_broken:
-            return  # it was of nothing but removals, which a broken disk executes; who waited was told
+            return  # it was of nothing but removals, which a broken disk executes; its waiters were told
         waiting, self._in_flight = self._in_flight, None
         assert waiting is not None
         self._synced.journal_is_safe()

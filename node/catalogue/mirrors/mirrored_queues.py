@@ -1,7 +1,7 @@
 """Changes of the views of mirrored queues: by commands, and when nodes go down or are forgotten.
 
-The part of the catalogue between `Topology`, where the queues are, and `Members`, which knows who is up; what a
-change makes of a view is said by `views`. Each change appends what it did to the catalogue's events.
+This is the part of the catalogue between `Topology`, where the queues are, and `Members`, which knows which nodes are
+up; `views` has the rules of each change. Each change appends what it did to the catalogue's events.
 
 A queue that is down stays, as a node may bring its messages back, unless none can: it is transient, or the
 nodes with a copy to bring are forgotten. Then it is deleted, like an unmirrored one in the same place.

@@ -294,7 +294,7 @@ def _give_up(view: View, id_: int) -> View | None:
 
 
 def _without(view: View, member: RingMember) -> View:
-    """Return the view after a member was cut out whose copy is dropped: nobody has to wait for it to come back."""
+    """Return the view after a member was cut out whose copy is dropped: it is not waited for."""
     gone = (member.node, member.copy)
     left = [each for each in zip(view.recoverable, view.copies, strict=True) if each != gone]
     others = replace(
