@@ -184,7 +184,7 @@ class MetadataLog:
     def load(self, submit: Submit, report: Report) -> bool:
         """Give `submit` the commands that build the file's catalogue; return True if there were any.
 
-        Damage is told to `report`, and the file as it was copied to corrupt/.
+        Damage is told to `report`, and a copy of the file as it was is kept in corrupt/.
         Raises NewerFormat; MetadataUnreadable when a good record holds what this version does not know, or when
         all is lost; OSError.
         """

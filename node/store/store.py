@@ -39,7 +39,7 @@ from node.store.synced import SyncedFile
 from node.store.waiting import Waiting
 
 CONGESTED_BYTES: Final = 16 * MIB
-"""The bytes on their way to the disk above which publishers are blocked, until half of them are written.
+"""The bytes on their way to the disk above which publishers are put in flow, until half of them are written.
 
 A disk that writes 100 MB/s is busy with so much for 160 ms: the time is short enough for waiting publishers, and half
 of it is long enough that the disk never runs idle before publishers go on. The bytes are also memory.
@@ -55,7 +55,7 @@ Fewer may still be forgotten before they are ever written.
 """
 
 JOURNAL_FILES_MAX: Final = 4
-"""The number of journal files waiting for a checkpoint above which publishers are blocked, too.
+"""The number of journal files waiting for a checkpoint above which publishers are put in flow, too.
 
 The journal must not grow without end where batches write faster than checkpoints.
 """

@@ -160,7 +160,7 @@ def _named(
 ) -> tuple[str, tuple[str, ...]]:
     """Return the master's node and the mirrors' nodes for a policy that names nodes, as far as these are candidates.
 
-    Without any of them the master is alone; it stays where it is unless one of them has a synchronised mirror.
+    Without any of them the master is alone. It moves only from another node to a synchronised mirror on one of them.
     """
     available = [node for node in dict.fromkeys(names) if node in candidates]
     if not available:

@@ -62,7 +62,7 @@ class MirroredQueues:
         """Return the view that a new queue begins with; None: it is not mirrored.
 
         The declaring node chose the nodes by what was up then: those that are not up any more are left out. If the home
-            is among these, the first of the mirrors is master.
+        is among these, the first of the mirrors is master.
         """
         is_wanted = command.mirrors or command.type == "quorum" or "ha-mode" in effective.definition
         if not is_wanted or command.exclusive_owner is not None:
