@@ -161,9 +161,7 @@ class Node:
         self._tell_started(listeners)
 
     async def stop(self) -> bool:
-        """Accept no more clients, close all connections (320), and write what is left. Returns True if that is on
-        disk.
-        """
+        """Accept no more clients, close all connections (320), write what is left. Returns True if that is on disk."""
         self.guard.stop()
         if self._log_exchange is not None:
             self._log_exchange.stop()

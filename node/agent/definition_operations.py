@@ -37,9 +37,7 @@ class Uploads:
         self._ends: dict[int, asyncio.TimerHandle] = {}
 
     def put(self, number: object, part: str) -> int:
-        """Add a part; return the upload's number for the next one.   number: None for the first. Raises:
-        ControlError.
-        """
+        """Add a part; return the number for the next one.   number: None for the first. Raises: ControlError."""
         if number is None:
             if len(self._parts) >= UPLOADS_MAX:
                 raise errors.unavailable(f"{UPLOADS_MAX} documents are being handed in: try again later")

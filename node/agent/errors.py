@@ -20,9 +20,7 @@ NO_JSON: Final = "JSON decoding error. Reason: badarg"
 
 
 def as_rabbitmqctl(error: ControlError) -> ControlError:
-    """Return the error as the command line ends with it: rabbitmqctl 3.10.8 reports nearly all refusals as
-    "unavailable".
-    """
+    """Return the command line's error: rabbitmqctl 3.10.8 reports nearly all refusals as "unavailable"."""
     if error.exit_code == EX_SOFTWARE and not isinstance(error, WithItself):
         return ControlError(EX_UNAVAILABLE, error.text)
     return error

@@ -188,9 +188,7 @@ class ListOperations(AdminOperations):
     # --- others ---
 
     def list_node_auth_attempt_stats(self, by_source: bool) -> list[dict[str, Any]]:
-        """Return the logins on this node, by protocol. They are not counted by source, so with `by_source` there are
-        none.
-        """
+        """Return the logins on this node, by protocol; none with `by_source`, as sources are not counted."""
         attempts = self._running().broker.counters.auth_attempts
         return [
             {

@@ -43,9 +43,7 @@ def hosts(catalogue: Catalogue, own: str, stuck: Collection[str] = ()) -> list[s
 
 
 def movable(catalogue: Catalogue, own: str) -> Iterator[QueueRecord]:
-    """Yield the mirrored queues whose master is here and could be elsewhere, or was here and is still needed by the
-    next one.
-    """
+    """Yield the mirrored queues whose master is here and could be elsewhere, or was here and is still needed."""
     elsewhere = set(hosts(catalogue, own)) - {own}
     for record in records(catalogue, None):
         view = record.view
@@ -58,9 +56,7 @@ def movable(catalogue: Catalogue, own: str) -> Iterator[QueueRecord]:
 
 
 def transfer_to(catalogue: Catalogue, own: str, record: QueueRecord, target: str) -> TransferMaster | None:
-    """Return the change that makes a node a queue's master; None if it is already. Raises: ControlError if it cannot
-    be.
-    """
+    """Return the change that makes a node a queue's master; None if it is. Raises: ControlError if it cannot be."""
     view = record.view
     if view is None:
         if target == (record.home or own):

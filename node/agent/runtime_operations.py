@@ -118,9 +118,7 @@ class RuntimeOperations(AdminOperations):
         return {"arguments": list(sys.orig_argv)}
 
     async def plugins(self) -> dict[str, Any]:
-        """Return the plug-ins whose work the process does, even if its broker is stopped: the HTTP listeners need no
-        broker.
-        """
+        """Return the plug-ins whose work the process does, even without a broker, as the HTTP listeners do."""
         config = self._agent.config
         on = {"rabbitmq_management": config.management.is_on, "rabbitmq_prometheus": config.prometheus.is_on}
         others = [name for name in config.enabled_plugins or () if name not in on]

@@ -142,9 +142,7 @@ def make_plan(
     ram: list[str] | None,
     options: tuple[str, ...] = (),
 ) -> Plan:
-    """Return the plan of the cluster; arguments that are None are as in the last run on the directory. Raises:
-    BadPlan.
-    """
+    """Return the plan of the cluster; arguments that are None are as in the last run. Raises: BadPlan."""
     known = _read_settings(directory)
     count = known.get("nodes", DEFAULT_NODES) if nodes is None else nodes
     first_port = known.get("base_port", DEFAULT_BASE_PORT) if base_port is None else base_port

@@ -362,9 +362,7 @@ def _busy_ports(plan: Plan, *, has_ipv6: bool) -> list[str]:
 
 
 def _stop_with_parent() -> Callable[[], None] | None:
-    """Return the function that a node's process runs first: the kernel sends it SIGTERM when we end, however.
-    prctl(2), Linux only.
-    """
+    """Return what a node's process runs first: Linux then sends it SIGTERM when we end, however (prctl(2))."""
     if sys.platform != "linux":
         return None
     libc, parent = ctypes.CDLL(None), os.getpid()

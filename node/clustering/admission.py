@@ -55,9 +55,7 @@ class Admission(NamedTuple):
     version: str = VERSION
 
     def refusal(self, hello: Introduction) -> str | None:
-        """Return the reason why the other node is not admitted, for the operator of either side; None if it is
-        admitted.
-        """
+        """Return why the other node is not admitted, for the operator of either side; None if it is."""
         if _series(hello.version) != _series(self.version):
             return (
                 f"node '{hello.name}' has version {hello.version}, '{self.name}' has {self.version}: "

@@ -28,9 +28,7 @@ class LifeLost(Exception):
 
 
 class Brokers:
-    """The `ClusterSide` of one node's brokers. `begin` starts a broker and `end` stops it; both are called
-    repeatedly.
-    """
+    """The `ClusterSide` of one node's brokers. `begin` starts a broker and `end` stops it, repeatedly."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
@@ -57,9 +55,7 @@ class Brokers:
             return node
 
     async def _end_maintenance(self) -> None:
-        """Leave maintenance mode, so that a broker that has just started accepts clients even if the former one did
-        not.
-        """
+        """Leave maintenance mode, so that a broker that has just started accepts clients."""
         own = self._cluster.roster.members.get(self._cluster.name)
         self._process.is_draining = False
         if own is not None and own.is_draining:
@@ -98,15 +94,11 @@ class Brokers:
         return self._cluster.metadata.log
 
     def peers(self, broker: Broker) -> Peers:
-        """Connect the broker to the brokers of other nodes, and return the object through which it reaches their
-        queues.
-        """
+        """Connect the broker to the brokers of other nodes; return the object that reaches their queues."""
         return self._cluster.peers.open(broker)
 
     async def enter(self) -> None:
-        """Get an incarnation and a lease for the broker. Raises: OSError, GivenUp; LifeLost if it is declared down
-        meanwhile.
-        """
+        """Get an incarnation and a lease for the broker. Raises: OSError, GivenUp, LifeLost."""
         if not await self._cluster.life.begin():
             raise LifeLost
 

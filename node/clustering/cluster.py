@@ -215,9 +215,7 @@ class Cluster:
     # --- what goes on in it ---
 
     def fault(self, name: str, text: str) -> None:
-        """Log that a node's broker sent an invalid message, and ask that node to rejoin: one of the two brokers must
-        start anew.
-        """
+        """Log that a node's broker sent an invalid message, and ask that node to start its broker anew."""
         self.logger.error("node '%s' sent what cannot be: %s", name, text)
         self.spawn(self.voting.ask_to_rejoin(name, text))
 

@@ -62,9 +62,7 @@ class Life:
             self._is_cut_off.set()
 
     async def catch_up(self) -> None:
-        """Wait until this node has applied all commands that the cluster has committed until now. Raises: OSError,
-        GivenUp.
-        """
+        """Wait until this node has applied all that the cluster has committed until now. Raises: OSError, GivenUp."""
         cluster, membership = self._cluster, self._cluster.membership
         assert cluster.metadata is not None
         if membership.state is not State.OFF:
@@ -142,9 +140,7 @@ class Life:
         return self.may_serve.is_set()
 
     def _check_disc_nodes(self) -> None:
-        """Check that a RAM node is linked to a disk node, as only those keep the metadata. Raises: OSError if it is
-        to none.
-        """
+        """Check that a RAM node, which keeps no metadata itself, is linked to a voter. Raises: OSError."""
         cluster = self._cluster
         assert cluster.metadata is not None
         replica = cluster.metadata.replica

@@ -124,9 +124,7 @@ class Links:
         self._down(name, is_gone=is_gone)
 
     def control(self, name: str, topic: Topic, messages: list[bytes]) -> None:
-        """Pass messages of a control stream to Raft or to the membership. Raft's are dropped while there are no
-        metadata.
-        """
+        """Pass messages of a control stream to Raft (dropped while there are no metadata) or to the membership."""
         if topic is Topic.RAFT and self._cluster.metadata is not None:
             for message in messages:
                 self._cluster.metadata.replica.receive(name, message)

@@ -15,9 +15,7 @@ blocks no publisher.
 """
 
 STUCK_S: Final = 10.0
-"""A disk that has had work for this long and has finished none of it is stuck; mirrors are dropped after this time,
-too.
-"""
+"""A disk that has had work for this long and has finished none of it is stuck; then mirrors are dropped, too."""
 
 LOOK_S_MAX: Final = 1.0
 """The most that the time between two looks counts: while a process is frozen, its disk is not watched."""

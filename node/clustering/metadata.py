@@ -40,9 +40,7 @@ def options(lease_s: float) -> Options:
 
 
 def create(disk: Disk, name: str, commands: Iterable[Command[Any]]) -> None:
-    """Write the journal of a new group of this node alone, whose catalogue begins with these commands. Raises:
-    OSError.
-    """
+    """Write the journal of a new group of this node alone, whose catalogue begins with these. Raises: OSError."""
     founding.create(disk, name, import_catalogue(commands))
 
 

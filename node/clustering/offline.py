@@ -1,7 +1,7 @@
 """These functions change the voters in the metadata of a node that does not run, without asking the present voters.
 
 Each writes a new journal that continues, in a new term, where this node's journal ends. A former member whose journal
-goes further loses what this one never had, even what was confirmed: so they are for when the others are lost, or
+goes further loses all later entries, even confirmed ones: so these functions are for when the others are lost, or
 will not start before this node does. Once no other member is left the cluster has a new id: should the forgotten ones
 come back as a majority of their own, the two refuse each other. Source: reliability §2.5 (forget_offline, force_boot),
 rabbit_mnesia.erl v3.13.7.

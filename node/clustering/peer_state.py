@@ -117,9 +117,7 @@ class PeerState:
         return cast(Peers, self._remote)
 
     def entered(self, incarnation: int) -> None:
-        """Take note that the broker counts as up, so that it may get copies of queues. The mirrored queues on its
-        disk are known by then.
-        """
+        """Take note that the broker counts as up: from now on it may get copies of queues."""
         if self._remote is not None:
             self._remote.is_entered = True
         if self._mirrors is not None:
@@ -226,9 +224,7 @@ class PeerState:
                 self._mirrors.disks_changed()
 
     def status_changed(self, name: str, status: Mapping[str, Any] | None) -> None:
-        """Apply the new status of another node to the broker's alarms, disks, links and counts; None: the node is
-        down.
-        """
+        """Apply another node's status to the broker's alarms, disks, links and counts; None: the node is down."""
         broker = self._broker
         if broker is None:
             return

@@ -68,9 +68,7 @@ class Questions:
     async def ask_all(
         self, question: str, arguments: Arguments, nodes: Iterable[str] | None = None
     ) -> dict[str, Any]:
-        """Ask all nodes that run, or those of `nodes` that do; return the answers by node. A node that fails is left
-        out.
-        """
+        """Ask all nodes that run, or those of `nodes` that do; return the answers by node, without those that fail."""
         own = self._name
         names = [own, *self._addresses()]
         if nodes is not None:

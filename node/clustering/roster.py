@@ -82,9 +82,7 @@ class Roster:
         self._introduce()
 
     async def quiet_disk(self) -> None:
-        """Wait until no write of the identity is in progress, so that the disk of a node without a journal can be
-        used directly.
-        """
+        """Wait until no write of the identity is in progress, so that the disk can be used directly."""
         while self._writes:
             await asyncio.wait(self._writes)
 

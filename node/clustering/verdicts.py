@@ -94,9 +94,7 @@ class Verdicts:
         self._app.release()
 
     def _stop_serving(self) -> None:
-        """Close all clients at once, before anything else is read; the broker itself is stopped later (reliability
-        §4.2).
-        """
+        """Close all clients before anything else is read; the broker itself stops later (reliability §4.2)."""
         node = self._cluster.process.node
         if node is not None:
             node.suspend_listeners()

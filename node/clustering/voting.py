@@ -83,9 +83,7 @@ class Voting:
         )
 
     async def _stay_voter(self) -> None:
-        """Ask for a vote again and again while this node should have one. Whether it has one is known only once it
-        has caught up.
-        """
+        """Ask for a vote regularly while this node should have one, which is known once it has caught up."""
         while True:
             await asyncio.sleep(PROMOTION_S)
             # A node whose broker was stopped by an operator may be about to leave, or to be forgotten.
@@ -98,9 +96,7 @@ class Voting:
         await self._cluster.calls.ask_any(self.others(), body, CHANGE_S)
 
     async def check_membership(self) -> None:
-        """Ask the other members whether this node is one: they may refuse its links for that. Raises: OSError if it
-        is not.
-        """
+        """Ask the others whether this node is a member: they may refuse its links for that. Raises: OSError if not."""
         body = {"do": "membership", "node_id": self._cluster.roster.identity.node_id}
         for other in self.others():
             try:
@@ -217,7 +213,7 @@ class Voting:
         await self._submit(RemoveMember(name))
 
     def check_not_last_disc(self, name: str, text: str) -> None:
-        """Check that another member keeps metadata on a disk, or that none is left. Raises: ControlError."""
+        """Check that another member, if there is any, keeps metadata on a disk. Raises: ControlError."""
         others = [each for each in self._cluster.roster.members.values() if each.name != name]
         if others and not any(each.type == "disc" for each in others):
             raise refused(text)

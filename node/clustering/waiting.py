@@ -79,9 +79,7 @@ def sentence(what: str, because: Sequence[str]) -> str:
 
 
 def majority_reasons(name: str, replica: Replica, known: Mapping[str, Applicant]) -> list[str]:
-    """Return which voters are linked, the addresses of the others, and what an operator can do; empty with a
-    majority.
-    """
+    """Return which voters are linked, the others' addresses, and what an operator can do; empty with a majority."""
     if replica.has_majority:
         return []
     here = sorted(replica.voters & (replica.links | {name}))

@@ -72,7 +72,7 @@ class TlsOptions:
 
     certificate_file: str = ""
     key_file: str | None = None
-    """None: the key is in `certificate_file`."""
+    """The file of the key; None: the key is in `certificate_file`."""
     key_password: str | None = field(default=None, repr=False)
     ca_file: str | None = None
     dh_file: str | None = None
@@ -154,7 +154,7 @@ class MemoryOptions:
     watermark_relative: float = 0.4
     """The limit as a part of the available memory; not above 1.0."""
     watermark_absolute_bytes: int | None = None
-    """None: `watermark_relative` holds."""
+    """The limit in bytes; None: `watermark_relative` holds."""
     paging_ratio: float = 0.5
     """The part of the watermark above which messages go to disk."""
     monitor_interval_s: float = 2.5
@@ -226,9 +226,7 @@ class ClusterOptions:
     discovery_retry_limit: int = 10
     discovery_retry_interval_s: float = 0.5
     target_size_hint: int = 1
-    """The number of nodes that the cluster is to have. It is created only once more than half as many say that they
-    belong to none.
-    """
+    """The intended number of nodes. A cluster is created only once more than half as many belong to none."""
     node_type: Literal["disc", "ram", "witness"] = "disc"
     """The type of the node when it joins; `change_cluster_node_type` changes disc and ram later.
 
@@ -316,9 +314,7 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True)
 class ManagementConfig:
-    """The options of the HTTP API and the UI (`management.*`, management §1.0, §2.6). Off when both listeners are
-    None.
-    """
+    """The options of the HTTP API and the UI (`management.*`, management §1.0, §2.6). Off without a listener."""
 
     listen: Address | None = None
     """The address for plain HTTP; None: no such listener."""
@@ -400,9 +396,7 @@ class StatisticsConfig:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryConfig:
-    """The options of telemetry (`telemetry.*`): records of the node's work in files for `spark_ops`
-    (docs/telemetry.md).
-    """
+    """The options of telemetry (`telemetry.*`): records for `spark_ops` in files (docs/telemetry.md)."""
 
     is_on: bool = False
     directory: str = ""
@@ -464,9 +458,7 @@ class Config:
     definitions: DefinitionsConfig = DefinitionsConfig()
     enabled_plugins_file: str = ""
     enabled_plugins: tuple[str, ...] | None = None
-    """The plug-ins that the file, or a variable, enables, in its order. None: neither exists, and all of
-    ours are on.
-    """
+    """The plug-ins that the file or a variable enables, in its order. None: neither exists, and all are on."""
     files: tuple[str, ...] = ()
     """The files that were read, in order."""
     unused: tuple[str, ...] = ()

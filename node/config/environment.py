@@ -147,9 +147,7 @@ def peer_port(environ: Mapping[str, str], problems: list[str]) -> int | None:
 
 
 def formation_nodes(environ: Mapping[str, str], problems: list[str]) -> list[tuple[str, str | None]]:
-    """Return the nodes of FLUFFLE_CLUSTER_NODES, as `values.node_address` does; the variable has commas
-    between them.
-    """
+    """Return the nodes of FLUFFLE_CLUSTER_NODES, which have commas between them, as `values.node_address` does."""
     nodes = []
     for text in filter(None, environ.get("FLUFFLE_CLUSTER_NODES", "").split(",")):
         try:

@@ -52,9 +52,7 @@ MESSAGE_MAX_BYTES: Final = 536870912
 """RabbitMQ's own bound for `max_message_size`."""
 STORE_FILE_MIN_BYTES: Final = 64 << 10
 STORE_FILE_MAX_BYTES: Final = 1 << 30
-"""The largest file of the store: files are removed as a whole, so larger ones would keep deleted messages for too
-long.
-"""
+"""The largest file of the store: files are removed as a whole, so larger ones keep deleted messages for too long."""
 
 HEARTBEAT_MIN_MS: Final = 50
 """The shortest interval of heartbeats: below it they would be most of the work of an idle cluster."""
@@ -98,17 +96,13 @@ _DISCOVERY: Final = meanings(
     )
     | dict.fromkeys(("dns", "rabbit_peer_discovery_dns"), "dns")
 )
-"""Names of the backends that exist. Others are refused: a node that cannot look for others would create a cluster of
-its own.
-"""
+"""Names of the backends that exist. With another one a node would find no others and create its own cluster."""
 _DEFINITIONS_BACKEND: Final = meanings(
     dict.fromkeys(
         ("local_filesystem", "local", "rabbit_definitions_import_local_filesystem"), "local_filesystem"
     )
 )
-"""Names of the backend that exists. https is refused: a node that cannot fetch its users and permissions would seed a
-guest.
-"""
+"""Names of the backend that exists. Without the users that https fetches, a node would seed a guest."""
 _FORMATTER: Final = meanings({"plaintext": False, "json": True})
 
 

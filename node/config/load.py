@@ -50,9 +50,7 @@ DEFAULT_FILES: Final = "/etc/fluffle/conf.d"
 DEFAULT_DATA_BASE: Final = "/var/lib/fluffle"
 DEFAULT_LOG_DIR: Final = "/var/log/fluffle"
 SECRET_MIN_BYTES: Final = 8
-"""The least length of the secret: an eavesdropper on two nodes can try secrets offline, and would soon find a shorter
-one.
-"""
+"""The least length of the secret: an eavesdropper can try secrets offline, and would soon find a shorter one."""
 SECRET_MAX_BYTES: Final = 1024
 
 

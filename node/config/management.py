@@ -106,9 +106,7 @@ def _take_legacy_listener(given: Given) -> None:
 
 
 def _configured(given: Given, plugin: str, amqp: Address, offset: int) -> _Listeners:
-    """Return the configured listeners; a port that is not configured follows the AMQP port, and without one there is
-    no listener.
-    """
+    """Return the configured listeners. Their default port follows the AMQP port; without one there is no listener."""
 
     def address(kind: str, default_port: int) -> Address | None:
         host = given.fields.get(f"{plugin}_{kind}.host")
@@ -183,9 +181,7 @@ def _management(given: Given) -> dict[str, Any]:
 
 
 def statistics(given: Given) -> StatisticsConfig:
-    """Return the statistics' settings; `management.sample_retention_policies.SECTION.INTERVAL` replaces its section's
-    policy.
-    """
+    """Return the statistics' settings; `management.sample_retention_policies.*` replace their section's policy."""
     policies: dict[str, dict[int, int]] = {}
     for name, step_s in given.families.get("retention", {}).items():
         section, _, interval = name.partition(".")

@@ -10,9 +10,7 @@ DIRECTORY: Final = "telemetry"
 
 
 def telemetry(given: Given, option: str | None, data_dir: str) -> TelemetryConfig:
-    """Return the settings, off unless a file or the command line switches telemetry on.   option: the directory of
-    `--telemetry`.
-    """
+    """Return the settings, off unless a file or the command line says on.   option: the directory of `--telemetry`."""
     said: dict[str, Any] = {}
     if option is not None:
         said["is_on"] = True

@@ -111,9 +111,7 @@ _STORAGE_UNITS: Final = {"": 1} | _units(1000, "b", "B") | _units(1024, "", "iB"
 
 
 def size(minimum: int = 0, maximum: int | None = None, *, also: int | None = None) -> ValueType:
-    """Return the type of numbers of bytes with an optional unit of 1024. `also`: one that is allowed outside the
-    limits.
-    """
+    """Return the type of numbers of bytes with an optional unit of 1024. `also`: one allowed outside the limits."""
     bounds = f"from {minimum} to {maximum}" if maximum is not None else f"of at least {minimum}"
 
     def parse(text: str) -> int:

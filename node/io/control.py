@@ -45,9 +45,7 @@ class ControlError(Exception):
 
 
 def refused(text: str) -> ControlError:
-    """Return the error of a request that a rule forbids. Between nodes its exit code tells a refusal from an
-    unreachable node.
-    """
+    """Return the error of a request that a rule forbids. Its exit code differs from that of an unreachable node."""
     return ControlError(EX_SOFTWARE, text)
 
 
@@ -167,9 +165,7 @@ def registry_directory(environ: Mapping[str, str]) -> str:
 
 
 def register(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
-    """List a node in the registry. Raises: OSError if that cannot be used; then only its directory leads
-    to the node.
-    """
+    """List a node in the registry. Raises: OSError if that cannot be used; the node is then found by --data only."""
     directory = registry_directory(environ)
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, 0o700)
@@ -190,9 +186,7 @@ def unregister(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
 
 
 def registered_nodes(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return names and data directories of this user's nodes that run on this machine. Several may have the same
-    name.
-    """
+    """Return names and data directories of this user's running nodes. Several may have the same name."""
     return [(name, data_dir) for _, name, data_dir in _entries(environ) if is_answering(data_dir)]
 
 
@@ -202,9 +196,7 @@ def has_entries(environ: Mapping[str, str]) -> bool:
 
 
 def find_node(name: str, environ: Mapping[str, str]) -> str | None:
-    """Return the data directory of the node of that name that runs on this machine; None if none does,
-    or several do.
-    """
+    """Return the data directory of this user's running node of that name; None for none, or several."""
     found = [data_dir for known, data_dir in registered_nodes(environ) if known == name]
     return found[0] if len(found) == 1 else None
 

@@ -228,7 +228,7 @@ class DataDirectory:
         return self._with_descriptor(lambda: os.open(name, flags, dir_fd=self._root))
 
     def _with_descriptor(self, opened: Callable[[], _Opened]) -> _Opened:
-        """Call a function that opens a file; if no descriptor is left, close half of the idle files and try again."""
+        """Call a function that opens a file; without descriptors close the older half of the open files and retry."""
         try:
             return opened()
         except OSError as error:

@@ -78,7 +78,7 @@ class FileDisk:
         self._thread: threading.Thread | None = None
         self._on_stalled: Callable[[str], None] = lambda reason: None
         self._on_resumed: Callable[[], None] = lambda: None
-        # Each counter is written by one thread only, so that nobody takes a lock to read their difference.
+        # Each counter is written by one thread only, so that their difference can be read without a lock.
         self._submitted_jobs = 0
         self._submitted_bytes = 0
         self._finished_jobs = 0
@@ -166,9 +166,7 @@ class FileDisk:
             self._changed.notify()
 
     def run(self, steps: Sequence[Step]) -> list[Any]:
-        """Execute the steps at once in this thread, and return the results of reads. No job may be in progress.
-        Raises: OSError.
-        """
+        """Execute the steps at once, and return the results of reads. No job may be in progress. Raises: OSError."""
         assert self._submitted_jobs == self._finished_jobs, "the thread has the files"
         if self._broken is not None and not all(isinstance(step, READING) for step in steps):
             raise self._broken
@@ -287,9 +285,7 @@ class FileDisk:
             return self._jobs.popleft()
 
     def _next_before(self, deadline: float) -> _Job | None:
-        """Return the next job that comes before the deadline (of the monotonic clock), while another job waits for
-        room.
-        """
+        """Return the next job before the deadline (monotonic clock), while another job waits for room."""
         with self._changed:
             while not self._gives_up:
                 left_s = deadline - time.monotonic()
@@ -362,9 +358,7 @@ class FileDisk:
         self._tell(call, argument)
 
     def _stall(self, job: _Job) -> None:
-        """Wait for the next try of a job that found no room; meanwhile execute reads and removals that it does not
-        need.
-        """
+        """Wait for the next try of a job that found no room; meanwhile execute jobs that may pass it."""
         if not self._is_stalled:
             self._is_stalled = True
             self._obstacles.add(job.steps)

@@ -93,9 +93,7 @@ class _Entrance(logging.Handler):
         self._publisher: int | None = None  # the thread that publishes just now
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a line and wake the loop; `logging` holds the handler's lock. Lines of the publishing thread itself
-        are dropped.
-        """
+        """Queue a line, unless publishing logs it; `logging` holds the handler's lock."""
         if self._publisher == threading.get_ident():
             return
         self._waiting.append((level_of(record).name.lower(), self.format(record) + "\n", record.created))

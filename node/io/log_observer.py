@@ -13,8 +13,8 @@ from node.log.log import category_logger, escape, process_logger, process_tag
 
 STRANGERS_LINES_MAX: Final = 1000
 STRANGERS_WINDOW_S: Final = 60.0
-"""The log has at most `STRANGERS_LINES_MAX` lines in this time about clients that have not opened a vhost, as anybody
-can connect.
+"""The time in which at most `STRANGERS_LINES_MAX` lines are logged about clients without a vhost: anybody can
+connect.
 """
 
 LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -190,9 +190,7 @@ class LogObserver(Observer):
             process_logger("connection", connection.number).log(level, text)
 
     def _may_tell_of_strangers(self, now: float) -> bool:
-        """Return whether one more line about a client that has not opened a vhost may be written; count it in any
-        case.
-        """
+        """Return whether another line about a client without a vhost may be logged; count it in any case."""
         if now - self._strangers_since >= STRANGERS_WINDOW_S:
             left_out = self._strangers_lines - STRANGERS_LINES_MAX
             self._strangers_since, self._strangers_lines = now, 0

@@ -18,9 +18,7 @@ KEPT: Final = 500
 
 NEWS_OF_A_QUEUE: Final = 10
 NEWS_MAX: Final = 20_000
-"""The most news of all queues of a node, some 10 MB. Beyond that the queue with the oldest news loses
-all of its own.
-"""
+"""The most news of all queues, some 10 MB. Beyond that the queue with the oldest latest news loses its own."""
 
 MASTER_CHANGES: Final = ("promotion", "transfer", "revived")
 """The kinds of events after which a queue has another master."""
@@ -91,9 +89,7 @@ class MirroringEvents:
         self._last.append(kept)
 
     def _keep_news(self, kept: _Kept) -> _Kept | None:
-        """Keep a queue's event as news. Returns: the former event that was the same, and is replaced; None if it was
-        another.
-        """
+        """Keep a queue's event as news. Returns: the equal former event that it replaces; None if there is none."""
         event = kept.event
         key = (event.vhost, event.queue)
         news = self._news.setdefault(key, deque())
@@ -119,9 +115,7 @@ class MirroringEvents:
         return sum(self.counts[kind] for kind in MASTER_CHANGES)
 
     def latest(self, vhost: str | None = None, name: str | None = None) -> list[dict[str, Any]]:
-        """Return the events, the newest first, of all queues, of a vhost, or of one queue. Times are in ms since
-        1970.
-        """
+        """Return the events, newest first, of all queues, a vhost, or one queue. Times are in ms since 1970."""
         found = {
             each.number: each
             for each in self._last

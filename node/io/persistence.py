@@ -164,9 +164,7 @@ class Persistence:
     def _hand_over_copies(
         self, broker: Broker, copies: Mapping[str, tuple[QueueRecord, int]], recovered: RecoveredStore
     ) -> None:
-        """Pass the copies of mirrored queues on disk to the mirrors, and log which were discarded or have lost
-        messages.
-        """
+        """Pass the copies of mirrored queues to the mirrors; log discarded ones, and those that lost messages."""
         mirrors = broker.mirrors
         assert mirrors is not None or not copies, "mirrored queues are a cluster's"
         if mirrors is None:

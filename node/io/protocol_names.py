@@ -72,8 +72,6 @@ _NAMES: Final = {other: name for name, others in _OTHER_NAMES.items() for other 
 
 
 def protocol_named(given: str) -> str:
-    """Return the protocol with this name or alias, in any case of letters; an unknown name is returned
-    in lower case.
-    """
+    """Return the protocol with this name or alias, in any case; an unknown name in lower case."""
     name = given.lower()
     return _NAMES.get(name, name)

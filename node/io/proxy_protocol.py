@@ -1,6 +1,6 @@
 """A balancer names the client of each connection by the PROXY protocol, versions 1 and 2.
 
-A header is read only from peers in the configured networks, and required from them; from anybody else it
+A header is read only from peers in the configured networks, and required from them; from other peers it
 would let a client lie about its address. The parser is pure and incremental: whole or byte by byte, the
 answer is the same. Source: HAProxy's proxy-protocol.txt (2020/03/05), management §6.1.
 """

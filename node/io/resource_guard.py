@@ -49,9 +49,7 @@ class ResourceGuard:
             self._timer.cancel()
 
     def disk_unwritable(self, is_unwritable: bool) -> None:
-        """Set or clear the disk alarm, as the disk has no room to write, whatever the free space says, or writes
-        again.
-        """
+        """Set or clear the disk alarm when the disk has no room to write, whatever the free space is."""
         self._is_unwritable = is_unwritable
         self._set_disk_alarm()
 

@@ -133,9 +133,7 @@ def certificate_user(
 
 
 def tls_facts(connection: ssl.SSLObject) -> TlsFacts:
-    """Return the TLS parameters of a connection. Suites of TLS 1.3 name no key exchange: RabbitMQ says `any` for
-    that.
-    """
+    """Return a connection's TLS parameters. Suites of TLS 1.3 name no key exchange: RabbitMQ says `any` for that."""
     suite, version, _ = connection.cipher() or ("", "", 0)
     certificate: Mapping[str, Any] = connection.getpeercert() or {}
     # OpenSSL's names: ECDHE-RSA-AES256-GCM-SHA384, ECDHE-RSA-AES128-SHA, AES256-SHA, TLS_AES_256_GCM_SHA384.

@@ -33,8 +33,9 @@ def _names(names: Sequence[str]) -> str:
 
 
 def failed(action: str, user: str, reason: str) -> str:
-    """Return a line about a refused change of a user. warning, default. `action`: "set permissions for"; `reason`: as
-    below.
+    """Return a line about a refused change of a user. warning, default. `reason`: one of those below.
+
+    `action`: such as "set permissions for".
     """
     return f"Failed to {action} '{escape(user)}': {reason}"
 

@@ -12,9 +12,7 @@ from node.log.log import escape
 
 
 def copies_recovered(count: int) -> str:
-    """Return a line about copies on disk of mirrored queues, which may need them if all others are down. info,
-    default.
-    """
+    """Return a line about copies that are kept in case their mirrored queues come back from them. info, default."""
     return f"Kept the copies of {count} mirrored queues for the case that these come back from them"
 
 

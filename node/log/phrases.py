@@ -76,9 +76,7 @@ def tuning_failed(pid: str, name: str, explanation: str) -> str:
 
 
 def negotiated_value(field: str, client: int, limit: int) -> str:
-    """Return the explanation for `tuning_failed`. `field`: frame_max or channel_max; `limit`: the one
-    that is broken.
-    """
+    """Return the explanation for `tuning_failed`. `field`: frame_max or channel_max; `limit`: the one broken."""
     relation, kind = ("lower", "minimum") if 0 < client < limit else ("higher", "maximum")
     detail = " (no limit)" if field == "channel_max" and client == 0 else ""
     return f"negotiated {field} = {client}{detail} is {relation} than the {kind} allowed value ({limit})"

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 Arguments = Mapping[str, Any]
 
 MAINTENANCE_S: Final = 120.0
-"""The time that a drain may take whose end no caller waits for: the masters' moves, and the announcement to all
-nodes.
-"""
+"""The time that a drain may take whose end no caller waits for: the masters' moves, and the announcement."""
 
 
 async def rows(agent: "Agent", arguments: Arguments) -> list[Row]:

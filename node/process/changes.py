@@ -121,9 +121,7 @@ async def _open(agent: "Agent") -> "Cluster":
 
 
 async def _address_of(agent: "Agent", node: str) -> str:
-    """Return a node's peer address: the configured one, else the one that a node of this machine reports, else the
-    default.
-    """
+    """Return a node's peer address: configured, else as a node of this machine reports it, else the default."""
     for seed in agent.config.cluster.formation_nodes:
         if seed.name == node:
             return seed.address

@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 
 
 RECENT_S: Final = 60.0
-"""The period of the longest lag that is reported: longer than Prometheus's usual interval, so that every scraper sees
-it.
-"""
+"""The period of the longest lag: longer than Prometheus's usual interval, so that every scraper sees it."""
 
 
 class Management:
@@ -179,9 +177,7 @@ class Management:
         return Admin(node.broker, node.config, self._agent.logger, by)
 
     def is_ready(self) -> bool:
-        """Return whether the node serves clients: it listens, is not in maintenance, and its message disk is not
-        stuck.
-        """
+        """Return whether the node serves: it listens, is not in maintenance, and its message disk is not stuck."""
         cluster = self._agent.cluster
         if cluster is not None and cluster.message_disk.is_stuck:
             return False

@@ -94,9 +94,7 @@ def own_status(agent: "Agent") -> dict[str, Any]:
 
 
 def _alarms(agent: "Agent", broker: "Broker | None") -> list[str]:
-    """Return the resources that the node is short of, and its stuck disks; a stuck disk by itself blocks no
-    publisher.
-    """
+    """Return the resources that the node is short of, and its stuck disks, which block no publisher."""
     found: list[str] = [] if broker is None else list(broker.alarms.short_of_here())
     if agent.cluster is not None and agent.cluster.metadata_disk.is_stuck:
         found.append(metadata_disk.ALARM)

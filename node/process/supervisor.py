@@ -93,9 +93,7 @@ class Supervisor:
         return is_written
 
     def hold(self) -> None:
-        """Stop the broker soon and start none until `release`, as the cluster wants it. A broker that runs will not
-        be continued.
-        """
+        """Stop the broker soon, as the cluster demands, and start none until `release`."""
         self.is_held = True
         self._is_stale = self._is_stale or self.node is not None
         self._on_changed()
@@ -164,8 +162,8 @@ class Supervisor:
                     # Its disk hangs or has failed, and holds the files open: no other broker here can open them.
                     self.is_wanted = False
                     self._on_fault()
-                # A broker is full of cycles, and Python looks at what is so old after some 100 million new objects
-                # (`node.app`). Now nobody is served, and most of what it looks at is what it frees.
+                # A broker is full of cycles, and Python collects such old objects after some 100 million new ones
+                # (`node.app`). Now no clients are served, and most objects that the collector visits can be freed.
                 gc.collect()
             if self.node is None and self._should_run:
                 self._is_stale = False

@@ -28,9 +28,7 @@ class AgentSurroundings:
 
     @property
     def is_first(self) -> bool:
-        """True on one node of the cluster: the metadata's leader, or, if that runs no broker, the first node that is
-        up.
-        """
+        """True on one node: the metadata's leader, or, if that runs no broker, the first node that is up."""
         cluster = self._agent.cluster
         if cluster is None or cluster.metadata is None:
             return True

@@ -1,7 +1,7 @@
 """`fluffle ctl` prints the outcome of a command with one of RabbitMQ's formatters.
 
-An outcome is one of four kinds; each formatter knows what to do with each. Erlang syntax is what RabbitMQ's tables
-hold for lists. Control characters in names are spelt out in text, where RabbitMQ prints them: a name must not be able
+An outcome is one of four kinds; each formatter prints or refuses each of them. RabbitMQ's tables use Erlang syntax
+for lists. Control characters in names are spelt out in text, where RabbitMQ prints them: a name must not be able
 to move the cursor of the terminal. Source: management §3.1, §3.4, and RabbitMQ 3.10.8's output.
 """
 

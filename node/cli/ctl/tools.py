@@ -64,9 +64,7 @@ def commands_of(tool: Tool) -> dict[str, Command]:
 
 
 def make_links(directory: str, program: str) -> int:
-    """Make RabbitMQ's executables in a directory; return the exit code.   program: the path of this process's
-    program.
-    """
+    """Make RabbitMQ's executables in a directory; return the exit code.   program: the path of this program."""
     try:
         os.makedirs(directory, exist_ok=True)
         for name, meant in LINKS.items():
