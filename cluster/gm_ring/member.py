@@ -361,7 +361,8 @@ class Member:
 
     def _adopt(self, items: Sequence[Item]) -> None:
         """R6: begin with the left neighbour's state.
-        Payloads that the neighbour has not seen acknowledged are kept for the right neighbour. They are not delivered.
+        Payloads that the neighbour has not seen acknowledged are kept for the right neighbour. They are not
+        delivered.
         """
         for item in items:
             known = self.origins.get(item.origin)
@@ -381,7 +382,9 @@ class Member:
         self._host.propose(ActivateMirror(self.id))
 
     def _take(self, items: Sequence[Item]) -> None:
-        """Take news, in order. An origin that the view has no more is skipped: all of its broadcasts have been heard."""
+        """Take news, in order. An origin that the view has no more is skipped: all of its broadcasts have been
+        heard.
+        """
         origins = self.origins
         for origin, upto, payloads, ack, mark in items:
             known = origins.get(origin)

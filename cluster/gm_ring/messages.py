@@ -44,8 +44,8 @@ class CatchUp:
     """The sender's whole state: the first message that a new right neighbour gets.
 
     version, edge: as in `Activity`.
-    origins: like `Activity.items`; of each origin the last item has its numbers, those before it the payloads that are
-    not acknowledged.
+    origins: like `Activity.items`; of each origin the last item has its numbers, those before it the payloads that
+    are not acknowledged.
     is_cut: the next message continues this one, as the state is too large for one message.
     """
 

@@ -17,7 +17,8 @@ class Origin:
     pending: the payloads after `acked` up to `last`.
     left_mark: those up to this number are on the disks of all members that count, as far as the left neighbour.
     disk: those up to this number are on this node's disk.   mark: the mark that was passed to the right.
-    is_mine: this member answers for the origin.   is_rights: its right neighbour does.   is_dead: the origin is dead.
+    is_mine: this member answers for the origin.   is_rights: its right neighbour does.   is_dead: the origin is
+    dead.
     """
 
     __slots__ = (

@@ -5,15 +5,15 @@
     a node is not heard of for longer than its lease can last ─► NodeDown
     two nodes are heard, and have not heard each other for long ─► NodeDown of one of them
 
-A node's lease comes only from an applied RenewLeases. Once an entry of a new leader is applied, all that former leaders
-renewed is applied here, too. So a node has no lease if it was not heard of for as long as a lease lasts since its lease
-was renewed last, as far as that was applied here. A node that is heard, but doesn't follow the new leader, is given as
-long from that first entry on. The leader waits again after it could not commit for a lease, or slept: its queue of what
-the others sent meanwhile is not read yet. Proof needs no wait.
+A node's lease comes only from an applied RenewLeases. Once an entry of a new leader is applied, all that former
+leaders renewed is applied here, too. So a node has no lease if it was not heard of for as long as a lease lasts
+since its lease was renewed last, as far as that was applied here. A node that is heard, but doesn't follow the new
+leader, is given as long from that first entry on. The leader waits again after it could not commit for a lease, or
+slept: its queue of what the others sent meanwhile is not read yet. Proof needs no wait.
 
-Of two nodes without a link to each other one has to go: clients of one reach no queue of the other, and messages that
-the one has sent to the other's consumers wait for as long as both count as up. The node that is out comes back once it
-hears all that are up (`Membership.unreached`).
+Of two nodes without a link to each other one has to go: clients of one reach no queue of the other, and messages
+that the one has sent to the other's consumers wait for as long as both count as up. The node that is out comes back
+once it hears all that are up (`Membership.unreached`).
 
 Source: reliability §4.2.
 """
@@ -32,7 +32,8 @@ _NEVER_S: Final = float("-inf")
 _FOREVER_S: Final = float("inf")
 
 _UNANSWERED: Final = 2
-"""By how many times the pause is longer after a renewal that was not applied, so that only a few are ever on their way.
+"""By how many times the pause is longer after a renewal that was not applied, so that only a few are ever on their
+way.
 """
 
 _URGENT: Final = 0.1
@@ -48,8 +49,8 @@ class Leadership:
         self.is_leader = False
         self._since_s = _NEVER_S
         self._heard_since_s: float | None = None
-        """From when on a peer's silence counts; None: it doesn't. Since then this node reads all that it is sent, and
-        knows that all former leases had been given before.
+        """From when on a peer's silence counts; None: it doesn't. Since then this node reads all that it is sent,
+        and knows that all former leases had been given before.
         """
         self._awake_since_s = _NEVER_S
         """Since when this node reads all that it is sent."""

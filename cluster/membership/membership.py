@@ -357,7 +357,9 @@ class Membership:
         self._outputs += map(Submit, downs)
 
     def _part(self, now: float) -> None:
-        """Declare one of two nodes down that don't hear each other. Called once a heartbeat, as it looks at all pairs."""
+        """Declare one of two nodes down that don't hear each other. Called once a heartbeat, as it looks at all
+        pairs.
+        """
         found = self._leadership.part(self._peers.values(), now)
         if found is None:
             return
@@ -495,7 +497,9 @@ class Membership:
         self._lease_until_s = _NEVER_S
 
     def _leases_renewed(self, sent: tuple[tuple[str, int, float], ...], now: float) -> None:
-        """Extend leases. A lease counts from when the node sent its heartbeat, not from when that was heard or applied."""
+        """Extend leases. A lease counts from when the node sent its heartbeat, not from when that was heard or
+        applied.
+        """
         for name, incarnation, _ in sent:
             peer = self._peers.get(name)
             if peer is not None and peer.member is not None and peer.member.incarnation == incarnation:

@@ -39,7 +39,9 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """This incarnation was declared down: stop serving, if not paused, drop its state and start as a new incarnation."""
+    """This incarnation was declared down: stop serving, if not paused, drop its state and start as a new
+    incarnation.
+    """
 
     reason: str
 
