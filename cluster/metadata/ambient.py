@@ -1,6 +1,7 @@
-"""What PySyncObj's modules take from the machine: clock, dice, files, pickles. Here they get ours instead.
+"""Replace what PySyncObj's modules take from the machine (clock, dice, files, pickles) by ours.
 
 The names are the modules', so several members in one process share them: `Core.enter` says whose turn it is.
+
 Source: reliability §3.9 items 1, 4 and 6.
 """
 

@@ -46,7 +46,7 @@ class Elections:
         return now - self._heard_at < (self._min_s if for_s is None else for_s)
 
     def may_begin(self, term: int, voters: frozenset[str]) -> bool:
-        """True if enough voters said yes to this term; the answers are then forgotten."""
+        """True if enough voters said yes to this term; their answers are forgotten then."""
         is_won = self._term == term and 2 * len((self._granted | {self._name}) & voters) > len(voters)
         if is_won:
             self._granted.clear()

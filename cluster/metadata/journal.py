@@ -50,12 +50,13 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         """The head of the snapshot that the file begins with."""
         self.snapshot_bytes = image.snapshot_bytes
         self.size_bytes = image.size_bytes
-        """Of the file, when all that was gathered is written."""
+        """The size of the file once all that was gathered is written."""
         self.written = 0
         self.synced = 0
         self.ruling_written = 0
-        """How much of `written` there was with the present term and vote, and with the last change of who votes: what
-        a leader says waits for that. Others heed a change once they have it, so whoever made it may not forget it."""
+        """The value of `written` after the last change of the term, the vote or the voters. A leader's messages wait
+        until that is synced: others heed a change of the voters once they have it, so its maker may not forget it.
+        """
         self.synced_index = image.entries[-1][1]
         """The last entry that is safe, as all before it."""
         self.on_voters: Callable[[], None] = lambda: None
@@ -75,11 +76,11 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._is_broken = False
         self._is_closed = False
         self._changes: list[tuple[int, Change]] = []
-        """Changes of who votes, by index: those behind the snapshot."""
+        """Changes of the voters behind the snapshot, by index."""
         for command, index, _ in self._entries[2:]:
             self._note_change(command, index)
         self.current_voters = self.voters()
-        """Who votes, by the whole log: a change counts once it is in it."""
+        """The voters by the whole log: a change counts once it is in it."""
 
     # --- what PySyncObj calls ---
 
