@@ -50,7 +50,7 @@ class Nobody:
         """Ignore the mark."""
 
     def propose(self, change: ViewChange) -> None:
-        """Drop the change: another member will propose it."""
+        """Drop the change."""
 
     def lost(self, reason: str) -> None:
         """Ignore the loss."""

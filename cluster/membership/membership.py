@@ -1,4 +1,4 @@
-"""Who is up, as one node sees it, and whether this node may serve.
+"""The membership of one node: which nodes are up, as it sees them, and whether it may serve.
 
 Every node tells every other one four times a second that it lives (a heartbeat), with its own clock's time. The Raft
 leader puts what it heard into the replicated log (RenewLeases), at most every quarter of a lease. A node that applies

@@ -25,7 +25,7 @@ class Peer:
     link_incarnation: int = 0
     """The latest incarnation of the process at the other end, 0 while it has none."""
     gone_incarnation: int = 0
-    """There is proof that the process with this incarnation has ended; 0: no proof."""
+    """The incarnation whose process has provably ended; 0: there is no proof."""
     heard_s: float = _NEVER_S
     """When the peer was heard last, or linked."""
     sent_s: float = 0.0
