@@ -55,7 +55,7 @@ class Leadership:
         self._awake_since_s = _NEVER_S
         """Since when this node reads all that it is sent."""
         self._commits_until_s = _NEVER_S
-        """Until when this node may take itself for the leader: an entry of its own was committed a lease ago."""
+        """Until when this node may take itself for the leader: a lease after it proposed its last committed renewal."""
         self._proposed_s = _NEVER_S
         """When this node proposed the last renewal."""
         self._is_answered = True
