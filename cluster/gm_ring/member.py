@@ -1,40 +1,40 @@
 """One member of a ring: guaranteed multicast to all copies of a queue, as a state machine without I/O.
 
-**Why a ring.** Whoever broadcasts tells its right neighbour only, which tells its own, until the broadcast is back
-where it began. Each node sends every payload once, whatever the number of copies, and the origin needs to hear
-nobody but its left neighbour. And as all links keep their order, what is known of an origin's broadcasts only
-shrinks from one member to the next: each has a prefix of what its left neighbour has. Everything below rests on that.
+**Why a ring.** A member tells its broadcast to its right neighbour only, which tells its own, until the broadcast is
+back where it began. Each node sends every payload once, whatever the number of copies, and the origin needs to hear
+its left neighbour only. And as all links keep their order, each member knows a prefix of the broadcasts of an origin
+that its left neighbour knows. Everything below rests on that.
 
     O ──► A ──► B ──► C ─┐      publish round: A, B, C take the payload; back at O all have it: confirmed
     ▲────────────────────┘      acknowledgement round: A, B, C forget the payload
 
-**The publish round.** A broadcast that has come round is at every member: `Host.confirmed`. A payload is kept by each
-member until it knows that all have it, since a neighbour may have to be told again. The last hop carries the number
-only; the origin knows what it said.
+**The publish round.** A broadcast that has come round is at every member: `Host.confirmed`. A payload is kept by
+each member until it knows that all have it, since a neighbour may have to be told again. The last hop carries the
+number only, as the origin has the payload.
 
-**The acknowledgement round.** The origin then tells how far all have it, the same way round, and they forget. Nobody
-waits for it, so it travels with the next broadcasts.
+**The acknowledgement round.** The origin then tells how far all have it, the same way round, and they forget. No
+member waits for it, so it travels with the next broadcasts.
 
-**What a confirmed broadcast proves.** Every member of the ring has it, so whoever of them survives has it. It says
+**What a confirmed broadcast proves.** Every member of the ring has it, so each member that survives has it. It says
 nothing of disks: for that a *mark* goes round as well, the least of the disks that it passed.
 
-**Inheritance.** When an origin dies (a view says so), what it had said may have come to some members only. The next
-one that is alive knows the most of it and answers for it from now on, as if it were the origin: what comes round to
-it is acknowledged; when the acknowledgement of the last one has come round all have the same, and the dead one can
-be erased from the view. Should the heir die, the next one answers for both. What only dead members had vanishes:
-it was at not all of them, so nobody was told that it was confirmed. One that is joining never answers for anybody:
-it knows least.
+**Inheritance.** When an origin dies (a view says so), its last broadcasts may have come to some members only. The
+next member that is alive (the heir) knows the most of them and answers for them from now on, as if it were the
+origin: it acknowledges the broadcasts that come round to it; when the acknowledgement of the last one has come round
+all have the same, and the dead one can be erased from the view. Should the heir die, the next one answers for both.
+Broadcasts that only dead members had vanish: they were not at all members, so none of them was confirmed. A member
+that is joining never answers for others: it knows least.
 
-**Views and edges.** Who is whose neighbour is decided by views, which all members see in the same order, though at
-different times. Neighbours that were parted and are neighbours again later must not take up where they were: in
-between each of them had somebody else, and frames of the first time may still be on their way. So each adjacency has
-a number, its *edge*: the version of the view that made it. A frame tells its edge, and the first one on an edge is
-a `CatchUp`: all that the left one has and the right one may lack. It may be heard twice without harm, so nobody needs
-to know what the other one has. A frame of a later view than ours waits for the view.
+**Views and edges.** Views decide which members are neighbours. All members see them in the same order, though at
+different times. Neighbours that were parted and are neighbours again later must not take up where they were: each
+had another neighbour in between, and frames of the first time may still be on their way. So each adjacency has a
+number, its *edge*: the version of the view that made it. A frame carries its edge, and the first one on an edge is a
+`CatchUp`: all that the left one has and the right one may lack. It may be heard twice without harm, so neither needs
+to know what the other has. A frame of a later view than ours waits for the view.
 
-**Order.** Payloads of one origin come in their order, and those of different origins in an order that fits all: if an
-origin broadcast something after it had been delivered something else, it is so everywhere. This holds for what is told
-again too, since payloads are told in the order in which they came.
+**Order.** Payloads of one origin come in their order, and those of different origins in an order that fits all: if
+an origin broadcast something after it had been delivered something else, it is so everywhere. This holds for
+repeated payloads too, since they are told in the order in which they came.
 
 The rules R1 to R11 are those of reliability §4.3, each in a method of its own. Links need no sessions: between two
 incarnations of nodes nothing is lost, and an incarnation that ended comes as a view.
@@ -94,7 +94,7 @@ class Member:
         self._host = host
         self._own = Origin(id_)
         self._own_confirmed = self._own_durable = NOTHING
-        self._arrivals: deque[tuple[Origin, int]] = deque()  # the order in which what is pending came
+        self._arrivals: deque[tuple[Origin, int]] = deque()  # the order in which pending payloads came
         self._segments: list[tuple[Origin, int, list[bytes]]] = []  # payloads for the right neighbour
         self._news: dict[int, Origin] = {}  # of these origins it should hear
         self._early: list[_Early] = []
@@ -425,7 +425,7 @@ class Member:
         if ack > known.last:
             raise RuleBroken(f"{ack} is acknowledged at {known}")
         self._release(known, ack)
-        if known.is_dead or not known.is_rights:  # who is there learns nothing from its own acknowledgement
+        if known.is_dead or not known.is_rights:  # a live origin knows its own acknowledgement
             self._tell(known, is_urgent=known.is_dead)
 
     def _close(self, known: Origin, upto: int, ack: int) -> None:

@@ -94,7 +94,7 @@ def decode_status(raw: bytes) -> JsonObject:
         value = json.loads(raw, parse_constant=_refuse_constant)
         json.dumps(
             value, ensure_ascii=False, allow_nan=False
-        ).encode()  # half a surrogate pair would fail whoever shows it
+        ).encode()  # half a surrogate pair would fail where it is shown
     except (ValueError, RecursionError) as error:
         raise HeartbeatUnreadable("a status that isn't JSON") from error
     if not isinstance(value, dict):

@@ -179,7 +179,7 @@ class Snapshots:
     # --- receiving ---
 
     def setTransmissionData(self, piece: Piece) -> bool:
-        """Take a piece of a leader's snapshot; True if it is the last one. Raises SnapshotUnreadable."""
+        """Take a piece of a leader's snapshot; True if that makes it complete. Raises SnapshotUnreadable."""
         if not piece.HasField("data"):
             return False
         incoming = self._incoming

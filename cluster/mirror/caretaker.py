@@ -313,7 +313,7 @@ class Caretaker:
         if view is None:
             return Step(None)
         charge.slow.intersection_update(member.id for member in view.ring)
-        if charge.slow:  # be it the master before: what it said may not come round while it is there
+        if charge.slow:  # even the master before: its broadcasts may not come round while it is there
             return Step(DropMirror(min(charge.slow)))
         if view.previous:
             return Step(TookOver(view.since)) if charge.heard == view.since else None
@@ -350,7 +350,7 @@ class Caretaker:
         is_always = charge.record.type == "quorum" or bool(charge.record.placement)
         is_automatic = is_always or charge.settings.ha_sync_mode == "automatic"
         if is_automatic and any(member.id not in view.synced for member in mirrors if member.node in wanted):
-            # Those who are to take their place will have everything soon.
+            # Wait until the mirrors that replace them have everything.
             extra = [member for member in extra if member.id not in view.synced]
         if extra:
             # Meanwhile another one may go, by a plan or because it died: then this one may be needed.

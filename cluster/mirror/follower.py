@@ -84,7 +84,7 @@ class Follower:
         if batch.steps and isinstance(clock := batch.steps[0], Clock):
             copy.hear_clock(clock.at_ms, self._ring.now)
         if not self.is_rolled:
-            # All of that was before this member's time, unless it is told what there is.
+            # These operations are older than this member's copy, unless the batch has its inventory.
             steps = batch.steps
             at = next(
                 (at for at, step in enumerate(steps) if isinstance(step, Roll) and self._is_meant(step)), None
@@ -177,7 +177,7 @@ class Follower:
         if not is_safe or self._is_broken or self.copy.owed:
             self._finished(is_safe=is_safe)
             return
-        # What marks have passed this disk before was here before, and is on it when this wait is over.
+        # Broadcasts whose marks passed this disk before came before, and are on it when this wait is over.
         self._ring.count_disk(is_on=True)
         self._storage.await_safety(_Finish(self._finished), 0, 0)
 

@@ -184,8 +184,8 @@ class Group:
             return  # another one is to be master
         self.is_filling = True
         live = follower.copy.held
-        # Who lacks something may have been told of publishes that it lacks. Their publishers are not to believe that
-        # they are here; that they may come twice is the lesser evil.
+        # An incomplete copy may have heard of publishes that it lacks. Their publishers must not believe that they
+        # are here; that they may come twice is the lesser evil.
         is_whole = follower.is_rolled and not follower.copy.owed
         senders = follower.senders if is_whole else {}
         queue = self._broker.make_queue(self.record, self.storage)
@@ -202,7 +202,7 @@ class Group:
                 queue.apply_settings(self._mirrors.settings_of(self.record), self.now)
                 self._mirrors.live_changed(self)
             else:
-                self._step_down()  # the view has gone on meanwhile, and whoever is master waits for the last word
+                self._step_down()  # the view has gone on meanwhile, and the next master waits for the last batch
                 self.take_up()  # it may be this one again
 
         queue.begin_with(follower.copy, filled)
@@ -269,7 +269,7 @@ class Group:
         self._follow(copy, is_rolled=True, is_written=False)
         assert self.follower is not None
         self.follower.senders = dict(leader.senders)
-        if missing:  # then it is not what the view says that it is
+        if missing:  # then the copy is not synchronised, as the view claims
             self.give_up(f"lacks {sum(map(len, missing))} messages")
 
     # --- a `Host` of the ring's member ---
@@ -303,8 +303,8 @@ class Group:
     def _tell_leaders(self) -> None:
         leader, view = self.leader, self.view
         if leader is not None and view.previous and self._confirmed >= leader.first_number:
-            # Only now: what has come round came everywhere after the last word of the master before. A flush after this
-            # one's death would tell of its own broadcasts, and of none of a former master that is alive.
+            # Only now: broadcasts that came round came everywhere after the last batch of the master before. A flush
+            # after this one's death would tell of its own broadcasts, and of none of a former master that is alive.
             self._mirrors.took_over(self)
         if view.is_settled:
             for leader in self._leaders():
@@ -550,7 +550,7 @@ class Group:
             return None
         if self._lazy_at is None:
             self._lazy_at = now + LAZY_S
-        # What is told of dead ones is waited for: until they are erased there is no master.
+        # Others wait for news of dead members: until these are erased there is no master.
         is_urgent = member.is_urgent or len(self.view.ring) < len(self.view.members)
         if not is_urgent and now < self._lazy_at:
             return self._lazy_at

@@ -88,7 +88,7 @@ def happenings(before: QueueRecord, after: QueueRecord, wanted: int) -> list[Mir
 
 def _members(record: QueueRecord, old: View, new: View) -> Iterator[MirrorEvent]:
     if old.state == "down":
-        return  # who brings it back is no new mirror
+        return  # a member that brings the queue back is no new mirror
     known = {member.id for member in old.members}
     there = {member.id for member in new.ring}
     for member in new.ring:

@@ -248,7 +248,7 @@ class Mirrors:
             group.begin_as_mirror(copy, is_rolled=own.id in view.synced, spare=spare)
             group.take_up()
         if not is_new and not group.is_gone and group.is_restless:
-            self._restless[group] = None  # who begins late may be the only one who can do what is to be done
+            self._restless[group] = None  # a late member may be the only one that can act
 
     def _make_group(self, record: QueueRecord, id_: int, storage: QueueStorage) -> Group:
         meter = self.broker.meter

@@ -159,7 +159,7 @@ class Overseer:
         key = proposal.uid, proposal.change
         if key not in self._submitted:
             self._submitted.add(key)
-            # What came of it a view shows.
+            # A view shows the outcome.
             self._broker.log.submit(_command(proposal), lambda _: self._submitted.discard(key))
 
     def _look_now(self, now: float) -> None:

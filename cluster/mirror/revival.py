@@ -117,7 +117,7 @@ class Revival:
         view = case.record.view
         assert view is not None
         if view.state != "down" or self.here not in view.recoverable:
-            return None  # who is dead is not known of all yet, or the queue comes back from another
+            return None  # dead members are not all known yet, or the queue comes back from another copy
         offer = OfferCopy(self.here, self.incarnation, case.position, case.is_clean)
         if not is_offered(view, offer):
             return offer

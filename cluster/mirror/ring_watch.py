@@ -4,8 +4,8 @@
                           a mirror's disk holds up confirms ─► SlowDisks ─► the same
                           its own disk does, others' go on ─► another one is to be master
     at the next master    the last batch of the one before does not come ─► that one is to be master again
-    at the heir of a dead member    the dead one's broadcasts do not go round, and there is no master before
-                          they have ─► SlowMirrors, with a broadcast of its own
+    at a dead one's heir  the dead one's broadcasts do not go round, and there is no master before they have
+                          ─► SlowMirrors, with a broadcast of its own
 
 Each second the watch looks, while something is not as it should be (`Mirrors`): nothing is done for each message.
 """

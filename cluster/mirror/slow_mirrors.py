@@ -142,7 +142,7 @@ class SlowMirrors:
             self._marks = {id_: self._marks.get(id_) or _Mark(-1, now, now) for id_ in ring}
         if oldest != self._oldest:
             self._oldest, self._front = oldest, -1
-        # Whoever has it got it from those before it, whether they answer or not.
+        # A mirror that has it got it from those before it, whether they answer or not.
         reached = [at for at, id_ in enumerate(ring) if self._marks[id_].last >= oldest]
         front = reached[-1] + 1 if reached else 0
         if front != self._front:

@@ -90,7 +90,7 @@ class SyncTarget:
         self._is_asking = False  # whether more chunks of the request are to come
         self._has_asked = False  # whether the master knows of a request
         self._taken = 0
-        self._is_held = False  # whether what is to be said to the master waits for room here
+        self._is_held = False  # whether the next message to the master waits for room here
         self._next = 0  # the number from which on is asked next
         self._installed = 0
         self._installed_before = 0  # this time round

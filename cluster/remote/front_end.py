@@ -177,7 +177,7 @@ class FrontEnd:
         early.append(frame)
         self._early_bytes += frame.ByteSize()
         if any(operation.WhichOneof("kind") == "close" for operation in frame.operations):
-            # It never came about, as far as we are concerned. Nobody waits for anything but deletions.
+            # The queue never existed for this node. Only deletions are awaited.
             for operation in (
                 operation for known in self._forget_early(frame.uid) for operation in known.operations
             ):

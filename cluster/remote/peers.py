@@ -53,7 +53,7 @@ class Peers:
         self._way_is_congested = is_congested
         self._on_fault = on_fault
         self._nodes: dict[str, _Node] = {}
-        self._has_moved = False  # so that channels count what nobody waits for any more
+        self._has_moved = False  # so that channels count what is awaited no more
         self._is_closed = False
         self.is_entered = True
         """True if this node counts as up: until then no frames go to the others, and dead letters wait."""

@@ -390,7 +390,7 @@ class Peer:
     def _stream_ready(self, hello: Hello) -> None:
         self._incarnation = hello.incarnation
         if self._judging is not None:
-            # It is there: what broke was the connection.
+            # The node is there: only the connection broke.
             self._judging.cancel()
             self._link_is_down(is_gone=False, reason="the connection broke")
         if self._control is not None and Kind.CONTROL in self._incoming and not self._is_up:

@@ -71,7 +71,7 @@ class Service:
             else:
                 await self._transport.peer(hello.name).serve(kind, session)
         except StreamEnded:
-            # Whoever opened the stream notices too, and logs it.
+            # The node that opened the stream notices too, and logs it.
             pass
         except StreamFault as error:
             self._tell(stream, hello.name if hello else "", f"it breaks the protocol: {error}")

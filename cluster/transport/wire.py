@@ -117,7 +117,7 @@ def make_server(handlers: dict[str, Any], options: LinkOptions) -> Any:
     """Make a server of the three kinds of stream.   handlers: coroutine functions by kind."""
     server = grpc.aio.server(
         options=[
-            # Who opened a connection pings more often.
+            # The opener of a connection pings more often.
             *_common_options(options, options.data_keepalive_s),
             # Else a second node would share the port, and both believe it is theirs.
             ("grpc.so_reuseport", 0),

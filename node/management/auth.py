@@ -86,7 +86,7 @@ def check_access(user: User, access: Access) -> None:
     """Refuse a user without the tag. Raises: ApiError (401)."""
     if access is Access.PUBLIC:
         return
-    # Who may not come here at all is told so, wherever that is.
+    # A user that may not use the API at all gets that reason on each route.
     for each in (Access.MANAGEMENT, access):
         tags, reason = _TAGS[each]
         if access is not Access.AUTHENTICATED and not any(tag in user.tags for tag in tags):

@@ -129,7 +129,7 @@ class HttpServer:
             async with asyncio.timeout(None) as patience:
                 response = await self._send(request, reply, patience)
         except TimeoutError:
-            # What aiohttp takes for the client's own leaving.
+            # aiohttp takes this error for the client's own leaving.
             raise ConnectionResetError("the client does not read its answer") from None
         self._log_access(request, incoming, response)
         return response
@@ -239,7 +239,7 @@ class _Protocol(RequestHandler):
             self.logger.error("A request to %s broke", request.raw_path, exc_info=exc)
             error = ApiError(500, "internal_error", "this is a fault of the broker: see its log")
         else:
-            # Anybody can send that again and again: it is not worth a line.
+            # Any client can send that again and again: it is not worth a line.
             error = ApiError(status, "bad_request", "this is no HTTP that can be understood")
         if request.writer.output_size > 0:
             raise ConnectionError("the answer was under way")

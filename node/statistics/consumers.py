@@ -72,7 +72,7 @@ def consumer_facts(channel: Channel, consumer: Consumer) -> dict[str, Any]:
     """Return the facts of a consumer."""
     queue = consumer.queue
     is_active, status = True, "up"
-    # Of a queue on another node only that one knows who is active.
+    # Only the queue's own node knows its active consumer.
     if queue.settings.single_active_consumer and isinstance(queue, Queue):
         is_active = queue.consumers.active is consumer
         status = "single_active" if is_active else "waiting"

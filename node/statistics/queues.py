@@ -137,7 +137,7 @@ def _persistent(queue: Queue) -> tuple[int, int]:
     body_bytes = queue.backlog.body_bytes + queue.unacked_bytes
     runs = list(islice(_runs(queue), RUNS_LOOKED_AT))
     if all(run.envelope.persistent for run in runs):
-        # Where there are none, all is out with clients or on disk: there is more of what is persistent.
+        # Without runs, all messages are with clients or on disk: most of these are persistent.
         return messages, body_bytes
     looked_at = looked_at_bytes = kept = kept_bytes = 0
     for run in runs:

@@ -1,11 +1,11 @@
-"""Rows of queues: one for each copy that is on this node, oftener where something happens.
+"""Rows of queues: one for each copy that is on this node, more often where something happens.
 
     traffic, or another place            at each look
     anything else is new, or messages wait    after 60 s
     nothing at all                            after 5 min
 
-A master's row has everything, a mirror's only how far the copy is and what it costs. The look goes over all queues in
-slices, as that of `node.statistics.sampler`, and what it costs where nothing happens is one comparison a queue.
+A master's row has everything, a mirror's only how far the copy is and what it costs. The look goes over all queues
+in slices, as that of `node.statistics.sampler`, and costs one comparison for a queue where nothing happens.
 Source: reference spark.md §2.3.
 """
 

@@ -36,7 +36,7 @@ async def rings(call: Call) -> Reply:
     chosen = listing.chosen(rows)
     if listing.page is None:
         return ok(listing.apply(await _with_progress(call, chosen), ("vhost", "name")))
-    # What is sorted by a statistic has to be asked for all.
+    # To sort by a statistic, all rows need it.
     if listing.sort and listing.sort.partition(".")[0] in ("messages", "lag", "sync"):
         chosen = await _with_progress(call, chosen)
         shown = listing.cut(listing.ordered(chosen, ("vhost", "name")))
