@@ -1,1 +1,2 @@
-"""What operators run on the telemetry of nodes: health, forecasts, rebalance plans, reports. No broker imports it."""
+"""The tools that operators run on the nodes' telemetry: health, forecasts, rebalance plans, reports. No broker imports
+it."""
