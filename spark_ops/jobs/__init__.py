@@ -1,1 +1,2 @@
-"""What runs on Spark. Nothing outside this folder imports pyspark, and nothing here is imported before a job runs."""
+"""The code that runs on Spark. Nothing outside this folder imports pyspark, and nothing here is imported before a job
+runs."""

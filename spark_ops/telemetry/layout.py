@@ -1,7 +1,7 @@
 """Paths of telemetry files: only this module makes and reads paths below a root.
 
     <root>/v1/kind=queue/dt=2026-11-22/hour=13/cluster=C/node=N/<boot>-<seq0>-<seq1>.parquet   rows of one process
-    …/hour=13/cluster=C/node=N/late=1/<boot>-<seq0>-<seq1>.parquet    rows that came over `LATENESS_S` after the hour
+    …/hour=13/cluster=C/node=N/late=1/<boot>-<seq0>-<seq1>.parquet   rows that came `LATENESS_S` after the hour
     …/hour=13/cluster=C/node=_all/merged-<hash>.parquet               what `compact` made of an hour's files
     …/hour=13/_manifest.json                                          which files that replaced, see `manifest`
     <root>/_collect/…  <root>/_quarantine/…                           of the collector; Spark does not look into them

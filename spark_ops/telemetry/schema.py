@@ -75,7 +75,7 @@ NODE: Final[dict[str, FieldType]] = {
     "queues_master": "int32",
     "queues_mirror": "int32",
     "uptime_ms": "int64",
-    "view_id": "int64",  # rises with each change of who is up
+    "view_id": "int64",  # rises with each change of the members that are up
     "view_members": "strings",
     "zone": "string",
     "labels": "texts",
@@ -83,7 +83,7 @@ NODE: Final[dict[str, FieldType]] = {
     "capacity_hints": "counts",
     "maintenance": "bool",
     "version": "string",
-    "segments_dropped_total": "int64",  # of telemetry, since nobody collected them
+    "segments_dropped_total": "int64",  # of telemetry, which no collector took in time
 }
 
 QUEUE: Final[dict[str, FieldType]] = {
@@ -100,13 +100,13 @@ QUEUE: Final[dict[str, FieldType]] = {
     "master_node": "string",
     "epoch": "int64",  # rises when the master changes
     "ring": "strings",  # nodes with a copy, in order, from the master on
-    "synced": "strings",  # of those, who has all, the master too
-    "heir": "string",  # who becomes master if the master dies; null: nobody
+    "synced": "strings",  # the nodes of the ring with all messages, the master included
+    "heir": "string",  # the node that becomes master if the master dies; null: none
     "ring_pos": "int32",  # of this replica
     "ring_size": "int32",
     "sync_state": "string",  # synced, syncing, unsynced
     "sync_progress": "double",  # 0 to 1
-    "mirror_lag_ops": "int64",  # of a mirror: what it has yet to hear or lacks; of a master: what its mirrors have
+    "mirror_lag_ops": "int64",  # of a mirror: operations that it lacks; of a master: those that its mirrors lack
     "mirror_lag_ms": "int64",  # for how long the oldest of these is on its way
     "mem_bytes": "int64",
     "disk_bytes": "int64",
@@ -126,7 +126,7 @@ QUEUE: Final[dict[str, FieldType]] = {
     "expired_total": "int64",
     "dropped_total": "int64",
     "consumers": "int32",
-    "consumer_util": "double",  # 0 to 1: for how much of the time somebody could take a message
+    "consumer_util": "double",  # 0 to 1: the share of time in which a consumer could take a message
     "prefetch_sum": "int64",  # null: a consumer without limit
     "head_age_ms": "int64",  # of the oldest ready message
     "publishers_on": "counts",  # clients by node; null: not known
