@@ -270,8 +270,7 @@ def _with_base(row: NodeRow, load: dict[str, Any] | None) -> NodeRow:
     free = (now["disk_free"] or 0) - (now["disk_limit"] or 0)
     return replace(
         row,
-        cores=hints.get("cpu_millicores", 1000)
-        / 1000,  # a broker has one event loop: it cannot use a second core
+        cores=hints.get("cpu_millicores", 1000) / 1000,  # a broker is one event loop: one core at most
         memory=_whole(now["mem_limit"]),
         disk=max(0.0, _whole(free + (load["queues_disk"] or 0))),
         fds=_whole(now["fd_limit"]),
