@@ -124,7 +124,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Eta:
-    """When a limit is reached, in seconds from now, approximately.
+    """The time until a limit is reached, in seconds from now, approximately.
 
     eta_s: None: there is no forecast, and why_not says why.   band: earliest and latest.
     """

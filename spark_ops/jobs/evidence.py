@@ -42,7 +42,7 @@ EVENTS_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What is known about the reception of rows.   torn: files.   torn_rows: the rows in them, by the files' names.
+    """The known problems in the reception of rows.   torn: files.   torn_rows: the rows in them, by the files' names.
 
     torn_lines, late, duplicates: as collectors counted them.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "spark-ops-rollup/1"
 RECORD: Final = "_rollup.json"
 BATCH_ROWS: Final = 20_000_000
-"""At most so many raw rows are rolled up by one job (or one hour, if that has more)."""
+"""One job rolls up at most so many raw rows (or one hour, if that has more)."""
 
 _SCRATCH: Final = "_scratch-"
 _SCRATCH_S: Final = 86400.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 C2_ROWS: Final = 1_000_000
-"""From so many rows on the JVM's second compiler is worth its start (spark.md §4)."""
+"""A session for so many rows or more gets the JVM's second compiler, which is then worth its start (spark.md §4)."""
 LARGE_ROWS: Final = 20_000_000
 """Above so many rows the heap is 4 GB instead of 2."""
 ROWS_PER_PARTITION: Final = 2_000_000

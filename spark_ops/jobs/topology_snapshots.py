@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TopologyMissing(Exception):
-    """There is no placement to plan with; the error's text is one line."""
+    """No placement to plan with was found; the error's text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
