@@ -1,2 +1,1 @@
-"""The tools that operators run on the nodes' telemetry: health, forecasts, rebalance plans, reports. No broker imports
-it."""
+"""Tools that operators run on the nodes' telemetry: health, forecasts, plans, reports. No broker imports it."""

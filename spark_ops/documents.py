@@ -1,5 +1,4 @@
-"""JSON documents (plans, topologies, health, reports) have one canonical text, by which they are compared and
-hashed."""
+"""JSON documents (plans, topologies, health, reports) have one canonical text, which is compared and hashed."""
 
 import hashlib
 import json

@@ -26,8 +26,7 @@ class Client:
     def __init__(
         self, addresses: Sequence[Address], *, timeout_s: float = TIMEOUT_S, ca_file: str | None = None
     ) -> None:
-        """Make a client. ca_file: of the authorities that sign the nodes' certificates; None: the system's. Raises:
-        OSError."""
+        """Make a client. ca_file: of the nodes' certificate authorities; None: the system's. Raises: OSError."""
         assert addresses
         self._addresses = list(addresses)
         self._timeout_s = timeout_s

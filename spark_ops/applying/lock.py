@@ -41,8 +41,7 @@ class Lock:
         return now < self._until
 
     def gained(self, now: float) -> None:
-        """Note that the cluster gave or renewed the lock. It began with the earlier request, so it ends a third
-        earlier here."""
+        """Note that we hold the lock. It began with the earlier request, so it ends a third earlier here."""
         self.was_held = True
         self._until = now + self._ttl_s * (1 - 1 / RENEWALS)
         self.due_at = now + self._ttl_s / RENEWALS

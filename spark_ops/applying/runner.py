@@ -68,8 +68,10 @@ class Runner:
         safe: Collection[Queue] = (),
         now: float,
     ) -> None:
-        """Make a runner.   past: the journal's history.   safe: queues with a synchronised mirror now.   now: s since
-        1970."""
+        """Make a runner.
+
+        past: the journal's history.   safe: queues with a synchronised mirror now.   now: seconds since 1970.
+        """
         self.options = options or Options()
         past = past or History()
         self.plan_id = plan_id
@@ -111,8 +113,7 @@ class Runner:
     # --- what to do ---
 
     def asks(self, now: float) -> list[Ask]:
-        """Return the requests to send now, each once. The records of `take_records` must be on disk before they are
-        sent."""
+        """Return requests to send now, each once. First the records of `take_records` must be on disk."""
         found: list[Ask] = []
         if self.is_over:
             return found

@@ -30,8 +30,7 @@ Result: TypeAlias = Observation | Answer | Silence
 
 
 def steady_clock() -> Callable[[], float]:
-    """Return a clock of seconds since 1970 that only rises: the wall clock's time now, plus the monotonic clock's
-    progress."""
+    """Return a clock of seconds since 1970 that only rises: the wall clock's time now, plus monotonic progress."""
     offset = time.time() - time.monotonic()
     return lambda: time.monotonic() + offset
 

@@ -8,8 +8,7 @@ from typing import Final
 
 
 class PlanState(StrEnum):
-    """The state of a plan. It is `drafted` until an operator approves it; a plan that was never begun has no
-    journal."""
+    """The state of a plan. It is `drafted` until an operator approves it; one that was never begun has no journal."""
 
     DRAFTED = "drafted"
     APPROVED = "approved"
@@ -55,8 +54,7 @@ EDGES: Final[dict[PlanState, frozenset[PlanState]]] = {
     PlanState.EXPIRED: frozenset({PlanState.ROLLED_BACK}),
     PlanState.ROLLED_BACK: frozenset(),
 }
-"""The states that may follow each state. Running follows running after a crash. A stale plan may go on with
-`--on-stale skip`."""
+"""The states that may follow each. Running follows running after a crash, and stale by `--on-stale skip`."""
 
 VERBS: Final[dict[PlanState, tuple[str, ...]]] = {
     PlanState.DRAFTED: ("show", "diff", "simulate", "apply"),

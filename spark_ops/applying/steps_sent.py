@@ -57,8 +57,7 @@ class Sent:
         return self.is_again or self.attempts > 1
 
     def body(self, plan_id: str, epochs: Mapping[str, int]) -> dict[str, Any]:
-        """Return the body of the request.   epochs: by uid, the epochs of this plan's own promotions, unknown to the
-        planner."""
+        """Return the request's body.   epochs: by uid, those made by this plan's promotions."""
         step = self.step
         pre = dict(step.pre)
         if pre["epoch"] is None:
@@ -76,8 +75,7 @@ class Sent:
         }
 
     def goes_on(self, answer: Answer, now: float, poll_s: float) -> bool:
-        """Note that the cluster works on the step, or holds it back. Returns: True if it said so for the first
-        time."""
+        """Note that the cluster works on the step, or holds it back. Returns: True if it said so for the first time."""
         progress = answer.field("progress")
         if answer.field("state") == "waiting" and self.step.action != WAIT:
             self.attempts -= 1  # it was held back, so that request has changed nothing

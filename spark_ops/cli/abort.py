@@ -20,8 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Order the process that carries out the plan to abort; without one, record the abort in the journal. Raises:
-    OpsError."""
+    """Order the plan's process to abort; without one, record the abort in the journal. Raises: OpsError."""
     place = common.place_of(arguments, arguments.plan)
     common.begun(place)
     try:

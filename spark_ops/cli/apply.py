@@ -73,8 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def apply(plan: Plan, arguments: argparse.Namespace, data: bytes, *, is_resuming: bool = False) -> int:
-    """Show the outlook, ask for approval, and apply the plan.   data: the plan's file. Returns: exit code. Raises:
-    OpsError."""
+    """Show the outlook, ask for approval, and apply.   data: the plan's file. Returns: exit code. Raises: OpsError."""
     clock = steady_clock()
     place = Place(common.directory(arguments), plan.plan_id)
     past = common.past(place)
@@ -148,8 +147,7 @@ def refuse_by_state(past: History, *, on_stale: Literal["skip", "stop"]) -> None
 
 
 def check(plan: Plan, nodes: Client, now: float) -> ClusterRows:
-    """Refuse a plan that is expired, foreign or of another membership. Returns: the current placement. Raises:
-    OpsError."""
+    """Refuse an expired or foreign plan, or one of another membership. Returns: the placement. Raises: OpsError."""
     try:
         refuse_unless_valid(plan, cluster=None, now=now)
         refuse_unless_valid(plan, cluster=common.cluster_name(nodes), now=now)

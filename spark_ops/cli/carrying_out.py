@@ -58,8 +58,7 @@ def directory(arguments: argparse.Namespace) -> Path:
 
 
 def client(arguments: argparse.Namespace, came_from: str | None = None) -> Client:
-    """Return a client of the nodes that the command line names. Raises: OpsError.   came_from: the URL in the plan's
-    file."""
+    """Return a client of the nodes on the command line. Raises: OpsError.   came_from: the URL in the plan's file."""
     urls = arguments.url or os.environ.get("SPARK_OPS_URL", "").split() or [_trusted(came_from)]
     try:
         return Client([address(url, os.environ) for url in urls], ca_file=arguments.ca_file)

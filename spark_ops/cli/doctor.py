@@ -1,5 +1,4 @@
-"""`spark-ops doctor` says what is missing on this machine, and for which commands. It starts neither Spark nor
-Java."""
+"""`spark-ops doctor` says what is missing on this machine, and for which commands. It starts neither Spark nor Java."""
 
 import argparse
 import json

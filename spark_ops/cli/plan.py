@@ -103,8 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sort_out_mode(arguments: argparse.Namespace) -> None:
-    """Take ROOT out of the values of --mode: a mode has one node or none, and argparse takes a ROOT after it as a
-    value."""
+    """Take ROOT out of the values of --mode: a mode has at most one node, but argparse takes ROOT after it, too."""
     needed = 2 if arguments.mode[0] in ("drain-node", "add-node") else 1
     if len(arguments.mode) == needed + 1 and arguments.root is None:
         arguments.root = Path(arguments.mode.pop())

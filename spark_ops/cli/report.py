@@ -138,8 +138,7 @@ def _from_root(
     after: dict[str, Any] | None,
     now: float,
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return the health document and the plan's result, computed from telemetry in one Spark session. Raises:
-    OpsError."""
+    """Return the health document and the plan's result, computed in one Spark session. Raises: OpsError."""
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.health import choose_window, rows_hint
     from spark_ops.jobs.health import health as judge

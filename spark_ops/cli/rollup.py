@@ -68,8 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _found(arguments: argparse.Namespace) -> "dict[RollupKind, Found]":
-    """Return the files of each kind, and print which cannot be read. Raises: OpsError if there are none,
-    EngineError."""
+    """Return the files of each kind, print which cannot be read. Raises: OpsError if there are none, EngineError."""
     from spark_ops.jobs.engine import packages
 
     packages("pyarrow")
@@ -171,8 +170,7 @@ def _figures(arguments: argparse.Namespace) -> int:
 def _asked(
     spark: Any, root: Path, arguments: argparse.Namespace, since: float, until: float
 ) -> list[dict[str, Any]]:
-    """Return the figures, most messages first. Each repetition makes a new frame: a collected one would reuse its
-    files."""
+    """Return the figures, most messages first. Each repetition makes a new frame: a collected one reuses files."""
     from spark_ops.jobs.figures import cpu_s, from_raw, from_rollups
 
     made = from_raw if arguments.figures == "raw" else from_rollups

@@ -76,8 +76,7 @@ class Context:
         }
 
     def node_share(self, node: str) -> float:
-        """Return the share of the cluster's load that a node's masters make; an equal share if the load is not
-        known."""
+        """Return the share of the cluster's load that a node's masters make; an equal one if the load is unknown."""
         total = sum(load.cores for load in self.evidence.loads)
         if total <= 0:
             return 1 / max(1, len(self.evidence.nodes))
@@ -85,8 +84,7 @@ class Context:
 
 
 def masters(queue: QueueHistory) -> list[ReplicaMinute]:
-    """Return the masters' facts of a queue, on whichever node, in order of minutes; if there are two, the later
-    epoch's."""
+    """Return the masters' facts of a queue, on any node, in order of minutes; of two facts the later epoch's."""
     found: dict[int, ReplicaMinute] = {}
     for facts in queue.copies.values():
         for fact in facts:

@@ -1,5 +1,4 @@
-"""Coverage is the share of the rows that nodes wrote which was seen: without enough of it no cluster is called
-healthy.
+"""Coverage is the share of written rows that was seen: without enough of it no cluster is called healthy.
 
 Rows are numbered, so missing ones can be counted. The rows of a node that is silent at the end, or for the whole
 window, are estimated by time. A node that was stopped cleanly, or started within the window, is not

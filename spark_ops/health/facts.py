@@ -55,8 +55,7 @@ class NodeMinute:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMinute:
-    """A minute of a queue's copy on a node. Fields are those of the minute's last row; lag_ms_max is the minute's
-    largest."""
+    """A minute of a queue's copy. Fields are those of the minute's last row; lag_ms_max is the minute's largest."""
 
     minute: int
     boot: str

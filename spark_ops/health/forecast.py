@@ -148,8 +148,7 @@ def growth_of(points: Sequence[tuple[float, float]]) -> Growth | None:
 
 
 def eta(growth: Growth | None, limit: float | None, *, span_min_s: float, r2_min: float) -> Eta:
-    """Return when `growth` reaches `limit`. A forecast needs history, a line that fits, and one that rises all the
-    time."""
+    """Return when `growth` reaches `limit`. A forecast needs history and a line that fits and rises all the time."""
     if not limit:
         return Eta(None, None, "there is no limit")
     if growth is not None and growth.now >= limit:

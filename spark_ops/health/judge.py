@@ -83,8 +83,7 @@ def _folded(findings: list[Finding]) -> list[Finding]:
 
 
 def _is_about_same(cause: Finding, finding: Finding) -> bool:
-    """True if a cause concerns the queue or the node of the finding that it may explain; each cause concerns the
-    cluster."""
+    """True if a cause concerns the queue or node of a finding, or if that is about the cluster."""
     of, by = finding.subject, cause.subject
     if of.queue is not None:
         return (of.vhost, of.queue) == (by.vhost, by.queue)

@@ -1,5 +1,4 @@
-"""Arithmetic on minutes: counters that restart at 0, states that last, when a finding is raised and cleared,
-percentiles.
+"""Arithmetic on minutes: counters that restart at 0, states that last, raising and clearing of findings, percentiles.
 
 Source: reference spark.md §2.1 (boot_id), §3.5 (raise and clear).
 """
@@ -114,8 +113,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def bucket_percentile(counts: Sequence[int], limits: Sequence[float], share: float) -> float | None:
-    """Return the upper limit of the percentile's bucket, for the last bucket its lower one. None: nothing was
-    counted."""
+    """Return the upper limit of the percentile's bucket, of the last one the lower limit. None: nothing was counted."""
     total = sum(counts)
     if total <= 0:
         return None

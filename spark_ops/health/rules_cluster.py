@@ -117,8 +117,7 @@ def _busiest(moments: Sequence[float], span: float) -> tuple[int, float]:
 
 
 def _unstable_queues(context: Context) -> Iterator[Finding]:
-    """Yield a finding for each queue whose master changes too often. Each change has an epoch: it is counted once,
-    from a row or an event.
+    """Yield a finding for each queue whose master changes too often. Rows and events of one epoch are one change.
 
     Changes that plans made do not count.
     """
@@ -162,8 +161,7 @@ def _unstable_queues(context: Context) -> Iterator[Finding]:
 
 
 def _unstable_members(context: Context) -> Iterator[Finding]:
-    """Yield a finding if the members change too often. A clean stop, the start after it and a first start are intended
-    and do not count."""
+    """Yield a finding if the members change too often; clean stops, starts after them and first starts do not count."""
     kind = "unstable-failover"
     span = context.minutes(kind, "view_minutes")
     first: dict[int, int] = {}
@@ -211,8 +209,7 @@ def _willed(context: Context) -> list[int]:
 
 
 def judge_balance(context: Context) -> Iterator[Finding]:
-    """Yield a finding if the masters' load is uneven for hours; for a shorter time, or by number only, it is a
-    hint."""
+    """Yield a finding if the masters' load is uneven for hours; for a shorter time, or by number only, it is a hint."""
     kind = "master-imbalance"
     groups: dict[str, list[str]] = defaultdict(list)
     for node, fact in context.latest.items():

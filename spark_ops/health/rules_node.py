@@ -26,8 +26,7 @@ def judge_node(context: Context, node: str) -> Iterator[Finding]:
 
 
 def cpu_cores(facts: list[NodeMinute]) -> list[float | None]:
-    """Return the cores that a node's process used up to each fact since the one before; None for the first of a
-    process."""
+    """Return for each fact the cores that the process used since the fact before; None for a process's first."""
     used = rises(facts, lambda fact: fact.cpu_ms_total)
     ran = running(facts)
     return [spent / passed if passed > 0 else None for spent, passed in zip(used, ran, strict=True)]

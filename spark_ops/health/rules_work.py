@@ -96,8 +96,7 @@ def _span(seconds: float) -> str:
 
 
 def _starvation(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) -> Iterator[Finding]:
-    """Yield one finding at most: no consumer goes before slow consumers, and these before messages that are too
-    old."""
+    """Yield one finding at most: no consumer goes before slow consumers, and these before messages that are too old."""
     kind = "consumer-starvation"
     states = context.filled(facts)
 

@@ -13,8 +13,7 @@ from spark_ops.health.finding import Finding, Verdict
 
 
 def verdict(context: Context, findings: Iterable[Finding], coverage: Coverage) -> Verdict:
-    """Return the verdict; `unknown` if coverage is too low, whatever the findings are, since unseen rows may say
-    otherwise."""
+    """Return the verdict; `unknown` if coverage is too low, whatever the findings: unseen rows may say otherwise."""
     health = context.settings.health
     if coverage.share < health["coverage_min"] or coverage.minutes < health["span_min_minutes"]:
         return "unknown"

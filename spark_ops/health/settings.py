@@ -30,8 +30,7 @@ HEALTH: Final[Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings.   health, kinds: values by name; kinds by id of the kind.   severities: kinds whose severity is
-    fixed."""
+    """All settings.   health, kinds: values by name; kinds by id of the kind.   severities: fixed ones, by kind."""
 
     health: Mapping[str, float] = field(default_factory=lambda: dict(HEALTH))
     kinds: Mapping[str, Mapping[str, float]] = field(
@@ -46,8 +45,7 @@ class Settings:
 
 
 def from_tables(tables: Mapping[str, Any]) -> Settings:
-    """Return the settings of a parsed TOML file. Raises: ValueError, with one line that names the table and the
-    key."""
+    """Return the settings of a parsed TOML file. Raises: ValueError, with one line that names the table and the key."""
     health = dict(HEALTH)
     kinds = {name: _defaults(name) for name in CATALOGUE}
     severities: dict[str, Severity] = {}

@@ -1,2 +1,1 @@
-"""The code that runs on Spark. Nothing outside this folder imports pyspark, and nothing here is imported before a job
-runs."""
+"""Code that runs on Spark. Nothing outside this folder imports pyspark, and nothing here is imported before a job."""

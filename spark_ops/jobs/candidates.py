@@ -28,8 +28,7 @@ _REPLICAS: Final = (
 
 
 def frames(spark: "SparkSession", rows: ClusterRows) -> "tuple[DataFrame, DataFrame]":
-    """Return the nodes and replicas of a cluster as `candidates` takes them; all nodes are one group. No exclusive
-    queues.
+    """Return nodes and replicas of a cluster for `candidates`; all nodes are one group. Without exclusive queues.
 
     cpu: share of the node's cores that the replica uses.   gain: share that the node saves if a mirror becomes the
     master.

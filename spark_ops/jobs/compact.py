@@ -40,8 +40,7 @@ class CompactError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """The files of one cluster in an hour of a kind that are to be merged; their paths are relative to its
-    directory."""
+    """The files of a cluster in an hour of a kind that are to be merged; their paths are relative to its directory."""
 
     kind: Kind
     directory: Path
@@ -133,8 +132,7 @@ def _todo(root: Path, before: datetime, done: Compacted) -> Iterator[Hour]:
 
 
 def rows_of(path: Path, kind: Kind) -> int | None:
-    """Return the number of rows in a file; None if it cannot be merged: it is torn, or has columns or versions unknown
-    to us."""
+    """Return the number of rows in a file; None if it is torn or has unknown columns or versions."""
     try:
         with pq.ParquetFile(path) as file:
             metadata, schema = file.metadata, file.schema_arrow
@@ -241,8 +239,7 @@ def _switch(hour: Hour, made: Sequence[tuple[Path, int]], done: Compacted) -> No
 
 
 def sweep(directory: Path, before: datetime) -> int:
-    """Remove the files that an hour's manifest replaced, if it was written `before` that moment. Returns: how many
-    files.
+    """Remove the files that an hour's manifest replaced, if it was written `before` that moment. Returns: their number.
 
     Raises: ManifestError, OSError.
     """

@@ -69,8 +69,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _version(path: Path) -> int:
-    """Return Java's major version from the installation's file `release`; only without that file java is started (0.3
-    s)."""
+    """Return Java's major version from the installation's file `release`; without that file java is started (0.3 s)."""
     release = path.resolve().parent.parent / "release"
     try:
         told = release.read_text(encoding="utf-8", errors="replace")

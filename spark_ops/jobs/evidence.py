@@ -1,5 +1,4 @@
-"""On Spark, facts about minutes become the evidence that rules judge on the driver: small, however large the cluster
-is.
+"""On Spark, facts about minutes become the evidence that rules judge on the driver: small for any cluster.
 
 Nodes come with all of their minutes; of queues and links only the suspicious ones do (`suspicion`), at most
 `QUEUES_MAX`; loads, growth and coverage are summed up here. Source: reference spark.md §3.2.
@@ -144,8 +143,7 @@ def _events(frame: "DataFrame") -> tuple[EventFact, ...]:
 def _queues(
     flat: "DataFrame", totals: "DataFrame", events: Sequence[EventFact]
 ) -> tuple[tuple[QueueHistory, ...], tuple[Depth, ...], int]:
-    """Return the histories of suspicious queues, the depths of the longest queues, and the number of suspicious queues
-    left out."""
+    """Return suspicious queues' histories, the longest queues' depths, and how many suspicious ones are left out."""
     from pyspark.sql import functions as F
 
     told = {(event.vhost, event.queue) for event in events if event.unsynced_promotion}

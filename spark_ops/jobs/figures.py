@@ -23,8 +23,7 @@ ACCURACY: Final = 1000
 
 
 def from_rollups(spark: "SparkSession", root: Path, *, since: float, until: float) -> "DataFrame":
-    """Return one row for each replica, from rollups: SUBJECT, p95, slope_per_s, r2, mean. [since, until) in s since
-    1970."""
+    """Return a row per replica from rollups: SUBJECT, p95, slope_per_s, r2, mean. [since, until) in s since 1970."""
     from pyspark.sql import functions as F
 
     frame = hours(spark, root, "queue", since=since, until=until).frame

@@ -38,8 +38,7 @@ _PHYSICAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HourFiles:
-    """The files of an hour.   has_unknown: rows of a schema that is too new may be among them.   is_unique: no row can
-    be in them twice."""
+    """The files of an hour.   has_unknown: they may have rows of too new a schema.   is_unique: no row occurs twice."""
 
     hour_s: int
     paths: tuple[Path, ...]

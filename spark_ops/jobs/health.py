@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 MINUTE_S: Final = 60
 SLACK_S: Final = 300
-"""Rows are selected by their node's clock and assigned to minutes by the corrected one: these may differ by this, in
-s."""
+"""Rows are selected by their node's clock and assigned by the corrected one; these may differ by so many s."""
 LIVE_S: Final = 600
 """A cluster runs if its telemetry is at most this old, in s; its window then ends with the newest row."""
 
@@ -42,8 +41,7 @@ class HealthError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The minutes [start, end) since 1970 of a cluster.   newest_s: time of its newest row, s since 1970; None: no
-    telemetry."""
+    """The minutes [start, end) since 1970 of a cluster.   newest_s: of its newest row, s since 1970; None: no row."""
 
     cluster: str
     start: int

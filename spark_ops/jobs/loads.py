@@ -124,8 +124,7 @@ def _queue_loads(frame: "DataFrame", until: float) -> "DataFrame":
 
 
 def _latest(frame: "DataFrame", until: float) -> "DataFrame":
-    """Return a queue's last state by its master; lag: its mirrors' largest lag; seen: the nodes with a replica's
-    row."""
+    """Return a queue's state by its master; lag: its mirrors' largest lag; seen: the nodes with a replica's row."""
     from pyspark.sql import functions as F
 
     is_master = F.col("role") == "master"
@@ -316,8 +315,7 @@ def _coverage(
 
 
 def _rows(frame: "DataFrame") -> Iterator[dict[str, Any]]:
-    """Yield the rows of a small result, by Arrow: a million rows take seconds, not minutes. Maps are lists of
-    pairs."""
+    """Yield the rows of a small result, by Arrow: a million take seconds, not minutes. Maps are lists of pairs."""
     for batch in frame.toArrow().to_batches():
         yield from batch.to_pylist()
 

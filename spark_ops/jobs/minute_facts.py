@@ -178,8 +178,7 @@ def within(facts: MinuteFacts, cluster: str, start: int, end: int) -> MinuteFact
 
 
 def columns(kind: str) -> "list[Column]":
-    """Return the columns of facts, flat: keys, largest and least values, then `mono_ms` and the columns of the last
-    row."""
+    """Return the columns of facts, flat: keys, largest and least values, `mono_ms` and columns of the last row."""
     from pyspark.sql import functions as F
 
     shape = SHAPES[kind]

@@ -1,5 +1,4 @@
-"""Spark's progress on stderr: nothing for a quick job, one line that is rewritten on a terminal, else a line at
-times."""
+"""Spark's progress on stderr: nothing for a quick job, one rewritten line on a terminal, else a line at times."""
 
 import sys
 import threading

@@ -71,8 +71,7 @@ def read(
 
 
 def load(spark: "SparkSession", paths: list[Path], wanted: "StructType") -> "DataFrame":
-    """Load Parquet files, named one by one, with the columns of a schema. Paths are literal, also with `*` or `[` in
-    them."""
+    """Load Parquet files, named one by one, with the columns of a schema. Paths are literal, also with `*` or `[`."""
     reader = spark.read.schema(wanted).option("__globPaths__", "false")
     # The footers were read. A page that is damaged still ends its file's rows, not the job.
     reader = reader.option("ignoreCorruptFiles", "true")

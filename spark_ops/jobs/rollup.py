@@ -130,8 +130,7 @@ def _unpacked(name: str) -> "Column":
 
 
 def _with_ends(sums: "DataFrame", frame: "DataFrame", fields: RollupFields, *, is_small: bool) -> "DataFrame":
-    """Add the columns `first` and `last`. They are joined: aggregating texts and lists would make Spark sort all
-    rows."""
+    """Add the columns `first` and `last`. They are joined: to aggregate texts and lists, Spark would sort all rows."""
     from pyspark.sql import functions as F
 
     identity = ["node", "boot_id", "seq"]
@@ -244,8 +243,7 @@ def _cross(fit: str, a: str, b: str) -> str:
 
 
 def with_percentile(frame: "DataFrame", column: str, name: str, share: float, spread: Spread) -> "DataFrame":
-    """Add a column with an estimate of a gauge's percentile, which `share` of its values do not exceed; null without
-    values.
+    """Add a column with an estimate of the value that `share` of a gauge's values do not exceed; null without values.
 
     It is never off by more than a bucket, a factor of 2. Step by step: one expression for all would be huge.
     """
@@ -273,8 +271,7 @@ def added(name: str, first: str = "min", last: str = "max") -> "Column":
 
 
 def histogram_added(name: str) -> "Column":
-    """Return how much each bucket of a histogram of counters rose between the first and the last row; null if
-    unknown."""
+    """Return how much each bucket of a histogram of counters rose from the first to the last row; null if unknown."""
     from pyspark.sql import functions as F
 
     rise = F.zip_with(

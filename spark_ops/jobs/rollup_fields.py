@@ -27,8 +27,7 @@ BUCKETS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The buckets of a gauge: bucket 0 counts values below `unit`, bucket i those below unit * 2**i, the last the
-    rest."""
+    """The buckets of a gauge: bucket 0 counts values below `unit`, bucket i below unit * 2**i, the last the rest."""
 
     unit: float
 

@@ -192,8 +192,7 @@ def rollup_schema(spark: "SparkSession", kind: RollupKind) -> "StructType":
 
 
 def _is_one_of(hours_s: Iterable[int]) -> Any:
-    """Return the condition that keeps only these hours: a row in another hour's folder must not replace its own hour's
-    rollup."""
+    """Return the condition for these hours: a row in a wrong hour's folder must not replace its own hour's rollup."""
     from pyspark.sql import functions as F
 
     return F.col("hour").isin(*hours_s)

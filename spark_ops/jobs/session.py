@@ -58,8 +58,7 @@ def is_submitted() -> bool:
 
 
 def settings(rows_hint: int, directory: Path) -> dict[str, str]:
-    """Return the settings of an embedded session that is to read so many rows; all temporary files go to the
-    directory."""
+    """Return the settings of an embedded session for so many rows; all temporary files go to the directory."""
     flags = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     if rows_hint < C2_ROWS:
         flags += " -XX:TieredStopAtLevel=1"

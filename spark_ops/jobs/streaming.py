@@ -80,8 +80,7 @@ class Store:
         return self.directory / "checkpoint"
 
     def write(self, first: int, last: int, facts: MinuteFacts) -> None:
-        """Store the facts of batches, and replace those stored before. Parts without their `DONE` file are not
-        read."""
+        """Store the facts of batches, and replace those stored before. Parts without their `DONE` file are not read."""
         part = self.facts / f"batch={first}-{last}"
         shutil.rmtree(part, ignore_errors=True)
         for kind in FACT_KINDS:
@@ -213,8 +212,7 @@ def judge_store(
     settings: Settings,
     now_s: float | None = None,
 ) -> Change | None:
-    """Judge the stored facts; None if there are none. now_s: current time; None: the window ends with the newest
-    row."""
+    """Judge the stored facts; None if there are none. now_s: the time; None: the window ends with the newest row."""
     from pyspark.sql import functions as F
 
     parts = store.parts()

@@ -17,8 +17,7 @@ RECENT_MINUTES: Final = 30
 """A state that holds at the end was bad within this time: 10 minutes that clear, 10 to look back, and idle queues
 write a row every 5 minutes only."""
 DILUTED: Final = 10
-"""Redeliveries of a few minutes are looked for in the sum of all recent ones, so the ratio that counts is this much
-lower."""
+"""Redeliveries of a few minutes are looked for in the sum of all recent ones, with a ratio so much lower."""
 
 
 def queue_totals(

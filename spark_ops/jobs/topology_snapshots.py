@@ -1,5 +1,4 @@
-"""This module reads the newest placement below a root: a snapshot of the kind topology, joined from its parts. No
-Spark.
+"""The newest placement below a root: a snapshot of the kind topology, joined from its parts. No Spark.
 
 A snapshot counts only whole: all parts, with the hash that they were written with. An incomplete one is passed over
 for

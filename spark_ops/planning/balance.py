@@ -35,8 +35,7 @@ class Enough(Exception):
 
 @dataclass(slots=True)
 class Bounds:
-    """The limits of a goal in this fleet: by node, the load it may have at most, and the load above which moves are
-    made.
+    """The limits of a goal in this fleet: by node, the most load, and the load above which moves are made.
 
     They are measured anew only after moves for hard goals; so no move for a soft goal can make it easier.
     """
@@ -58,8 +57,7 @@ class Bounds:
         )
 
     def objective(self, state: State) -> float:
-        """Return the sum of squared loads above limits, so that one node far above is worse than two a little
-        above."""
+        """Return the sum of squared loads above limits, so that one node far above is worse than two a little above."""
         capacity = state.capacity[self.goal.dimension]
         return sum(
             self.excess(state, node) ** 2 / capacity[node] for node, bad in enumerate(state.is_bad) if not bad
@@ -170,8 +168,7 @@ class Balancer:
                 self._do("promote", queue, source, target, bounds, vector)
 
     def _heir_for(self, bounds: Bounds, queue: int, source: int, vector: Vector) -> int | None:
-        """Return the mirror to promote: the coldest, but the next one in the ring if it is about as cold. None: no
-        node."""
+        """Return the mirror to promote: the coldest, but the next in the ring if about as cold. None: no node."""
         state = self._state
         dimension = bounds.goal.dimension
         ring = state.ring(queue)

@@ -60,8 +60,7 @@ def _length(row: QueueRow, messages: Mapping[tuple[str, str], int] | None) -> fl
 
 
 def _target(row: QueueRow, node: str, by_node: Mapping[str, Sequence[QueueRow]]) -> str | None:
-    """Return the node of a synchronised mirror with the fewest masters; None if the move would not improve the
-    numbers."""
+    """Return the node of a synchronised mirror with the fewest masters; None if that would not improve the numbers."""
     able = [each for each in row.ring if each in row.synced and each != row.master and each in by_node]
     if not able:
         return None

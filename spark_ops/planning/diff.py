@@ -8,8 +8,7 @@ from spark_ops.planning.plan import Plan, Step
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change of a queue by a plan: its master's next node (None: stays), nodes that get and nodes that lose a
-    copy."""
+    """The change of a queue by a plan: its master's next node (None: stays), nodes that get and that lose a copy."""
 
     vhost: str
     queue: str
@@ -28,8 +27,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of two plans: changes that only one makes, and queues that they change differently (first,
-    second)."""
+    """The difference of two plans: changes of only one, and queues that they change differently (first, second)."""
 
     only_first: tuple[Change, ...]
     only_second: tuple[Change, ...]

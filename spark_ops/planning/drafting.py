@@ -129,8 +129,7 @@ def _move(fleet: Fleet, done: Done, before: Placement) -> Move:
 
 
 def _waves(by_move: list[list[Step]], wave: list[int]) -> list[list[str]]:
-    """Return the ids of the steps by wave; waves are the planner's, since later ones use room that earlier ones
-    free."""
+    """Return the ids of the steps by wave; waves are the planner's: later ones use room that earlier ones free."""
     found: dict[int, list[str]] = {}
     for steps, number in zip(by_move, wave, strict=True):
         found.setdefault(number, []).extend(step.id for step in steps)
@@ -198,8 +197,7 @@ def _goals(before: State, outcome: Outcome, settings: Settings) -> list[dict[str
 
 
 def _node_rows(before: State, after: State) -> list[dict[str, Any]]:
-    """Return the figures of each node; CPU, memory and disk as shares of its capacity, or null if that is not
-    known."""
+    """Return the figures of each node; CPU, memory and disk as shares of its capacity, or null if that is not known."""
     found = []
     for node, row in enumerate(before.fleet.nodes):
         figures: dict[str, Any] = {"node": row.node, "zone": row.zone}

@@ -102,8 +102,7 @@ def _solved(state: State, greedy: Outcome, settings: Settings) -> list[Done]:
 
 
 def _options(state: State, settings: Settings) -> list[Done]:
-    """Return the options of the largest queues: promotion of each synchronised mirror, and a move to the coldest
-    node."""
+    """Return the options of the largest queues: promotion of each synchronised mirror, a move to the coldest node."""
     fleet = state.fleet
     order = np.lexsort((np.arange(fleet.count), -fleet.promote_cpu))
     cold = sorted(

@@ -122,8 +122,7 @@ class Plan:
 
     @property
     def came_from(self) -> str | None:
-        """The URL of the node that reported the cluster, if the plan names it. The author of the file chose it: do not
-        trust it."""
+        """The URL of the node that reported the cluster, or None. The file's author chose it: never trust it."""
         url = self.inputs.get("url")
         return url if isinstance(url, str) else None
 
@@ -328,8 +327,7 @@ def _pre(document: dict[str, Any]) -> Pre:
 
 
 def _check(plan: Plan) -> None:
-    """Check the rules beyond types: the steps can be carried out in this order, and each is in one wave. Raises:
-    Malformed."""
+    """Check the rules beyond types: steps can be done in this order, and each is in one wave. Raises: Malformed."""
     if plan.expires < plan.created:
         raise Malformed("it expires before it was made")
     known: dict[str, Step] = {}

@@ -57,8 +57,7 @@ class Repairer:
         )
 
     def _fullness(self, node: int) -> float:
-        """Return the largest used share of a node's cpu, memory and disk; of equal nodes one with fewer copies is
-        lower."""
+        """Return a node's largest used share of cpu, memory, disk; of equal nodes one with fewer copies is lower."""
         state = self._state
         worst = max(
             state.share(dimension, node) / self._scale(dimension) for dimension in (CPU, MEMORY, DISK)
@@ -144,8 +143,7 @@ class Repairer:
         return len(synced) + 1 - (node in synced) > int(state.fleet.want[queue])
 
     def _target(self, kind: Kind, queue: int, source: int) -> tuple[int | None, str]:
-        """Return the target of a copy: if possible one that loses no zone, then one that bears the loss of a node; or
-        why there is none."""
+        """Return a copy's target, preferably one that loses no zone and bears a node's loss; or why there is none."""
         state = self._state
         ring = state.ring(queue)
         vector = state.vector(kind, queue)

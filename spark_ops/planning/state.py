@@ -39,8 +39,7 @@ Vector: TypeAlias = tuple[float, float, float, float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A move: the master goes (promote), a mirror (copy), the master with its copy (move); a mirror comes (add) or
-    goes (drop).
+    """A move: of the master (promote), a mirror (copy), the master's copy (move); a mirror comes (add) or goes (drop).
 
     source: -1 for add.   target: -1 for drop.
     """
@@ -301,8 +300,7 @@ def _masters(fleet: Fleet) -> Ints:
 
 
 def _capacities(fleet: Fleet) -> list[list[float]]:
-    """Return the capacities by dimension; 1 where there is no limit or none is known, so that absolute values are
-    compared."""
+    """Return the capacities by dimension; 1 where no limit is known, so that absolute values are compared."""
     found = []
     for dimension in range(len(DIMENSIONS)):
         match dimension:

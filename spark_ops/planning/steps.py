@@ -59,8 +59,7 @@ def placement_of(queue: QueueRow) -> Placement:
 
 
 def check(move: Move) -> Placement:
-    """Return the placement after a move. Raises: NotPossible if the rules of the broker or the policy's number of
-    copies forbid it."""
+    """Return the placement after a move. Raises: NotPossible if the broker or the wanted number of copies forbid it."""
     queue, before = move.queue, move.before
     after = before
     if queue.is_exclusive:

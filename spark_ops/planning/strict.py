@@ -50,8 +50,7 @@ def text(document: dict[str, Any], name: str) -> str: ...
 @overload
 def text(document: dict[str, Any], name: str, *, optional: Literal[True]) -> str | None: ...
 def text(document: dict[str, Any], name: str, *, optional: bool = False) -> str | None:
-    """Return a text of at most `TEXT_MAX` characters; with `optional` None if it is null or missing. Raises:
-    Malformed."""
+    """Return a text of at most `TEXT_MAX` characters; with `optional` None if null or missing. Raises: Malformed."""
     value = document.get(name)
     if value is None and optional:
         return None

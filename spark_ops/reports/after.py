@@ -61,8 +61,7 @@ def compare(plan: dict[str, Any], rows: ClusterRows, *, created: str) -> dict[st
 
 
 def node_loads(rows: ClusterRows) -> dict[str, float]:
-    """Return the CPU of each node that is up, as a share of its cores: the broker's own, its masters and its
-    mirrors."""
+    """Return the CPU of each node that is up, as a share of its cores: the broker's own, masters and mirrors."""
     used = {node.node: node.base_cpu for node in rows.nodes if node.is_up}
     for queue in rows.queues:
         for member in queue.ring:

@@ -87,8 +87,7 @@ PLAN: Final[Shape] = {
 
 
 def check(document: Any, shape: Shape, where: str = "it") -> None:
-    """Check a document against a shape. Raises: ValueError, which names the wrong part. Missing keys are not
-    checked."""
+    """Check a document against a shape. Raises: ValueError, which names the wrong part. Missing keys are allowed."""
     if isinstance(shape, tuple):
         if not any(_is(document, each) for each in shape):
             raise ValueError(f"{where} is {_what(document)}")

@@ -208,8 +208,7 @@ def _headline_after(after: dict[str, Any]) -> str:
 
 
 def _lead(document: dict[str, Any]) -> str | None:
-    """Return the sentences below the headline: the plan's effect, or why there is none; None if there is nothing to
-    add."""
+    """Return the sentences below the headline: the plan's effect, or why there is none; None: nothing to add."""
     plan, counts = document["plan"], document["counts"]
     if document["after"]:
         serious = counts["crit"] or counts["warn"]

@@ -124,8 +124,7 @@ def figure(value: object, kind: str) -> Markup:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of a figure by the unit at the end of its name: `lag_ms`, `size_bytes`, `eta_s`,
-    `used_share`."""
+    """Return the kind of a figure by the unit at the end of its name: `lag_ms`, `size_bytes`, `eta_s`, `used_share`."""
     for ends, kind in _BY_END:
         if name.endswith(ends):
             return kind

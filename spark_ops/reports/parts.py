@@ -49,8 +49,7 @@ LOGO: Final = trusted(
 
 
 def name(text: object, characters_max: int = NAME_MAX) -> Markup:
-    """Return a name from a document; if it is too long to show, all of it is in the tooltip. `<bdi>` keeps its
-    direction."""
+    """Return a name from a document, all of it in the tooltip if it is too long. `<bdi>` keeps its direction."""
     if text is None or text == "":
         return tag("span", figures.UNKNOWN, class_="unknown")
     whole = str(text)

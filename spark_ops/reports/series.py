@@ -23,8 +23,7 @@ _NODE_CHARTS: Final = (
 
 
 def thinned(ts: Sequence[float], values: Sequence[float | None]) -> tuple[list[float], list[float | None]]:
-    """Return at most POINTS_MAX points: of each stretch its lowest and its highest, or its highest and a gap if it has
-    one."""
+    """Return at most POINTS_MAX points: of each stretch the lowest and the highest, or a gap and the highest."""
     if len(ts) <= POINTS_MAX:
         return list(ts), list(values)
     stretches = POINTS_MAX // 2
@@ -120,8 +119,7 @@ def _busiest(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def heat(nodes: dict[str, dict[str, Any]], metric: str) -> dict[str, Any] | None:
-    """Return a heat map of nodes by time: the highest value of each stretch, for the rows with the highest peaks.
-    None: no series."""
+    """Return a heat map of nodes by time: the highest value of each stretch, for the highest rows. None: no series."""
     read: dict[str, list[tuple[float, float | None]]] = {}
     for node, series in sorted(nodes.items()):
         drawn = [

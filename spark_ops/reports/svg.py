@@ -22,8 +22,7 @@ LEVELS: Final = 12
 
 
 def nice_top(highest: float, kind: str = "decimal") -> float:
-    """Return the end of a scale that begins at 0: the least of 1, 1.2, 1.6, 2, 3, 4, 5, 6, 8 × 10^n that holds the
-    peak.
+    """Return the end of a scale that begins at 0: the least of 1, 1.2, 1.6, 2, 3, 4, 5, 6, 8 × 10^n for the peak.
 
     Bytes count by powers of 1024; a share whose peak is near 1 ends there.
     """

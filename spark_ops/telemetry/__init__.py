@@ -1,2 +1,1 @@
-"""Telemetry as files: the nodes' segments, the Parquet files that `collect` makes of them, their paths. Without
-Spark."""
+"""Telemetry as files: the nodes' segments, the Parquet files that `collect` makes, their paths. Without Spark."""

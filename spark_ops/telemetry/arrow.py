@@ -99,8 +99,7 @@ def _table(kind: Kind, rows: Sequence[Row]) -> pa.Table:
 
 
 def _values(rows: Sequence[Row], name: str, field_type: FieldType) -> list[Any]:
-    """Return the values of a column. A map becomes a list of pairs in the order of keys, so that equal rows give equal
-    files.
+    """Return the values of a column. A map becomes pairs in the order of keys, so that equal rows give equal files.
 
     Raises: TypeError if a value is of another type; pyarrow itself would take 1.5 for an integer.
     """
@@ -141,8 +140,7 @@ def write(table: pa.Table, path: Path, *, unique: bool) -> None:
 
 
 def options(schema: pa.Schema) -> dict[str, Any]:
-    """Return the writer's options: rising integers are stored as differences, other plain columns with
-    dictionaries."""
+    """Return the writer's options: rising integers are stored as differences, other plain columns with dictionaries."""
     rising = [
         field.name
         for field in schema

@@ -1,5 +1,4 @@
-"""A checkpoint says which segments of one source a collector has taken, which rows it has seen, and their hourly
-facts.
+"""A checkpoint names the segments of one source that were taken and the rows that were seen, and has hourly facts.
 
 There is one file for each directory of a node, `<root>/_collect/<name>-<hash of the path>.json`, replaced whole after
 the rows are in their files. If a collector dies in between it takes those segments again and writes the same files.

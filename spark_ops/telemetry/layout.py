@@ -43,8 +43,7 @@ _FILE: Final = re.compile(r"(?P<boot>[^/]+)-(?P<first>\d+)-(?P<last>\d+)\.parque
 
 
 def escape(name: str) -> str:
-    """Return a name as one part of a path: all but letters, digits and `@.+-` become %XX of UTF-8, as Spark reads it
-    back.
+    """Return a name as one part of a path: all but letters, digits and `@.+-` become %XX of UTF-8, as Spark reads it.
 
     A dot at the beginning is quoted too: it would hide the file.
     """

@@ -99,8 +99,7 @@ def live(files: Iterable[str], manifest: Manifest) -> list[str]:
 
 
 def files_of_hour(directory: Path) -> list[str]:
-    """Return all visible Parquet files of an hour, relative to its directory, in order; none if there is no
-    directory."""
+    """Return all visible Parquet files of an hour, relative to its directory, in order; none without a directory."""
     return sorted(
         str(path.relative_to(directory))
         for path in directory.rglob("*.parquet")

@@ -20,8 +20,7 @@ CHECKPOINTS: Final = "_collect"
 OVERLAP_MS: Final = 30_000
 """Two processes of one name whose times overlap by more than this are two nodes."""
 RANGES_MAX: Final = 1000
-"""The most ranges of one process and kind. If there are more, the oldest hole counts as filled, and its rows are
-dropped."""
+"""The most ranges of one process and kind. Beyond it the oldest hole counts as filled, and its rows are dropped."""
 
 
 @dataclass(slots=True)
@@ -243,8 +242,7 @@ def _of_file(path: Path) -> list[HourFacts]:
 
 
 def facts_of_json(item: Any) -> HourFacts:
-    """Return the facts that `checkpoint` wrote of an hour. Raises: ValueError, KeyError, TypeError if the item is
-    malformed."""
+    """Return the facts that `checkpoint` wrote of an hour. Raises: ValueError, KeyError, TypeError if malformed."""
     facts = HourFacts(str(item["cluster"]), str(item["node"]), datetime.fromtimestamp(int(item["hour"]), UTC))
     for name in _COUNTS:
         setattr(facts, name, int(item[name]))

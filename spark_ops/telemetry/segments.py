@@ -1,5 +1,4 @@
-"""Segments are the files of newline-separated JSON that nodes append rows to; this module finds and checks their
-lines.
+"""Segments are the files of JSON lines that nodes append rows to; this module finds them and checks the lines.
 
     <directory>/<node>/<boot_id>-<yyyymmddThhmmss>-<n>.ndjson         closed: the node never touches it again
     <directory>/<node>/….ndjson.open                                  being written; left behind by a node that died
@@ -71,8 +70,7 @@ class Segment:
 
 
 def node_directories(directory: Path) -> list[Path]:
-    """Return the directories of nodes: the subdirectories of a telemetry directory, or the directory itself if it has
-    segments. Raises: OSError."""
+    """Return the directories of nodes: a directory's subdirectories, or itself if it has segments. Raises: OSError."""
     if _segments(directory):
         return [directory]
     return sorted(
@@ -118,8 +116,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Row | Rejected]:
 
 
 def parse(line: bytes) -> Row | Rejected:
-    """Return the row if the line has a valid envelope; unknown fields are left out, and other fields are not
-    checked."""
+    """Return the row if the line has a valid envelope; unknown fields are left out, others are not checked."""
     if not line.endswith(b"\n"):
         return Rejected(Problem.TORN, "the last line does not end", line)
     try:

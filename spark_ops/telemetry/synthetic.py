@@ -273,8 +273,7 @@ def _placement(queue: QueueState) -> Row:
 
 
 def topology_rows(model: Model, ts: int) -> Iterator[Row]:
-    """Yield the rows of a snapshot of the placement, by the first node that is up. Each part is a document with some
-    queues."""
+    """Yield the rows of a snapshot of the placement, by the first live node. Each part has some of the queues."""
     writer = next((node for node in model.nodes.values() if node.is_up), None)
     if writer is None:
         return

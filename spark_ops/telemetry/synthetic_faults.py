@@ -65,8 +65,7 @@ class _Injector:
 
 
 def setup_for(setup: Setup, name: str) -> Setup:
-    """Return the setup, changed where the fault could not happen otherwise. Raises: KeyError if there is no such
-    fault."""
+    """Return the setup, changed where the fault requires it. Raises: KeyError if there is no such fault."""
     needs = dict(FAULTS[name].needs)
     if "hours" in needs:
         needs["hours"] = max(needs["hours"], setup.hours)

@@ -188,8 +188,7 @@ class _Grid:
         return pa.array(values, data_type).take(self.index)
 
     def rising(self, per_tick: list[float], start: list[float], noise: pa.Array) -> pa.Array:
-        """Return a counter's column.   start: its values at the start of the setup, one for each queue.   noise: 0 to
-        1."""
+        """Return a counter's column.   start: values at the setup's start, one for each queue.   noise: 0 to 1."""
         ticks = pc.add(pc.cast(self.tick, pa.float64()), pc.multiply(noise, 0.9))
         amount = pc.multiply(self.of_queue(per_tick, pa.float64()), ticks)
         return pc.cast(pc.floor(pc.add(amount, self.of_queue(start, pa.float64()))), pa.int64())

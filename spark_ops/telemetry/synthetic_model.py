@@ -198,8 +198,7 @@ class Model:
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
     def _queue(self, index: int, names: list[str]) -> QueueState:
-        """Make a queue. Its master goes round the nodes (by chance if the setup is uneven), its mirrors follow, in
-        other zones if possible."""
+        """Make a queue. Masters go round the nodes (if uneven: by chance), mirrors to other zones if possible."""
         setup = self.setup
         first = index % len(names)
         if setup.uneven:
