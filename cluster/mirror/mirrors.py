@@ -19,7 +19,7 @@ from cluster.mirror.group_facts import facts, lacks
 from cluster.mirror.kept_messages import KeptMessages
 from cluster.mirror.known_queue import KnownQueue
 from cluster.mirror.metered_group import MeteredGroup
-from cluster.mirror.overseer import Overseer
+from cluster.mirror.overseer import NoOverseer, Overseer
 from cluster.mirror.post import Post
 from cluster.mirror.recovered_copies import RecoveredCopies
 from node.broker.unsettled import unsettled
@@ -74,7 +74,7 @@ class Mirrors:
         self._on_fault = on_fault
         self._incarnation = 0
         """Of this broker, from the moment when it counts as up."""
-        self._overseer: Overseer | None = None
+        self._overseer: Overseer | NoOverseer = NoOverseer()
         self._known: dict[str, KnownQueue] = {}
         self._dirty: dict[Group, None] = {}
         self._waiting: dict[Group, None] = {}
@@ -149,9 +149,8 @@ class Mirrors:
             self._follow(self._known[after.uid], after)
         self.broker.vhosts[after.vhost].queues[after.name].record = after
         self._take_early()
-        if self._overseer is not None:
-            self._overseer.see(after, self.settings_of(after))
-            self._overseer.tell(before, after, cause)
+        self._overseer.see(after, self.settings_of(after))
+        self._overseer.tell(before, after, cause)
 
     def _follow(self, known: KnownQueue, record: QueueRecord) -> None:
         known.record = record
@@ -178,31 +177,26 @@ class Mirrors:
         if known is not None and known.group is not None:
             known.group.close(is_safe=True)
             known.group.part()
-        if self._overseer is not None:
-            self._overseer.forget(record.uid)
+        self._overseer.forget(record.uid)
 
     def settings_changed(self, record: QueueRecord) -> None:
         """See `Mirroring.settings_changed`."""
         known = self._known.get(record.uid)
         if known is not None and known.group is not None:
             known.group.settings_changed()
-        if self._overseer is not None:
-            self._overseer.see(record, self.settings_of(record))
+        self._overseer.see(record, self.settings_of(record))
 
     def disks_changed(self) -> None:
         """The message disks of other nodes are stuck now (`Broker.stuck_disks`)."""
-        if self._overseer is not None:
-            self._overseer.disks_changed()
+        self._overseer.disks_changed()
 
     def healed(self, *nodes: str) -> None:
         """Links to or between these nodes are there again."""
-        if self._overseer is not None:
-            self._overseer.healed(*nodes)
+        self._overseer.healed(*nodes)
 
     def nodes_changed(self) -> None:
         """See `Mirroring.nodes_changed`."""
-        if self._overseer is not None:
-            self._overseer.nodes_changed()
+        self._overseer.nodes_changed()
         for known in self._known.values():
             if known.group is not None:
                 known.group.nodes_changed()
@@ -382,7 +376,7 @@ class Mirrors:
     @property
     def overseer(self) -> Overseer:
         """Whom groups tell what they find. There is one before there is a group."""
-        assert self._overseer is not None
+        assert isinstance(self._overseer, Overseer)
         return self._overseer
 
     def touch(self, group: Group) -> None:
@@ -393,8 +387,7 @@ class Mirrors:
 
     def took_over(self, group: Group) -> None:
         """A group acts as master, and nobody lacks anything of what the one before it had to say."""
-        if self._overseer is not None:
-            self._overseer.took_over(group.record)
+        self._overseer.took_over(group.record)
 
     def propose(self, record: QueueRecord, change: ViewChange) -> None:
         """Ask for another view; not again while the answer is awaited."""
@@ -407,13 +400,11 @@ class Mirrors:
 
     def sync_began(self, record: QueueRecord, member: int, messages: int) -> None:
         """A mirror begins to get what it lacks, from here."""
-        if self._overseer is not None:
-            self._overseer.tell_sync_begun(record, member, messages)
+        self._overseer.tell_sync_begun(record, member, messages)
 
     def sync_ended(self, record: QueueRecord, *, is_whole: bool) -> None:
         """It has all, or wants no more."""
-        if self._overseer is not None:
-            self._overseer.tell_sync_ended(record, is_whole=is_whole)
+        self._overseer.tell_sync_ended(record, is_whole=is_whole)
 
     def send(self, group: Group, to: int, message: Activity | CatchUp | bytes) -> None:
         """Send to another member of a group's ring, at the end of the turn."""
@@ -464,12 +455,7 @@ class Mirrors:
     @property
     def has_work(self) -> bool:
         """See `Mirroring.has_work`."""
-        return bool(
-            self._dirty
-            or self._post
-            or self._is_early_due
-            or (self._overseer is not None and self._overseer.has_work)
-        )
+        return bool(self._dirty or self._post or self._is_early_due or self._overseer.has_work)
 
     def turn(self, now: float) -> None:
         """See `Mirroring.turn`."""
@@ -492,8 +478,7 @@ class Mirrors:
                 self.broadcast_at = now + factor * self._flush_s
         if self._post:
             self._post.flush()
-        if self._overseer is not None:
-            self._overseer.turn(now)
+        self._overseer.turn(now)
 
     def may_broadcast(self, now: float, count: int) -> bool:
         """Whether a master's broadcast of so many messages may go in this turn, as it then does."""
@@ -584,13 +569,12 @@ class Mirrors:
 
     def leave(self) -> None:
         """See `Mirroring.leave`."""
-        if self._overseer is not None:
-            self._overseer.leave()
+        self._overseer.leave()
 
     @property
     def moving(self) -> int:
         """See `Mirroring.moving`."""
-        return self._overseer.caretaker.moving if self._overseer is not None else 0
+        return self._overseer.moving
 
     def close_all(self) -> None:
         """See `Mirroring.close_all`."""
