@@ -19,7 +19,7 @@ from cluster.mirror.group_facts import facts, lacks
 from cluster.mirror.kept_messages import KeptMessages
 from cluster.mirror.known_queue import KnownQueue
 from cluster.mirror.metered_group import MeteredGroup
-from cluster.mirror.overseer import Overseer
+from cluster.mirror.overseer import NoOverseer, Overseer
 from cluster.mirror.post import Post
 from cluster.mirror.recovered_copies import RecoveredCopies
 from node.broker.unsettled import unsettled
@@ -75,7 +75,7 @@ class Mirrors:
         self._on_fault = on_fault
         self._incarnation = 0
         """The incarnation of this broker, from the moment when it counts as up."""
-        self._overseer: Overseer | None = None
+        self._overseer: Overseer | NoOverseer = NoOverseer()
         self._known: dict[str, KnownQueue] = {}
         self._dirty: dict[Group, None] = {}
         self._waiting: dict[Group, None] = {}
@@ -150,9 +150,8 @@ class Mirrors:
             self._follow(self._known[after.uid], after)
         self.broker.vhosts[after.vhost].queues[after.name].record = after
         self._take_early()
-        if self._overseer is not None:
-            self._overseer.see(after, self.settings_of(after))
-            self._overseer.tell(before, after, cause)
+        self._overseer.see(after, self.settings_of(after))
+        self._overseer.tell(before, after, cause)
 
     def _follow(self, known: KnownQueue, record: QueueRecord) -> None:
         known.record = record
@@ -179,31 +178,26 @@ class Mirrors:
         if known is not None and known.group is not None:
             known.group.close(is_safe=True)
             known.group.part()
-        if self._overseer is not None:
-            self._overseer.forget(record.uid)
+        self._overseer.forget(record.uid)
 
     def settings_changed(self, record: QueueRecord) -> None:
         """Follow the policy of a queue."""
         known = self._known.get(record.uid)
         if known is not None and known.group is not None:
             known.group.settings_changed()
-        if self._overseer is not None:
-            self._overseer.see(record, self.settings_of(record))
+        self._overseer.see(record, self.settings_of(record))
 
     def disks_changed(self) -> None:
         """Note that the set of stuck message disks of other nodes has changed (`Broker.stuck_disks`)."""
-        if self._overseer is not None:
-            self._overseer.disks_changed()
+        self._overseer.disks_changed()
 
     def healed(self, *nodes: str) -> None:
         """Note that links to or between these nodes are up again."""
-        if self._overseer is not None:
-            self._overseer.healed(*nodes)
+        self._overseer.healed(*nodes)
 
     def nodes_changed(self) -> None:
         """Note that nodes came, went, or are in maintenance mode."""
-        if self._overseer is not None:
-            self._overseer.nodes_changed()
+        self._overseer.nodes_changed()
         for known in self._known.values():
             if known.group is not None:
                 known.group.nodes_changed()
@@ -383,7 +377,7 @@ class Mirrors:
     @property
     def overseer(self) -> Overseer:
         """The overseer, which groups report to. It exists before there is a group."""
-        assert self._overseer is not None
+        assert isinstance(self._overseer, Overseer)
         return self._overseer
 
     def touch(self, group: Group) -> None:
@@ -394,8 +388,7 @@ class Mirrors:
 
     def took_over(self, group: Group) -> None:
         """Note that a group acts as master, and that all members have all batches of the master before."""
-        if self._overseer is not None:
-            self._overseer.took_over(group.record)
+        self._overseer.took_over(group.record)
 
     def propose(self, record: QueueRecord, change: ViewChange) -> None:
         """Submit a change of the view; not again while the answer is awaited."""
@@ -408,13 +401,11 @@ class Mirrors:
 
     def sync_began(self, record: QueueRecord, member: int, messages: int) -> None:
         """Report that a mirror begins to get the messages that it lacks, from here."""
-        if self._overseer is not None:
-            self._overseer.tell_sync_begun(record, member, messages)
+        self._overseer.tell_sync_begun(record, member, messages)
 
     def sync_ended(self, record: QueueRecord, *, is_whole: bool) -> None:
         """Report that a mirror has all messages, or wants no more."""
-        if self._overseer is not None:
-            self._overseer.tell_sync_ended(record, is_whole=is_whole)
+        self._overseer.tell_sync_ended(record, is_whole=is_whole)
 
     def send(self, group: Group, to: int, message: Activity | CatchUp | bytes) -> None:
         """Send to another member of a group's ring, at the end of the turn."""
@@ -465,12 +456,7 @@ class Mirrors:
     @property
     def has_work(self) -> bool:
         """True if `turn` has something to do."""
-        return bool(
-            self._dirty
-            or self._post
-            or self._is_early_due
-            or (self._overseer is not None and self._overseer.has_work)
-        )
+        return bool(self._dirty or self._post or self._is_early_due or self._overseer.has_work)
 
     def turn(self, now: float) -> None:
         """End a turn: send what has gathered."""
@@ -493,8 +479,7 @@ class Mirrors:
                 self.broadcast_at = now + factor * self._flush_s
         if self._post:
             self._post.flush()
-        if self._overseer is not None:
-            self._overseer.turn(now)
+        self._overseer.turn(now)
 
     def may_broadcast(self, now: float, count: int) -> bool:
         """True if a master's broadcast of so many messages may go in this turn, as it then does."""
@@ -585,13 +570,12 @@ class Mirrors:
 
     def leave(self) -> None:
         """Move masters away, as far as there are mirrors: this node is about to stop."""
-        if self._overseer is not None:
-            self._overseer.leave()
+        self._overseer.leave()
 
     @property
     def moving(self) -> int:
         """The number of masters here that will still move."""
-        return self._overseer.caretaker.moving if self._overseer is not None else 0
+        return self._overseer.moving
 
     def close_all(self) -> None:
         """Stop: note the deliveries of all copies."""

@@ -5,7 +5,7 @@ catalogue ─► Caretaker, Revival ─ proposals ─► catalogue            vi
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.mirror.caretaker import Caretaker, declined
 from cluster.mirror.happenings import (
@@ -119,6 +119,11 @@ class Overseer:
         self.look_soon()
         return is_waiting
 
+    @property
+    def moving(self) -> int:
+        """How many masters of this node are to move before it stops."""
+        return self.caretaker.moving
+
     def leave(self) -> None:
         """Move masters away: this node is about to stop."""
         self.caretaker.stop()
@@ -209,6 +214,46 @@ class Overseer:
         if record.view is not None and (mirror := record.view.member(member)) is not None:
             each = blocked(record, mirror, reason)
             self._broker.observer.mirror_event(each)
+
+
+class NoOverseer:
+    """Stands in for the overseer until this broker counts as up: a node that is not up proposes and reports nothing."""
+
+    has_work: Final = False
+    moving: Final = 0
+
+    def see(self, record: QueueRecord, settings: QueueSettings) -> None:
+        """Do nothing: the overseer reads all queues from the catalogue when it begins."""
+
+    def forget(self, uid: str) -> None:
+        """Do nothing: no queue is known."""
+
+    def nodes_changed(self) -> None:
+        """Do nothing: the overseer reads all members from the catalogue when it begins."""
+
+    def disks_changed(self) -> None:
+        """Do nothing: the overseer asks the broker for stuck disks when it begins."""
+
+    def healed(self, *nodes: str) -> None:
+        """Do nothing: no mirror has a back-off."""
+
+    def took_over(self, record: QueueRecord) -> None:
+        """Do nothing: no handover is awaited."""
+
+    def tell(self, before: QueueRecord, after: QueueRecord, cause: str = "") -> None:
+        """Do nothing: a node that is up reports this view."""
+
+    def tell_sync_begun(self, record: QueueRecord, member: int, messages: int) -> None:
+        """Do nothing: no master here synchronises a mirror."""
+
+    def tell_sync_ended(self, record: QueueRecord, *, is_whole: bool) -> None:
+        """Do nothing: no master here synchronises a mirror."""
+
+    def turn(self, now: float) -> None:
+        """Do nothing: nothing is proposed."""
+
+    def leave(self) -> None:
+        """Do nothing: there are no masters to hand over."""
 
 
 def _command(proposal: Proposal) -> Command[Any]:
