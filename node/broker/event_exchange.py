@@ -213,7 +213,7 @@ class EventExchange(Observer):
         """See `Observer.alarm_set`. Each node tells of its own."""
         self._tell_alarm("alarm.set", node, resource)
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
         """See `Observer.alarm_cleared`."""
         self._tell_alarm("alarm.cleared", node, resource)
 

@@ -143,10 +143,11 @@ class LogObserver(Observer):
         """See `Observer.alarm_set`."""
         category_logger().warning(phrases.alarm_set(node, resource))
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
         """See `Observer.alarm_cleared`."""
         category_logger().warning(phrases.alarm_cleared(node, resource))
-        category_logger().warning(phrases.alarm_cleared_everywhere(resource))
+        if is_last:
+            category_logger().warning(phrases.alarm_cleared_everywhere(resource))
 
     def quorum_requested(self, queue: QueueRecord) -> None:
         """See `Observer.quorum_requested`; once is enough."""
