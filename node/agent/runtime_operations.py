@@ -350,7 +350,9 @@ def _lines_after(path: str, position: int | None) -> tuple[list[str], int]:
             data = file.read(STREAM_BYTES)
     except OSError as error:
         raise errors.unavailable(f"{path} cannot be read: {error.strerror}") from None
-    whole = data[: data.rfind(b"\n") + 1] if len(data) < STREAM_BYTES else data
+    whole = data[: data.rfind(b"\n") + 1]
+    if not whole and len(data) == STREAM_BYTES:
+        whole = data  # one line that is longer than a read: it comes in pieces
     return whole.decode("utf-8", "replace").splitlines(), start + len(whole)
 
 

@@ -214,7 +214,7 @@ class EventExchange(Observer):
         """Register `alarm.set` if the alarm is this node's own."""
         self._tell_alarm("alarm.set", node, resource)
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
         """Register `alarm.cleared` if the alarm is this node's own."""
         self._tell_alarm("alarm.cleared", node, resource)
 

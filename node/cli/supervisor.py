@@ -184,7 +184,8 @@ class _Supervisor:
         )
         code = await process.wait()
         if code < 0:
-            with contextlib.suppress(ValueError):
+            name = ""
+            with contextlib.suppress(ValueError):  # Python has no names for most real-time signals
                 name = f" ({signal.Signals(-code).name})"
             node.ending = f"was killed by signal {-code}{name}"
         else:

@@ -74,7 +74,8 @@ class Alarms:
         if alarm not in self._short_of:
             return
         self._short_of.remove(alarm)
-        self._observer.alarm_cleared(*alarm)
+        is_last = all(other != resource for _, other in self._short_of)
+        self._observer.alarm_cleared(*alarm, is_last=is_last)
         if not self._short_of:
             self._on_last()
         self.on_change()

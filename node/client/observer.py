@@ -108,8 +108,11 @@ class Observer:
     def alarm_set(self, node: str, resource: str) -> None:
         """The node has too little of this resource: publishers are blocked."""
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
-        """The node has enough of this resource again. Publishers go on once no alarm is left."""
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
+        """The node has enough of this resource again. Publishers go on once no alarm is left.
+
+        is_last: no other node lacks this resource.
+        """
 
     def quorum_requested(self, queue: QueueRecord) -> None:
         """A queue was declared with type quorum, which is an ordinary queue with a delivery limit here."""

@@ -145,10 +145,11 @@ class LogObserver(Observer):
         """Log that a node is short of a resource."""
         category_logger().warning(phrases.alarm_set(node, resource))
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
         """Log that a node is no longer short of a resource."""
         category_logger().warning(phrases.alarm_cleared(node, resource))
-        category_logger().warning(phrases.alarm_cleared_everywhere(resource))
+        if is_last:
+            category_logger().warning(phrases.alarm_cleared_everywhere(resource))
 
     def quorum_requested(self, queue: QueueRecord) -> None:
         """Log, once in the life of the broker, that a queue was declared with the type quorum."""

@@ -98,7 +98,7 @@ class EventObserver(Observer):
         if node == self._own and self._broker is not None:
             self._tell({"event": "alarm_set", "detail": {"resource": resource}})
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
         """Report the end of an alarm of this node."""
         if node == self._own and self._broker is not None:
             self._tell({"event": "alarm_clear", "detail": {"resource": resource}})

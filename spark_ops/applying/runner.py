@@ -105,8 +105,9 @@ class Runner:
         for step in self._scope:
             self._order.add(step)
         earlier = [step for step in steps if step.wave < (self.options.wave or 0)]
-        if any(self.states[step.id] not in ENDED for step in earlier):
-            self._refuse(f"wave {earlier[0].wave} comes before wave {self.options.wave}")
+        open_waves = [step.wave for step in earlier if self.states[step.id] not in ENDED]
+        if open_waves:
+            self._refuse(f"wave {min(open_waves)} comes before wave {self.options.wave}")
         elif not self._scope and steps:
             self._refuse(f"there is no wave {self.options.wave}")
 

@@ -217,7 +217,8 @@ def judge_resources(context: Context, node: str) -> Iterator[Finding]:
         is_soon = expected.eta_s is not None and expected.eta_s < context.of(kind, "eta_s")
         if used <= context.of(kind, "used") and not is_soon:
             continue
-        what = f"{names[resource]}: {min(used, 9.99):.0%} of the limit"
+        # Of the disk the free space is measured, which has to stay above its limit.
+        what = f"{names[resource]}: {min(now / limit, 9.99):.0%} of the limit"
         if is_soon and expected.eta_s:
             what += f", reached in about {expected.eta_s / 3600:.1f} h"
         reasons.append(what)
