@@ -241,7 +241,6 @@ arrays of a million queues."""
 KNOTS: Final = (
     {
         "node.client.alarms",
-        "node.client.away",
         "node.client.channel",
         "node.client.confirms",
         "node.client.connection",

@@ -28,7 +28,7 @@ from node.queue.paged_backlog import MESSAGE_BYTES, PagedBacklog
 from node.queue.pieces import by_place
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.queue import Queue
-from node.queue.run import Absent, Run, bytes_of
+from node.queue.run import Absent, Batch, Run, bytes_of
 from node.queue.storage import NO_STORE_ID, Page, QueueStorage
 
 MESSAGES_MAX: Final = 1 << 32
@@ -181,7 +181,7 @@ class Copy:
             is_large = len(contents[0]) >= embed_max_bytes
             store_id = self._place(contents, is_kept) if is_large else NO_STORE_ID
             if is_kept:
-                self._storage.keep(envelope, first, contents, entry.size, expiry, store_id)
+                self._storage.keep(Batch(envelope, contents, entry.size, store_id), first, expiry)
             seqs = range(first, first + len(contents))
             self._put(Run(envelope, seqs, contents, entry.size, expiry, entry.deliveries, store_id, is_kept))
             first = seqs.stop

@@ -15,7 +15,8 @@ from cluster.mirror.slow_disks import DiskState
 from node.amqp.reader import MIXED_SIZES
 from node.queue.number_set import NumberSet
 from node.queue.operations import Delivered, Enqueue, Remove, enqueues, joined
-from node.queue.run import Envelope, Run
+from node.queue.run import Batch as Published
+from node.queue.run import Run
 from node.queue.storage import Storage, Waiter
 
 if TYPE_CHECKING:
@@ -140,10 +141,9 @@ class Leader:
         for publisher in relief:
             publisher.peer_relieved()
 
-    def enqueued(
-        self, envelope: Envelope, first_seq: int, contents: list[bytes], size: int, expiry: float
-    ) -> None:
+    def enqueued(self, batch: Published, first_seq: int, expiry: float) -> None:
         """See `Mirror.enqueued`."""
+        envelope, contents, size = batch.envelope, batch.contents, batch.size
         new_bytes = size * len(contents) if size != MIXED_SIZES else sum(map(len, contents))
         if self._fresh and self._fresh_bytes + new_bytes > BATCH_BYTES:
             self.flush()  # all that belongs to those that came before has been told

@@ -9,10 +9,9 @@ Source: amqp-behaviour §9.4; reliability §2.2 (force_delete_if_no_master, prom
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.remote.frames import cut
 from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
 from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
@@ -20,10 +19,10 @@ from node.catalogue.commands import DeleteQueue, Refused
 from node.catalogue.names import not_found, resource
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
-from node.queue.acceptance import Acceptance
+from node.queue.acceptance import Party
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, at_once
-from node.queue.run import Envelope, Run
+from node.queue.run import Batch, Run
 from node.scheduling.timers import Timer
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ ANSWER_S: Final = 60.0
 
 
 class HomelessQueue:
-    """See `node.queue.live_queue.RemoteQueue`.
+    """See `LiveQueue`.
 
     is_down: there won't be a master before a node is back.
     """
@@ -46,6 +45,7 @@ class HomelessQueue:
         assert record.view is not None
         self.record = record
         self.is_local = False
+        self.leaves_node = True
         self.is_durable = record.durable and record.exclusive_owner is None
         self.is_down = record.view.state == "down"
         self.successor: LiveQueue | None = None
@@ -71,21 +71,20 @@ class HomelessQueue:
 
     # --- publishing ---
 
-    def send(
-        self, envelope: Envelope, contents: list[bytes], size: int, acceptance: Acceptance | None
-    ) -> None:
-        """See `live_queue.RemoteQueue.send`. To a queue that is down they are nacked, not returned (§9.4)."""
+    def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
+        """See `LiveQueue.publish`. To a queue that is down they are nacked, not returned (§9.4)."""
         if self._is_closed or self._is_late:
-            if acceptance is not None:
-                acceptance.accept() if self._is_closed else acceptance.fail()
-            return
-        for piece, party in pieces(cut(contents), acceptance):
-            self._publishes.add(envelope, piece, size, party, is_kept=True, is_sent=False)
+            if party is not None:
+                party.accept() if self._is_closed else party.fail()
+            return ()
+        for piece, waiting in pieces(batch, party):
+            self._publishes.add(piece, waiting, is_kept=True, is_sent=False)
         self._arm()
+        return ()
 
     @property
     def is_out_of_reach(self) -> bool:
-        """See `live_queue.RemoteQueue`."""
+        """See `LiveQueue.is_out_of_reach`."""
         return self._is_late or self.is_congested
 
     @property
@@ -107,11 +106,11 @@ class HomelessQueue:
 
     @property
     def is_congested(self) -> bool:
-        """See `live_queue.RemoteQueue.is_congested`."""
+        """Whether too much waits for the queue's answer."""
         return self._publishes.size > WINDOW_BYTES
 
     def await_relief(self, publisher: HeldPublisher) -> None:
-        """See `live_queue.RemoteQueue.await_relief`."""
+        """Call a publisher back when there is room again."""
         self._awaiting[publisher] = None
         if not self.is_congested:
             self._relieve()

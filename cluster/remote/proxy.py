@@ -3,7 +3,7 @@
 Source: amqp-behaviour §4.3, §4.10, §4.11, §9.1; architecture §3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -15,13 +15,13 @@ from cluster.remote.outlet import RemoteConsumer, RemoteOutlet
 from cluster.remote.remote_pb2 import Answer, Ask, Publish, Settle, Subscribe
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import decode_table
-from node.broker.belongings import Again, is_refusing, last_received
+from node.broker.belongings import Again, take_once
 from node.catalogue.commands import Command
 from node.catalogue.names import not_found
 from node.client.unacked import Delivery, Unacked, open_runs
 from node.queue.live_queue import Asked, Counts
 from node.queue.operations import Enqueue
-from node.queue.run import Run
+from node.queue.run import Batch, Run
 
 if TYPE_CHECKING:
     from cluster.remote.front_end import FrontEnd
@@ -66,10 +66,8 @@ class Proxy:
         self._next_number = 1
         self._refused: dict[int, list[int]] = {}  # of publishes that are not answered
         self._sender = front_end.incarnation
-        self._received = last_received(queue, self._sender)
-        """The last publish that came in here or at a master before, when this conversation began."""
-        self._unsafe: tuple[int, int] | None = None  # publishes of this frame that wait for the disk
-        self._unstable: tuple[int, int, bool] | None = None  # or for the mirrors, and whether for their disks
+        self._waiting: tuple[int, int, bool] | None = None
+        """Publishes of this frame that wait for the mirrors or the disk, and whether they have to be on disks."""
         self._again: Again | None = None
         self._has_left = False
         self._withheld: list[int] = []  # publishes whose answers wait until our disk keeps up
@@ -89,56 +87,38 @@ class Proxy:
         if number < self._next_number or (number > self._next_number and not self.mastership):
             raise Malformed(f"publish {number} comes where {self._next_number} should")
         self._next_number = number + 1
-        queue = self.queue
-        if queue.is_deleted:
+        if self.queue.is_deleted:
             self._answer(number, number)
             return
-        self._take(entry, is_again=message.is_again)
-        is_kept = entry.envelope.persistent and queue.is_durable
-        if queue.mirror is not None:
-            self._await_mirrors(number, is_kept=is_kept)
-        elif message.is_confirmed and is_kept:
-            if self._unsafe is not None and self._unsafe[1] != number - 1:
-                self.await_safety()
-            self._unsafe = (self._unsafe[0] if self._unsafe is not None else number), number
+        refused = self._take(entry, is_again=message.is_again)
+        if refused:
+            self._refused[number] = sorted(refused)
+        is_kept = entry.envelope.persistent and self.queue.is_durable
+        if self.queue.leaves_node or (message.is_confirmed and is_kept):
+            self._wait(number, is_kept=is_kept)
         elif message.is_confirmed or not self._broker.storage.is_congested:
             self._answer(number, number)
         else:
             self._withheld.append(number)
 
-    def _take(self, entry: Enqueue, *, is_again: bool) -> None:
-        """Enqueue a run unless it came in at a master before. It may be no mirrored queue any more by now."""
+    def _take(self, entry: Enqueue, *, is_again: bool) -> Collection[int]:
+        """Enqueue a run unless it came in before, see `take_once`; the indexes of what the queue doesn't take."""
         if is_again and self._again is None:
             self._again = Again(self._broker, self.queue)
         elif self._again is not None and not is_again:
             self.end_again()
-        number, queue = entry.first_seq, self.queue
         assert entry.contents is not None
-        if number > self._received:
-            envelope = copy(entry.envelope) if is_again else entry.envelope
-            refused = self._broker.enqueue(envelope, entry.contents, entry.size, (queue,))
-            if refused:
-                self._refused[number] = sorted(refused)
-            if not refused or len(refused) < entry.count:
-                self._note_received(number, is_again=is_again)
-        elif is_refusing(queue.settings):
-            self._refused[number] = list(range(entry.count))
+        envelope = copy(entry.envelope) if is_again else entry.envelope
+        batch = Batch(envelope, entry.contents, entry.size)
+        return take_once(self.queue, self._sender, entry.first_seq, batch, is_again=is_again)
 
-    def _note_received(self, number: int, *, is_again: bool) -> None:
-        """A publish came in: the next master has to know, if there will be one while it waits for its answer."""
-        queue = self.queue
-        if queue.mirror is not None:
-            queue.mirror.received(self._sender, number)
-        elif is_again:  # nothing else is sent again that came while there are no mirrors
-            queue.received[self._sender] = number
-
-    def _await_mirrors(self, number: int, *, is_kept: bool) -> None:
-        """Answer a publish when it is where it must be, be it taken here or at a master before."""
-        waiting = self._unstable
+    def _wait(self, number: int, *, is_kept: bool) -> None:
+        """Answer a publish when it is where it must be. Those of a frame that wait for the same do so together."""
+        waiting = self._waiting
         if waiting is not None and (waiting[1] != number - 1 or waiting[2] is not is_kept):
             self.await_safety()
             waiting = None
-        self._unstable = number if waiting is None else waiting[0], number, is_kept
+        self._waiting = number if waiting is None else waiting[0], number, is_kept
 
     @property
     def is_again(self) -> bool:
@@ -153,15 +133,9 @@ class Proxy:
 
     def await_safety(self) -> None:
         """The end of a frame: wait for what it brought."""
-        if self._unstable is not None:
-            (first, last, is_kept), self._unstable = self._unstable, None
-            if self.queue.mirror is not None:
-                self.queue.mirror.await_stable(self, first, last, is_kept=is_kept)
-            else:
-                self._answer(first, last)
-        if self._unsafe is not None:
-            (first, last), self._unsafe = self._unsafe, None
-            self._broker.storage.await_safety(self, first, last)
+        if self._waiting is not None:
+            (first, last, is_kept), self._waiting = self._waiting, None
+            self._broker.intake.await_safety(self.queue, self, first, last, is_persistent=is_kept)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
         """See `Waiter.settle`."""
@@ -374,7 +348,7 @@ class Proxy:
     def is_idle(self) -> bool:
         """Whether nothing is kept for anybody."""
         waiting = (self.consumers, self.unacked.count, self._withheld, self._refused)
-        return not any(waiting) and self._unsafe is None and self._unstable is None
+        return not any(waiting) and self._waiting is None
 
     def leave(self) -> None:
         """The front end is gone, or has dropped the queue: its consumers leave. Deletions are still answered."""
@@ -399,7 +373,7 @@ class Proxy:
         self.unacked.drain()
         self._withheld.clear()
         self._refused.clear()
-        self._unsafe = self._unstable = None
+        self._waiting = None
 
     def requeue_all(self) -> None:
         """What the front end held goes back to its place (§4.11); it may have reached clients."""

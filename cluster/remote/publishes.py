@@ -7,9 +7,10 @@ Source: reliability §4.4 (the resend buffer).
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from cluster.remote.frames import encode_run
-from node.queue.live_queue import Party, Unanswered
-from node.queue.run import Envelope
+from cluster.remote.frames import cut, encode_run
+from node.queue.acceptance import Party
+from node.queue.live_queue import Unanswered
+from node.queue.run import Batch
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 """Publishes to one queue without an answer; with more on the way its publishers are not read from."""
@@ -30,9 +31,7 @@ class Publishes:
 
     def add(
         self,
-        envelope: Envelope,
-        contents: list[bytes],
-        size: int,
+        batch: Batch,
         party: Party | None,
         *,
         is_kept: bool,
@@ -40,7 +39,7 @@ class Publishes:
     ) -> bytes:
         """Number a publish; as it travels.   is_kept: so that it can be sent again.   is_sent: at once."""
         number = self.next_number
-        run = encode_run(envelope, number, contents, size)
+        run = encode_run(batch.envelope, number, batch.contents, batch.size)
         self.put(Unanswered(number, len(run), run if is_kept else b"", party, is_sent))
         return run
 
@@ -68,16 +67,16 @@ class Publishes:
         return len(self._waiting)
 
 
-def pieces(parts: list[list[bytes]], party: Party | None) -> Iterator[tuple[list[bytes], Party | None]]:
-    """The pieces of one run, each with who waits for its answer."""
-    if len(parts) == 1 or party is None:
-        for part in parts:
-            yield part, party
+def pieces(batch: Batch, party: Party | None) -> Iterator[tuple[Batch, Party | None]]:
+    """A batch in pieces that fit a frame each, with who waits for the answer of each."""
+    parts = cut(batch.contents)
+    if len(parts) == 1:
+        yield batch, party
         return
-    whole = _Whole(party, len(parts))
+    whole = _Whole(party, len(parts)) if party is not None else None
     first = 0
     for part in parts:
-        yield part, _Piece(whole, first)
+        yield Batch(batch.envelope, part, batch.size), _Piece(whole, first) if whole is not None else None
         first += len(part)
 
 
@@ -122,9 +121,13 @@ class _Piece:
         self._first = first
 
     def accept(self, refused: Collection[int] = ()) -> None:
-        """See `Acceptance.accept`."""
+        """Settle what the queue refused, and count its answer."""
         self._whole.settle([self._first + index for index in refused], is_lost=False)
 
     def fail(self) -> None:
-        """See `Acceptance.fail`."""
+        """Count the queue as lost."""
         self._whole.settle((), is_lost=True)
+
+    def settle(self, first: int, last: int, is_safe: bool) -> None:
+        """Count the answer of the disk or the mirrors."""
+        self._whole.settle((), is_lost=not is_safe)

@@ -6,13 +6,13 @@ then: whoever takes the place of this one goes on with all that.
 Source: amqp-behaviour §9.1, §9.4; architecture §3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import Malformed
-from cluster.remote.frames import cut, ranges
+from cluster.remote.frames import ranges
 from cluster.remote.letter import Letter
 from cluster.remote.publishes import WINDOW_BYTES, Publishes, pieces, settle_all
 from cluster.remote.remote_pb2 import Accepted, Answer, Ask, Settle
@@ -21,10 +21,10 @@ from node.amqp.field_table import encode_table
 from node.catalogue.names import home_is_down, not_found
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
-from node.queue.acceptance import Acceptance
+from node.queue.acceptance import Party
 from node.queue.consumer import Consumer
-from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, Party
-from node.queue.run import Envelope, Run
+from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue
+from node.queue.run import Batch, Run
 
 if TYPE_CHECKING:
     from cluster.remote.home_link import HomeLink, Subscription
@@ -70,7 +70,7 @@ class Request:
 
 
 class RemoteQueue:
-    """See `node.queue.live_queue.RemoteQueue`.
+    """See `LiveQueue`.
 
     Publishes are numbered from 1 for this node and the queue, deliveries for the pair of nodes.
     mastership: names the conversation with the home, see `QueueRecord`.
@@ -80,8 +80,8 @@ class RemoteQueue:
         self, record: QueueRecord, settings: QueueSettings, link: "HomeLink", incarnation: int | None
     ) -> None:
         self.record = record
-        self.is_local = False
-        self.is_out_of_reach = False
+        self.is_local = self.is_out_of_reach = False
+        self.leaves_node = True
         self.is_durable = record.durable and record.exclusive_owner is None
         self.mastership = record.mastership
         self.letter = Letter(link.outbox, record, self.mastership)
@@ -105,24 +105,16 @@ class RemoteQueue:
 
     # --- publishing ---
 
-    def send(
-        self, envelope: Envelope, contents: list[bytes], size: int, acceptance: Acceptance | None
-    ) -> None:
-        """See `live_queue.RemoteQueue.send`. Nobody waits for messages to a queue that was deleted (§4.3)."""
+    def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
+        """See `LiveQueue.publish`. Nobody waits for messages to a queue that was deleted (§4.3)."""
         if self._end is not None:
-            if acceptance is not None:
-                acceptance.fail() if self._is_lost else acceptance.accept()
-            return
-        parts = cut(contents)
-        if len(parts) == 1:
-            self._publish(envelope, contents, size, acceptance)
-            return
-        for piece, party in pieces(parts, acceptance):
-            self._publish(envelope, piece, size, party)
-
-    def _publish(self, envelope: Envelope, contents: list[bytes], size: int, party: Party | None) -> None:
+            if party is not None:
+                party.fail() if self._is_lost else party.accept()
+            return ()
         is_kept = self.record.view is not None
-        self._send(self._publishes.add(envelope, contents, size, party, is_kept=is_kept, is_sent=True), party)
+        for piece, waiting in pieces(batch, party):
+            self._send(self._publishes.add(piece, waiting, is_kept=is_kept, is_sent=True), waiting)
+        return ()
 
     def _send(self, run: bytes, party: Party | None, *, is_again: bool = False) -> None:
         publish = self.letter.operation(len(run)).publish
@@ -158,7 +150,7 @@ class RemoteQueue:
 
     @property
     def is_congested(self) -> bool:
-        """See `live_queue.RemoteQueue.is_congested`."""
+        """Whether too much waits for the queue's answer."""
         return self._end is None and (self._publishes.size > WINDOW_BYTES or self._link.is_congested)
 
     @property
@@ -172,7 +164,7 @@ class RemoteQueue:
         return not any((self._publishes, self._subscriptions, self._awaiting, self._on_closed))
 
     def await_relief(self, publisher: HeldPublisher) -> None:
-        """See `live_queue.RemoteQueue.await_relief`."""
+        """Call a publisher back when there is room again."""
         self._awaiting[publisher] = None
         self._link.awaiting[self] = None
         if not self.is_congested:

@@ -8,9 +8,11 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from node.catalogue.policy import QueueSettings
+from node.queue.acceptance import Answer
 from node.queue.consumer import Consumer
-from node.queue.live_queue import Belongings, Party
+from node.queue.live_queue import Belongings
 from node.queue.operations import Enqueue, decode
+from node.queue.run import Batch
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
@@ -50,15 +52,41 @@ class Again:
         self._broker.touch(queue)
 
 
+def last_received(queue: "Queue", sender: int) -> int:
+    """The number of the last publish of a front end that came in, here or at an earlier master; 0: none did.
+
+    It counts also when the queue is not mirrored any more: until they are answered, publishes are sent again to the
+    master that is left.
+    """
+    mirror = queue.mirror
+    return queue.received.get(sender, 0) if mirror is None else mirror.last_received(sender)
+
+
+def take_once(queue: "Queue", sender: int, number: int, batch: Batch, *, is_again: bool) -> Collection[int]:
+    """Enqueue a publish of a front end unless it came in before; the indexes of what the queue doesn't take.
+
+    is_again: it was sent to a master before.
+    """
+    count = len(batch.contents)
+    if number <= last_received(queue, sender):
+        return range(count) if is_refusing(queue.settings) else ()
+    refused = queue.publish(batch, None)
+    if len(refused) == count:
+        return refused
+    # The next master has to know, if there will be one while the publish waits for its answer.
+    if queue.mirror is not None:
+        queue.mirror.received(sender, number)
+    elif is_again:  # nothing else is sent again that came while there are no mirrors
+        queue.received[sender] = number
+    return refused
+
+
 def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> None:
     """Enqueue what this node has published to the masters before and was not answered, but for what came in there.
 
     That is answered too only when what was enqueued here is stable: then it is as well (reliability §4.4).
     """
-    mirror = queue.mirror
-    assert mirror is not None
     sender = broker.incarnation
-    last = mirror.last_received(sender)
     again = Again(broker, queue)
     is_again = True
     for publish in belongings.publishes:
@@ -72,29 +100,13 @@ def publish_again(broker: "Broker", queue: "Queue", belongings: Belongings) -> N
         entry = decode(publish.run)
         assert isinstance(entry, Enqueue)
         assert entry.contents is not None
-        envelope = copy(entry.envelope)
-        refused: Collection[int] = ()
-        if publish.number > last:
-            refused = broker.enqueue(envelope, entry.contents, entry.size, (queue,)) or ()
-            if len(refused) < entry.count:
-                mirror.received(sender, publish.number)
-        elif is_refusing(queue.settings):
-            refused = range(entry.count)
+        batch = Batch(copy(entry.envelope), entry.contents, entry.size)
+        refused = take_once(queue, sender, publish.number, batch, is_again=is_again)
         if publish.party is not None:
-            is_kept = entry.envelope.persistent and queue.is_durable
-            mirror.await_stable(Answer(publish.party, refused), 0, 0, is_kept=is_kept)
+            waiter = Answer(publish.party, refused)
+            broker.intake.await_safety(queue, waiter, 0, 0, is_persistent=entry.envelope.persistent)
     if is_again:
         again.end()
-
-
-def last_received(queue: "Queue", sender: int) -> int:
-    """The number of the last publish of a front end that came in, here or at an earlier master; 0: none did.
-
-    It counts also when the queue is not mirrored any more: until they are answered, publishes are sent again to the
-    master that is left.
-    """
-    mirror = queue.mirror
-    return queue.received.get(sender, 0) if mirror is None else mirror.last_received(sender)
 
 
 def is_refusing(settings: QueueSettings) -> bool:
@@ -105,23 +117,3 @@ def is_refusing(settings: QueueSettings) -> bool:
     """
     is_limited = settings.max_length is not None or settings.max_length_bytes is not None
     return is_limited and settings.overflow != "drop-head"
-
-
-class Answer:
-    """Answers a publish when what a queue took of it is stable. A `Waiter`.
-
-    refused: indexes of the messages that it did not take.
-    """
-
-    __slots__ = ("_party", "_refused")
-
-    def __init__(self, party: Party, refused: Collection[int]) -> None:
-        self._party = party
-        self._refused = refused
-
-    def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`."""
-        if is_safe:
-            self._party.accept(self._refused)
-        else:
-            self._party.fail()

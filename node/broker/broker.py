@@ -15,7 +15,6 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from node.amqp.field_table import Table
-from node.amqp.reader import MIXED_SIZES
 from node.broker.belongings import attach, publish_again
 from node.broker.damages import Damages
 from node.broker.dead_letters import DeadLetters
@@ -37,15 +36,15 @@ from node.client.pairs import Pairs
 from node.client.reply_to import ReplyConsumers, incarnation_of, is_reply_name
 from node.client.settings import BrokerSettings
 from node.client.vhost import LiveVhost
+from node.queue.acceptance import Party
+from node.queue.intake import Intake
 from node.queue.live_queue import Asked, Belongings, LiveQueue, Peers, at_once, move
 from node.queue.metering import Meter, MeteredQueue
 from node.queue.mirroring import Mirroring
 from node.queue.paging import Pager
-from node.queue.pieces import by_place
 from node.queue.queue import Queue
-from node.queue.run import Envelope, Run
-from node.queue.safety import is_any_durable
-from node.queue.storage import NO_STORE_ID, MemoryStorage, QueueStorage, Storage
+from node.queue.run import Batch, Envelope, Run
+from node.queue.storage import MemoryStorage, QueueStorage, Storage
 from node.scheduling.chores import Chore, Chores
 from node.scheduling.timers import Timers
 from node.scheduling.turn import TURN_S, Turn
@@ -96,7 +95,7 @@ class Broker:
         self.meter = meter
         self.storage: Storage = storage or MemoryStorage()
         self.pager = pager
-        self._large_bytes = self.storage.embed_max_bytes
+        self.intake: Intake = Intake(self)
         self.entropy = entropy
         self.epoch_s = self.storage.epoch_s = epoch_s
         self.observer = observer or Observer()
@@ -152,7 +151,7 @@ class Broker:
 
     @log.setter
     def log(self, log: ReplicatedLog) -> None:
-        self._log = InPieces(log, self.catalogue, lambda: self.wake())
+        self._log: InPieces = InPieces(log, self.catalogue, lambda: self.wake())
 
     # --- the turn ---
 
@@ -357,38 +356,9 @@ class Broker:
         live = self.vhosts[vhost]
         return [live.queues[name] for name in live.router.route(exchange, routing_keys, headers)]
 
-    def enqueue(
-        self, envelope: Envelope, contents: list[bytes], size: int, queues: Collection[Queue]
-    ) -> set[int] | None:
-        """See `ClientHost.enqueue`."""
-        if not queues:
-            return None
-        large = self._large_bytes
-        store_id = NO_STORE_ID
-        if size == MIXED_SIZES:
-            pieces = by_place(contents, size, large)
-            if len(pieces) > 1:
-                return self._enqueue_pieces(envelope, pieces, size, queues)
-        if len(contents[0]) >= large:
-            is_kept = envelope.persistent and is_any_durable(queues)
-            store_id = self.storage.place(contents, persistent=is_kept)
-        refused: set[int] | None = None
-        for queue in queues:
-            indexes = queue.publish(envelope, contents, size, self.now, store_id)
-            if indexes:
-                refused = (refused or set()).union(indexes)
-        return refused
-
-    def _enqueue_pieces(
-        self, envelope: Envelope, pieces: list[list[bytes]], size: int, queues: Collection[Queue]
-    ) -> set[int] | None:
-        """Put messages into queues of which some go to the message store and some don't."""
-        refused: set[int] = set()
-        first = 0
-        for piece in pieces:
-            refused.update(first + index for index in self.enqueue(envelope, piece, size, queues) or ())
-            first += len(piece)
-        return refused or None
+    def publish_here(self, queue: Queue, batch: Batch, party: Party | None) -> Collection[int]:
+        """See `QueueHost.publish_here`."""
+        return self.intake.publish_here(queue, batch, party)
 
     def sample_memory(self, used_bytes: int) -> None:
         """The node uses so much memory now: page out what is too much."""

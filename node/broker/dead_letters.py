@@ -10,17 +10,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from node.amqp.errors import ProtocolError
 from node.amqp.field_table import Table
 from node.client.counters import AT_MOST_ONCE, DISABLED
 from node.queue.acceptance import Acceptance
 from node.queue.dead_letter import Death, dead_copy, dead_envelope, is_cycle
-from node.queue.live_queue import LiveQueue, RemoteQueue
-from node.queue.mirroring import Mirror
+from node.queue.live_queue import LiveQueue
 from node.queue.queue import REJECTED, Queue
-from node.queue.run import Run
+from node.queue.run import Batch, Run
 from node.scheduling.turn import TURN_S
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class DeadLetters:
         self._waiting: deque[tuple[Death, Run, Queue]] = deque()
         self._postponed: list[tuple[Death, Run, Queue]] = []
         self._on_way: dict[Acceptance, tuple[Run, Queue]] = {}
-        self._congested: Mirror | None = None  # the last one that was
+        self._congested: Queue | None = None  # the last mirrored one that got some
 
     def add(self, queue: Queue, run: Run, reason: str, now: float) -> None:
         """Messages left a queue: publish them, if they have somewhere to go; then the queue is to forget them."""
@@ -93,31 +92,24 @@ class DeadLetters:
                     broker.observer.message_cycled(target.record, keys)
                 else:
                     targets.append((target, copy))
-        remote: list[tuple[RemoteQueue, bytes]] = []
-        for target, copy in targets:
-            if not isinstance(target, Queue):
-                remote.append((cast(RemoteQueue, target), copy))
-        if any(away.is_out_of_reach for away, _ in remote):
+        if any(target.is_out_of_reach for target, _ in targets):
             self._postpone(death, run, queue)
             return True
-        mirrored: dict[Queue, None] = {}
+        acceptance = Acceptance(len(run))
         for target, copy in targets:
+            batch = Batch(envelope, [copy], run.size)
+            if target.leaves_node:
+                acceptance.expect()
+                target.publish(batch, acceptance)
+            else:
+                target.publish(batch, None)
             if isinstance(target, Queue):
-                broker.enqueue(envelope, [copy], run.size, (target,))
                 target.count_letters(1)
-                if target.mirror is not None:
-                    mirrored[target] = None
-        parties = len(remote) + len(mirrored)
-        if not parties:
+                self._congested = target if target.leaves_node else self._congested
+        if not acceptance.is_awaited:
             return False
-        acceptance = Acceptance(len(run), parties, partial(self._accepted, death, run, queue))
         self._on_way[acceptance] = run, queue
-        for away, copy in remote:
-            away.send(envelope, [copy], run.size, acceptance)
-        for local in mirrored:
-            assert local.mirror is not None
-            self._congested = local.mirror
-            local.mirror.await_stable(acceptance, 0, 0, is_kept=envelope.persistent and local.is_durable)
+        acceptance.end(partial(self._accepted, death, run, queue))
         return True
 
     def _route(self, death: Death, keys: list[str], headers: Table) -> Sequence[LiveQueue]:

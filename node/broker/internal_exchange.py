@@ -13,15 +13,12 @@ from node.amqp.errors import ProtocolError
 from node.amqp.properties import Properties
 from node.catalogue.commands import DeclareExchange
 from node.queue.content import encode_content
-from node.queue.live_queue import local_and_remote
-from node.queue.run import Envelope
+from node.queue.intake import Intake, Targets
+from node.queue.run import Batch, Envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from node.broker.broker import Broker
-    from node.queue.live_queue import RemoteQueue
-    from node.queue.queue import Queue
+    from node.queue.live_queue import LiveQueue
 
 _ENVELOPES_MAX: Final = 256
 _KEY_MAX_BYTES: Final = 255
@@ -40,28 +37,27 @@ class Post:
         self,
         broker: "Broker",
         envelope: Envelope,
-        local: "Collection[Queue]",
-        remote: "Collection[RemoteQueue]",
+        targets: Targets,
     ) -> None:
-        self._broker = broker
+        self._intake: Intake = broker.intake
         self._envelope = envelope
-        self._local = local
-        self._remote = remote
+        self._targets = targets
 
     def send(self, properties: Properties, body: bytes) -> None:
         """Publish a message. Queues on other nodes miss it while they are congested, which is what bounds them."""
         content = encode_content(properties, body, _CHANNEL, 0)
-        self._broker.enqueue(self._envelope, [content], len(body), self._local)
-        for queue in self._local:
+        batch = Batch(self._envelope, [content], len(body))
+        self._intake.put(batch, self._targets.near)
+        for queue in self._targets.near:
             queue.count_letters(1)
-        for away in self._remote:
+        for away in self._targets.away:
             if not away.is_congested:
-                away.send(self._envelope, [content], len(body), None)
+                away.publish(batch, None)
 
     @property
-    def congested(self) -> "list[RemoteQueue]":
+    def congested(self) -> "list[LiveQueue]":
         """The queues on other nodes that get no more for now."""
-        return [away for away in self._remote if away.is_congested]
+        return [away for away in self._targets.away if away.is_congested]
 
 
 class InternalExchange:
@@ -83,7 +79,7 @@ class InternalExchange:
             queues = self._broker.route(self._vhost, self._name, (envelope.routing_key,), None)
         except ProtocolError:  # the patterns that somebody bound cost too much: they get nothing
             return None
-        return Post(self._broker, envelope, *local_and_remote(queues)) if queues else None
+        return Post(self._broker, envelope, Targets(queues)) if queues else None
 
     def _envelope(self, key: str) -> Envelope:
         envelope = self._envelopes.get(key)

@@ -17,12 +17,12 @@ from node.broker.internal_exchange import InternalExchange
 from node.catalogue.records import DEFAULT_EXCHANGE, Vhost
 from node.client.reply_to import is_reply_name
 from node.queue.content import decode_content
-from node.queue.run import Envelope, Run
+from node.queue.run import Batch, Envelope, Run
 
 if TYPE_CHECKING:
     from node.broker.broker import Broker
     from node.client.channel import Channel
-    from node.queue.live_queue import LiveQueue, RemoteQueue
+    from node.queue.live_queue import LiveQueue
 
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
 
@@ -47,10 +47,9 @@ class Firehose:
         self._vhost = vhost
         self._exchange = InternalExchange(broker, vhost, TRACE_EXCHANGE)
 
-    def published(
-        self, channel: "Channel", envelope: Envelope, contents: Iterable[bytes], queues: "Iterable[LiveQueue]"
-    ) -> None:
+    def published(self, channel: "Channel", batch: Batch, queues: "Iterable[LiveQueue]") -> None:
         """A client publishes messages.   queues: that they are routed to, on this node and others."""
+        envelope = batch.envelope
         exchange = envelope.exchange
         if exchange == TRACE_EXCHANGE:
             return
@@ -61,7 +60,7 @@ class Firehose:
             names = [queue.record.name for queue in queues]
         routed = array([longstr(name) for name in names])
         behind: Table = {"routed_queues": routed}
-        for away in self._publish(f"publish.{exchange}", channel, envelope, contents, {}, behind):
+        for away in self._publish(f"publish.{exchange}", channel, envelope, batch.contents, {}, behind):
             channel.connection.throttle.hold_for_peer(away)
 
     def delivered(self, channel: "Channel", queue: "LiveQueue", run: Run) -> None:
@@ -83,7 +82,7 @@ class Firehose:
         contents: Iterable[bytes],
         before: Table,
         behind: Table,
-    ) -> "list[RemoteQueue]":
+    ) -> "list[LiveQueue]":
         """Publish copies.   before, behind: what the headers have before and behind the connection.
 
         Returns: the queues on other nodes that get no more for now.

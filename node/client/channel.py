@@ -5,7 +5,6 @@ publishing a run along a cached route, delivering a run, settling ranges of deli
 Source: amqp-behaviour §2, §4.
 """
 
-from collections.abc import Collection
 from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -20,28 +19,24 @@ from node.amqp.properties import Traits
 from node.catalogue.access import Operation, check_resource
 from node.catalogue.names import resource
 from node.catalogue.records import QueueRecord, ResourceKind
-from node.client.away import publish_away
 from node.client.confirms import Confirms
-from node.client.counters import ChannelCounters, ExchangeCounters
+from node.client.counters import ChannelCounters
 from node.client.giving_back import give_back
 from node.client.publishing import Route, make_envelope, rewritten
 from node.client.reply_to import ReplyConsumer
 from node.client.spreading import is_wide
 from node.client.transaction import Transaction
 from node.client.unacked import NOBODY, Delivery, Unacked, unknown_delivery_tag
-from node.queue.acceptance import Acceptance
 from node.queue.consumer import UNLIMITED, Consumer
 from node.queue.content import chosen_headers
 from node.queue.deliver_frames import deliver_frame, fitting
-from node.queue.live_queue import local_and_remote
-from node.queue.run import Envelope, Run
-from node.queue.safety import is_any_durable
+from node.queue.intake import Targets
+from node.queue.run import Batch, Envelope, Run
 from node.scheduling.chores import Chore
 
 if TYPE_CHECKING:
     from node.client.connection import Connection
-    from node.queue.live_queue import LiveQueue, RemoteQueue
-    from node.queue.queue import Queue
+    from node.queue.live_queue import LiveQueue
 
 CANCEL_ON_FAILOVER: Final = "x-cancel-on-ha-failover"
 """The argument of a consumer that wants basic.cancel when its queue gets another master (§9.4)."""
@@ -152,16 +147,7 @@ class Channel:
                     self._publish_one(route, envelope, traits, content, size)
                 return
             route.envelope, route.traits = envelope, traits
-        self._publish(
-            envelope,
-            contents,
-            size,
-            route.queues,
-            route.remote,
-            route.counters,
-            mandatory=route.mandatory,
-            is_mirrored=route.is_mirrored,
-        )
+        self._publish(Batch(envelope, contents, size), route, route.targets)
 
     def _publish_one(
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
@@ -169,91 +155,54 @@ class Channel:
         """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
         headers = chosen_headers(content, route.headers_asked)
         keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
-        queues, remote = local_and_remote(
-            self.broker.route(self.connection.vhost, route.exchange, keys, headers)
-        )
+        targets = Targets(self.broker.route(self.connection.vhost, route.exchange, keys, headers))
         content = rewritten(self, content, traits)
         if not route.exchange:
             for key in dict.fromkeys(keys):
                 self.broker.reply(key, envelope, content)
-        is_mirrored = any(queue.mirror is not None for queue in queues)
-        self._publish(
-            envelope,
-            [content],
-            size,
-            queues,
-            remote,
-            route.counters,
-            mandatory=route.mandatory,
-            is_mirrored=is_mirrored,
-        )
+        self._publish(Batch(envelope, [content], size), route, targets)
 
-    def _publish(
-        self,
-        envelope: Envelope,
-        contents: list[bytes],
-        size: int,
-        queues: "Collection[Queue]",
-        remote: "Collection[RemoteQueue]",
-        exchange: ExchangeCounters,
-        *,
-        mandatory: bool,
-        is_mirrored: bool,
-    ) -> None:
+    def _publish(self, batch: Batch, route: Route, targets: Targets) -> None:
         if self.vhost.tracer is not None:
-            self.vhost.tracer.published(self, envelope, contents, [*queues, *remote])
+            self.vhost.tracer.published(self, batch, targets)
         if self.transaction is not None:
-            names = [queue.record.name for queue in (*queues, *remote)]
-            self.transaction.publish(envelope, contents, size, names, exchange, mandatory=mandatory)
+            names = [queue.record.name for queue in targets]
+            self.transaction.publish(batch, names, route.counters, mandatory=route.mandatory)
             return
-        count = len(contents)
+        count = len(batch.contents)
+        exchange = route.counters
         self._counters.publish += count
         exchange.publish_in += count
         if self.pairs is not None:
-            self.pairs.published(envelope.exchange, count, queues, remote)
-        if queues or remote:
-            exchange.publish_out += count * (len(queues) + len(remote))
+            self.pairs.published(batch.envelope.exchange, count, targets)
+        if targets.count:
+            exchange.publish_out += count * targets.count
         else:
-            self.unroutable(envelope, contents, mandatory)
+            self.unroutable(batch, route.mandatory)
         spreading = self.connection.spreading
-        is_to_many = len(queues) + len(remote) > 1
-        if spreading.is_on or (is_to_many and is_wide(len(queues), len(remote), is_mirrored=is_mirrored)):
-            is_away = is_mirrored or bool(remote)
-            spreading.begin(self, envelope, contents, size, [*queues, *remote], is_away=is_away)
+        if spreading.is_on or (targets.count > 1 and is_wide(targets)):
+            spreading.begin(self, batch, targets)
             return
-        refused = self.broker.enqueue(envelope, contents, size, queues)
-        if remote or is_mirrored:
-            publish_away(self, envelope, contents, size, queues, remote, refused or ())
-            return
-        if self.confirms is None:
-            return
-        self.connection.confirming[self] = None
-        is_kept = envelope.persistent and is_any_durable(queues)
-        if not refused and not is_kept:
-            self.confirms.confirm_at_once(count)
-            return
-        first = self.confirms.expect(count)
-        for index in sorted(refused or ()):
-            self.confirms.reject(first + index, first + index)
-        if is_kept:
-            meter = self.broker.meter
-            waiter = self if meter is None else meter.timed(self, queues, self.broker.now)
-            self.broker.storage.await_safety(waiter, first, first + count - 1)
-        else:
-            self.confirms.confirm(first, first + count - 1)
+        self.broker.intake.publish(batch, targets, None if self.confirms is None else self)
+        if targets.leaves_node:
+            self.connection.throttle.hold_for(targets)
 
-    def accepted(self, first: int, acceptance: Acceptance) -> None:
-        """All queues of a run have answered; its messages are numbered from `first`."""
-        if self.confirms is None or self.state is not ChannelState.OPEN:
-            return
-        for index in sorted(acceptance.rejected):
-            self.confirms.reject(first + index, first + index)
-        self.confirms.confirm(first, first + acceptance.count - 1)
+    # --- confirms: a `Publisher` ---
+
+    def expect(self, count: int) -> int:
+        """Number so many messages of which the client will hear. Returns: the first number."""
+        assert self.confirms is not None
         self.connection.confirming[self] = None
-        self.broker.has_output(self.connection)
+        return self.confirms.expect(count)
+
+    def confirm_at_once(self, count: int) -> None:
+        """Confirm so many messages at the end of this read."""
+        assert self.confirms is not None
+        self.connection.confirming[self] = None
+        self.confirms.confirm_at_once(count)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`: publishes with these numbers are on disk, and on the mirrors' nodes."""
+        """Confirm publishes with these numbers at the end of the turn, or reject them."""
         if self.confirms is None or self.state is not ChannelState.OPEN:
             return
         settle = self.confirms.confirm if is_safe else self.confirms.reject
@@ -261,8 +210,9 @@ class Channel:
         self.connection.confirming[self] = None
         self.broker.has_output(self.connection)
 
-    def unroutable(self, envelope: Envelope, contents: list[bytes], is_mandatory: bool) -> None:
+    def unroutable(self, batch: Batch, is_mandatory: bool) -> None:
         """Messages were published that reach no queue: give those back that are mandatory (§4.2)."""
+        envelope, contents = batch.envelope, batch.contents
         if self.pairs is not None:
             self.pairs.unroutable(envelope.exchange, len(contents), is_mandatory=is_mandatory)
         if not is_mandatory:

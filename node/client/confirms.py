@@ -112,9 +112,10 @@ class Confirms:
         else:
             cutoff = min([unconfirmed, *(first for first, _ in nacked)])
             methods += [BasicAck(tag, multiple) for tag, multiple in _coalesce(acked, cutoff)]
-        cutoff = min([unconfirmed, *(first for first, _ in acked)])
-        # RabbitMQ's nacks have the requeue bit set, the protocol's default (§0.4).
-        methods += [BasicNack(tag, multiple, requeue=True) for tag, multiple in _coalesce(nacked, cutoff)]
+        if nacked:
+            cutoff = min([unconfirmed, *(first for first, _ in acked)])
+            # RabbitMQ's nacks have the requeue bit set, the protocol's default (§0.4).
+            methods += [BasicNack(tag, multiple, requeue=True) for tag, multiple in _coalesce(nacked, cutoff)]
         return methods
 
 

@@ -3,7 +3,7 @@ them all.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from node.amqp.field_table import Table
@@ -17,6 +17,7 @@ from node.client.pairs import Pairs
 from node.client.reply_to import ReplyConsumers
 from node.client.settings import BrokerSettings
 from node.client.vhost import LiveVhost
+from node.queue.intake import Intake
 from node.queue.live_queue import Asked, LiveQueue
 from node.queue.metering import Meter
 from node.queue.run import Envelope
@@ -45,6 +46,7 @@ class ClientHost(Protocol):
     meter: Meter | None
     counters: BrokerCounters
     pairs: Pairs
+    intake: Intake
     alarms: Alarms
     timers: Timers
     turns: Turn
@@ -106,14 +108,6 @@ class ClientHost(Protocol):
         self, vhost: str, exchange: str, routing_keys: Sequence[str], headers: Table | None
     ) -> Sequence[LiveQueue]:
         """The queues that a message goes to, each once. Raises: ProtocolError 406 as `Router.route` does."""
-
-    def enqueue(
-        self, envelope: Envelope, contents: list[bytes], size: int, queues: "Collection[Queue]"
-    ) -> set[int] | None:
-        """Put messages into queues of this node.   size: as in `Run`.
-
-        Returns: the indexes of those that any of them refused, None if there are none.
-        """
 
     def reply(self, name: str, envelope: Envelope, content: bytes) -> None:
         """Send a message to whoever waits for direct replies under this name, here or on another node."""

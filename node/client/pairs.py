@@ -10,9 +10,8 @@ counters only. Pairs of queues and exchanges that are gone go when somebody look
 """
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from node.client.unacked import NOBODY
@@ -180,8 +179,7 @@ class ChannelPairs:
         self,
         exchange: str,
         count: int,
-        queues: "Collection[LiveQueue]",
-        remote: "Collection[LiveQueue]",
+        queues: "Iterable[LiveQueue]",
     ) -> None:
         """A run was published, and reached those queues. It has no numbers to be confirmed by yet."""
         pair = self.exchanges.get(exchange) or self._added(self.exchanges, exchange, ExchangePair())
@@ -192,7 +190,7 @@ class ChannelPairs:
                 confirms.spans = self._spans
                 self._spans.add(confirms.numbered + 1, count, pair)
         routed = self.routed
-        for queue in chain(queues, remote):
+        for queue in queues:
             key = queue.record.name, exchange
             if key in routed:
                 routed[key] += count

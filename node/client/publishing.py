@@ -20,13 +20,12 @@ from node.catalogue.access import check_resource, check_topic, check_user_id
 from node.catalogue.names import not_found, resource
 from node.client.reply_to import is_reply_name
 from node.queue.content import decode_content, encode_content
-from node.queue.live_queue import local_and_remote
+from node.queue.intake import Targets
 from node.queue.run import Envelope
 
 if TYPE_CHECKING:
     from node.client.channel import Channel
-    from node.queue.live_queue import LiveQueue, RemoteQueue
-    from node.queue.queue import Queue
+    from node.queue.live_queue import LiveQueue
 
 ROUTES_MAX: Final = 8192
 """Routes a connection remembers, at about 700 bytes each; with more distinct publishes it starts over."""
@@ -56,7 +55,7 @@ class Route:
     """Where the publishes with one method frame go, checked and resolved. Valid for one version of the
     catalogue.
 
-    queues, remote: where it leads to on this node, and on others.   is_mirrored: one of `queues` is.
+    targets: where it leads to.
     looks_at_each: routing depends on each message's headers, or leads to a direct reply.
     headers_asked: the names of those headers.
     at_once_max: messages of a run that are published before the clock is looked at again.
@@ -71,12 +70,10 @@ class Route:
         "envelope",
         "exchange",
         "headers_asked",
-        "is_mirrored",
         "looks_at_each",
         "mandatory",
-        "queues",
-        "remote",
         "routing_key",
+        "targets",
         "traits",
     )
 
@@ -94,10 +91,7 @@ class Route:
         self.routing_key = publish.routing_key
         self.counters = channel.broker.vhosts[channel.connection.vhost].count(publish.exchange)
         self.mandatory = publish.mandatory
-        self.queues: Collection[Queue]
-        self.remote: Collection[RemoteQueue]
-        self.queues, self.remote = local_and_remote(queues)
-        self.is_mirrored = any(queue.mirror is not None for queue in self.queues)
+        self.targets = Targets(queues)
         self.looks_at_each = looks_at_each
         self.headers_asked = headers_asked
         if looks_at_each:

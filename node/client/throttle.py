@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from node.amqp.connection_state import ConnectionState
 from node.amqp.methods import ConnectionBlocked, ConnectionUnblocked
 from node.amqp.reader import FrameReader
+from node.queue.intake import Targets
 from node.queue.live_queue import Way
 
 if TYPE_CHECKING:
@@ -105,6 +106,11 @@ class Throttle:
         if not self._waits_for_peer:
             self._waits_for_peer = True
             way.await_relief(self)
+
+    def hold_for(self, targets: Targets) -> None:
+        """The same for those of these queues that are congested."""
+        for queue in targets.congested():
+            self.hold_for_peer(queue)
 
     def peer_relieved(self) -> None:
         """The way is free again, or gone: go on, in turn with the others. Nothing if the connection is closing."""

@@ -4,7 +4,7 @@ Not atomic across queues, as RabbitMQ's isn't: commit enqueues one after the oth
 Source: amqp-behaviour §4.4.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -13,12 +13,10 @@ from node.amqp.errors import ProtocolError
 from node.client.counters import ExchangeCounters
 from node.client.unacked import Delivery, disowned
 from node.queue.acceptance import Acceptance
-from node.queue.live_queue import Asked, RemoteQueue, local_and_remote
-from node.queue.mirroring import Mirror
+from node.queue.intake import Targets
+from node.queue.live_queue import Asked
 from node.queue.paged_backlog import MESSAGE_BYTES
-from node.queue.queue import Queue
-from node.queue.run import Envelope
-from node.queue.safety import Safety, is_any_durable
+from node.queue.run import Batch
 
 if TYPE_CHECKING:
     from node.client.channel import Channel
@@ -32,33 +30,10 @@ HELD_MAX_BYTES: Final = 512 * 1024 * 1024
 class _Publish(NamedTuple):
     """Messages for queues that are looked up by their names when the transaction commits, as in RabbitMQ."""
 
-    envelope: Envelope
-    contents: list[bytes]
-    size: int
+    batch: Batch
     names: list[str]
     exchange: ExchangeCounters
     mandatory: bool
-
-
-class _Routed(NamedTuple):
-    """The same with the queues that are there.   is_cut: one that exists is out of reach."""
-
-    publish: _Publish
-    queues: Collection[Queue]
-    remote: Collection[RemoteQueue]
-    is_cut: bool
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether this node's disk alone has to have it."""
-        return self.publish.envelope.persistent and is_any_durable(
-            queue for queue in self.queues if queue.mirror is None
-        )
-
-    @property
-    def mirrors(self) -> "list[tuple[Queue, Mirror]]":
-        """Those of this node's queues that have copies on others."""
-        return [(queue, queue.mirror) for queue in self.queues if queue.mirror is not None]
 
 
 class Transaction:
@@ -76,21 +51,12 @@ class Transaction:
             tuple[list[Delivery], bool | None]
         ] = []  # None: acked, else rejected and whether to requeue
 
-    def publish(
-        self,
-        envelope: Envelope,
-        contents: list[bytes],
-        size: int,
-        names: list[str],
-        exchange: ExchangeCounters,
-        *,
-        mandatory: bool,
-    ) -> None:
+    def publish(self, batch: Batch, names: list[str], exchange: ExchangeCounters, *, mandatory: bool) -> None:
         """Messages to enqueue, routed already to queues of these names.
 
         Raises: ProtocolError 506 if the connection's transactions hold too much.
         """
-        cost = sum(map(len, contents)) + MESSAGE_BYTES * len(contents)
+        cost = sum(map(len, batch.contents)) + MESSAGE_BYTES * len(batch.contents)
         if self._connection.held_bytes + cost > HELD_MAX_BYTES:
             raise ProtocolError(
                 ReplyCode.RESOURCE_ERROR,
@@ -98,8 +64,8 @@ class Transaction:
             )
         self._held_bytes += cost
         self._connection.held_bytes += cost
-        self.publish_count += len(contents)
-        self._publishes.append(_Publish(envelope, contents, size, names, exchange, mandatory))
+        self.publish_count += len(batch.contents)
+        self._publishes.append(_Publish(batch, names, exchange, mandatory))
 
     def ack(self, settled: list[Delivery]) -> None:
         """Deliveries to acknowledge."""
@@ -117,49 +83,24 @@ class Transaction:
         Raises: ProtocolError 406 if a queue refused a message, is out of reach, or was lost with its node before it
             answered, or with all its copies; 541 if this node's disk could not keep one. Everything else is done then.
         """
-        publishes, self._publishes = [_routed(channel, publish) for publish in self._publishes], []
-        settled, self._settled = self._settled, []
+        publishes = [(publish, *_routed(channel, publish)) for publish in self._publishes]
+        settled, self._publishes, self._settled = self._settled, [], []
         self.publish_count = self.settled_count = 0
         self._let_go()
-        refused = any(routed.is_cut for routed in publishes)
-        is_kept = False
-        away = [routed for routed in publishes if routed.remote or routed.mirrors]
-        for routed in publishes:
-            publish, queues, remote = routed.publish, routed.queues, routed.remote
-            channel.counters.publish += len(publish.contents)
-            publish.exchange.published(len(publish.contents), len(queues) + len(remote))
-            if channel.pairs is not None:
-                channel.pairs.published(publish.envelope.exchange, len(publish.contents), queues, remote)
-            if not queues and not remote and not routed.is_cut:
-                channel.unroutable(publish.envelope, publish.contents, publish.mandatory)
-            if channel.broker.enqueue(publish.envelope, publish.contents, publish.size, queues):
-                refused = True
-            is_kept = is_kept or routed.is_kept
+        acceptance = Acceptance(0)
+        for publish, targets, is_cut in publishes:
+            _publish(channel, publish, targets, acceptance, is_cut=is_cut)
         for deliveries, requeue in settled:
             if requeue is None:
                 channel.settle_acked(deliveries)
             else:
                 channel.settle_rejected(deliveries, requeue=requeue)
-        if away:
-            acceptance = yield partial(self._publish_away, away)
-            refused = refused or acceptance.is_lost or bool(acceptance.refused)
-        if refused:
+        if acceptance.is_awaited:
+            yield partial(channel.broker.intake.end, acceptance)
+        if acceptance.is_lost or acceptance.refused or any(is_cut for _, _, is_cut in publishes):
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
-        if is_kept and not (yield Safety(channel.broker.storage)):
+        if acceptance.is_unkept:
             raise ProtocolError(ReplyCode.INTERNAL_ERROR, "messages of the transaction are not on disk")
-
-    @staticmethod
-    def _publish_away(away: list[_Routed], on_settled: Callable[[Acceptance], None]) -> None:
-        """Publish to queues on other nodes, and wait for the mirrors of those on this one."""
-        parties = sum(len(routed.remote) + len(routed.mirrors) for routed in away)
-        acceptance = Acceptance(0, parties, on_settled)
-        for routed in away:
-            publish = routed.publish
-            for queue in routed.remote:
-                queue.send(publish.envelope, publish.contents, publish.size, acceptance)
-            for local, mirror in routed.mirrors:
-                is_kept = publish.envelope.persistent and local.is_durable
-                mirror.await_stable(acceptance, 0, 0, is_kept=is_kept)
 
     def settled(self) -> Iterator[Delivery]:
         """What the client has settled, as far as it knows."""
@@ -182,12 +123,25 @@ class Transaction:
         return settled
 
 
-def _routed(channel: "Channel", publish: _Publish) -> _Routed:
-    """A publish with the queues that have its names by now."""
+def _routed(channel: "Channel", publish: _Publish) -> tuple[Targets, bool]:
+    """The queues that have a publish's names by now, and whether one that exists is out of reach."""
     live, vhost = channel.vhost.queues, channel.connection.vhost
     found = [live[name] for name in publish.names if name in live]
-    queues, remote = local_and_remote(found)
     is_cut = len(found) < len(publish.names) and any(
         name not in live and channel.broker.catalogue.queue(vhost, name) is not None for name in publish.names
     )
-    return _Routed(publish, queues, remote, is_cut)
+    return Targets(found), is_cut
+
+
+def _publish(
+    channel: "Channel", publish: _Publish, targets: Targets, acceptance: Acceptance, *, is_cut: bool
+) -> None:
+    batch = publish.batch
+    count = len(batch.contents)
+    channel.counters.publish += count
+    publish.exchange.published(count, targets.count)
+    if channel.pairs is not None:
+        channel.pairs.published(batch.envelope.exchange, count, targets)
+    if not targets.count and not is_cut:
+        channel.unroutable(batch, publish.mandatory)
+    channel.broker.intake.give(batch, targets, acceptance)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from node.catalogue.records import Binding
 from node.client.counters import ChannelCounters, ExchangeCounters
 from node.queue.live_queue import LiveQueue
-from node.queue.run import Envelope, Run
+from node.queue.run import Batch, Run
 from node.routing.router import Router
 
 if TYPE_CHECKING:
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 class Tracer(Protocol):
     """What copies messages while a vhost is traced."""
 
-    def published(
-        self, channel: "Channel", envelope: Envelope, contents: Iterable[bytes], queues: Iterable[LiveQueue]
-    ) -> None:
+    def published(self, channel: "Channel", batch: Batch, queues: Iterable[LiveQueue]) -> None:
         """A client publishes messages.   queues: that they are routed to, on this node and others."""
 
     def delivered(self, channel: "Channel", queue: LiveQueue, run: Run) -> None:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from node.amqp.reader import MIXED_SIZES
-from node.queue.run import NEVER, Envelope, Run, bytes_of
+from node.queue.run import NEVER, Batch, Run, bytes_of
 
 RUN_MAX: Final = 4096
 """Messages at which a run grows no more: what a partly consumed run can pin in memory stays small."""
@@ -29,17 +29,9 @@ class Backlog:
         self._runs: deque[Run] = deque()
         self._at = 0  # messages of the first run that have left already
 
-    def append(
-        self,
-        envelope: Envelope,
-        first_seq: int,
-        contents: list[bytes],
-        size: int,
-        expiry: float = NEVER,
-        store_id: int = 0,
-        is_indexed: bool = False,
-    ) -> None:
+    def append(self, batch: Batch, first_seq: int, expiry: float = NEVER, is_indexed: bool = False) -> None:
         """Add new messages at the tail; see `Run`. The list is copied, its bytes are shared."""
+        envelope, contents, size, store_id = batch.envelope, batch.contents, batch.size, batch.store_id
         added = len(contents)
         self.count += added
         self.body_bytes += size * added if size != MIXED_SIZES else bytes_of(contents, size)

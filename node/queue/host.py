@@ -2,13 +2,14 @@
 knows neither the broker nor mirrors, so that it can be tested by itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
+from node.queue.acceptance import Party
 from node.queue.live_queue import Belongings
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
-from node.queue.run import Run
+from node.queue.run import Batch, Run
 from node.scheduling.chores import Chore
 from node.scheduling.timers import Timers
 
@@ -30,6 +31,9 @@ class QueueHost(Protocol):
 
     def begin(self, chore: Chore) -> None:
         """Do long work, at once or in pieces."""
+
+    def publish_here(self, queue: "Queue", batch: Batch, party: Party | None) -> Collection[int]:
+        """Publish a batch to a queue here. Returns: the indexes of what it refused."""
 
     def dead_letter(self, queue: "Queue", run: Run, reason: str, now: float) -> None:
         """Publish messages that left the queue to its dead-letter exchange, if it has one; then `forget` them."""

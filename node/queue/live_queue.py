@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from node.catalogue.commands import Command
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
-from node.queue.acceptance import Acceptance
-from node.queue.run import Envelope, Run
+from node.queue.acceptance import Party
+from node.queue.run import Batch, Envelope, Run
 
 if TYPE_CHECKING:
     from node.queue.consumer import Consumer
@@ -43,14 +43,22 @@ class Counts(NamedTuple):
     consumers: int
 
 
-class Party(Protocol):
-    """Who waits for the answer to a publish: an `Acceptance`, or something between."""
+class HeldPublisher(Protocol):
+    """A publisher whose connection is not read from while what it publishes to is congested."""
 
-    def accept(self, refused: Collection[int] = ()) -> None:
-        """See `Acceptance.accept`."""
+    def peer_relieved(self) -> None:
+        """The congestion is over, or the way to the queue is gone: the publisher goes on."""
 
-    def fail(self) -> None:
-        """See `Acceptance.fail`."""
+
+class Way(Protocol):
+    """What publishes have to go, beyond this node's memory and disk: to another node, or to a queue's mirrors."""
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether so much is on it that publishers should hold on."""
+
+    def await_relief(self, publisher: HeldPublisher) -> None:
+        """Call `publisher.peer_relieved()` once that is over, or the way is gone."""
 
 
 class Unanswered(NamedTuple):
@@ -83,12 +91,12 @@ class Belongings:
     publishes: list[Unanswered] = field(default_factory=list)
     consumers: "list[Consumer]" = field(default_factory=list)
     questions: "list[Callable[[LiveQueue], None]]" = field(default_factory=list)
-    awaiting: "list[HeldPublisher]" = field(default_factory=list)
+    awaiting: list[HeldPublisher] = field(default_factory=list)
     homeless_since: float | None = None
 
 
-class LiveQueue(Protocol):
-    """One live queue.
+class LiveQueue(Way, Protocol):
+    """One live queue. As a `Way` it is the one to the node where it lives, or to its mirrors.
 
     is_local: it lives on this node, and is a `Queue`.
     is_durable: persistent messages in it survive its node.   is_plain: no rule looks at messages as they come in.
@@ -102,8 +110,23 @@ class LiveQueue(Protocol):
     is_durable: bool
     is_plain: bool
 
+    @property
+    def leaves_node(self) -> bool:
+        """Whether what is published to it goes to other nodes, too: it lives there, or has mirrors there."""
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether who can wait had better try again later: there is no master, and too much waits for one."""
+
     def apply_settings(self, settings: QueueSettings, now: float) -> None:
         """Take over changed settings."""
+
+    def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
+        """Publish messages to it, wherever it lives.
+
+        party: hears, once, what became of them when they are where they must be; None: nobody wants to know.
+        Returns: the indexes of those that it refused at once, of which the party hears too.
+        """
 
     def close(self) -> None:
         """The queue is gone, or out of reach: cancel its consumers."""
@@ -173,47 +196,6 @@ class LiveQueue(Protocol):
         """Delete the queue; how many ready messages went with it. Raises: ProtocolError 406 (§3.11)."""
 
 
-class HeldPublisher(Protocol):
-    """A publisher whose connection is not read from while what it publishes to is congested."""
-
-    def peer_relieved(self) -> None:
-        """The congestion is over, or the way to the queue is gone: the publisher goes on."""
-
-
-class Way(Protocol):
-    """What publishes have to go, beyond this node's memory and disk: to another node, or to a queue's mirrors."""
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether so much is on it that publishers should hold on."""
-
-    def await_relief(self, publisher: HeldPublisher) -> None:
-        """Call `publisher.peer_relieved()` once that is over, or the way is gone."""
-
-
-class RemoteQueue(LiveQueue, Protocol):
-    """A queue that lives on another node, or one that has no master now."""
-
-    @property
-    def is_out_of_reach(self) -> bool:
-        """Whether who can wait had better try again later: there is no master, and too much waits for one."""
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether so much is on its way there that publishers should hold on."""
-
-    def send(
-        self, envelope: Envelope, contents: list[bytes], size: int, acceptance: Acceptance | None
-    ) -> None:
-        """Publish messages to it.   contents: not to be changed, but copied if kept.   size: as in `Run`.
-
-        acceptance: hears, once, what became of them; None: nobody wants to know.
-        """
-
-    def await_relief(self, publisher: HeldPublisher) -> None:
-        """Call `publisher.peer_relieved()` once the way there is not congested any more, or is gone."""
-
-
 class Peers(Protocol):
     """The other nodes of the cluster, as far as a broker needs them."""
 
@@ -225,7 +207,7 @@ class Peers(Protocol):
     def has_work(self) -> bool:
         """Whether `turn` has something to do."""
 
-    def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
+    def open(self, record: QueueRecord, settings: QueueSettings) -> LiveQueue:
         """The near end of a queue that lives on another node, which is up.
 
         Of a mirrored queue: also while it has no master, or the master is here and has not begun.
@@ -313,8 +295,8 @@ def move(queue: LiveQueue, successor: LiveQueue) -> None:
     successor.take_over(belongings)
 
 
-def local_and_remote(queues: "Collection[LiveQueue]") -> "tuple[Collection[Any], Collection[Any]]":
-    """Those that are a `Queue` of this node, and those that are a `RemoteQueue`."""
+def local_and_remote(queues: "Collection[LiveQueue]") -> "tuple[Collection[Any], Collection[LiveQueue]]":
+    """Those that are a `Queue` of this node, and those that are not."""
     if all(queue.is_local for queue in queues):
         return queues, ()
     return [queue for queue in queues if queue.is_local], [queue for queue in queues if not queue.is_local]

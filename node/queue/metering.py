@@ -20,8 +20,8 @@ from node.catalogue.records import QueueRecord
 from node.queue.host import QueueHost
 from node.queue.live_queue import Asked
 from node.queue.queue import EXPIRED, MAXLEN, Queue
-from node.queue.run import Envelope, Run, bytes_of
-from node.queue.storage import NO_STORE_ID, QueueStorage, Waiter
+from node.queue.run import Batch, Run, bytes_of
+from node.queue.storage import QueueStorage, Waiter
 
 if TYPE_CHECKING:
     from node.queue.counters import QueueCounters
@@ -161,7 +161,7 @@ class _Timed:
         self._started = clock()
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`."""
+        """Measure how long the confirm took, and pass it on."""
         histogram = self._account.confirm_us
         if histogram is None:
             histogram = self._account.confirm_us = [0] * BUCKETS
@@ -169,7 +169,7 @@ class _Timed:
         self._waiter.settle(first, last, is_safe)
 
 
-_publish: Final = Queue.publish
+_enqueue: Final = Queue.enqueue
 _pump: Final = Queue.pump
 _ack: Final = Queue.ack
 _delivered: Final = Queue.delivered
@@ -194,36 +194,34 @@ class MeteredQueue(Queue):
         self._marks: list[tuple[int, float]] = []
         """Numbers of messages and when they came, rising."""
         self._mark_at = 0.0
-        self._publishes = self._pumps = self._acks = 0
+        self._enqueues = self._pumps = self._acks = 0
         """How many more are not timed."""
         super().__init__(record, settings, host, storage, now)
 
     # --- what costs time ---
 
-    def publish(
-        self, envelope: Envelope, contents: list[bytes], size: int, now: float, store_id: int = NO_STORE_ID
-    ) -> list[int]:
-        """See `Queue.publish`."""
-        account = self.account
+    def enqueue(self, batch: Batch, now: float) -> list[int]:
+        """See `Queue.enqueue`."""
+        account, size = self.account, batch.size
         if now >= self._mark_at:
             self._mark(now)
         if size != MIXED_SIZES:
-            account.pub_bytes += size * len(contents)
-        elif self.is_plain and envelope.expiration_ms is None:
+            account.pub_bytes += size * len(batch.contents)
+        elif self.is_plain and batch.envelope.expiration_ms is None:
             # They only come in, and the backlog adds them up anyway.
             bytes_before = self.backlog.body_bytes
-            refused = _publish(self, envelope, contents, size, now, store_id)
+            refused = _enqueue(self, batch, now)
             account.pub_bytes += self.backlog.body_bytes - bytes_before
             return refused
         else:
-            account.pub_bytes += bytes_of(contents, size)
-        if self._publishes:
-            self._publishes -= 1
-            return _publish(self, envelope, contents, size, now, store_id)
-        self._publishes = EVERY - 1
+            account.pub_bytes += bytes_of(batch.contents, size)
+        if self._enqueues:
+            self._enqueues -= 1
+            return _enqueue(self, batch, now)
+        self._enqueues = EVERY - 1
         clock = self._clock
         started = clock()
-        refused = _publish(self, envelope, contents, size, now, store_id)
+        refused = _enqueue(self, batch, now)
         account.cpu_ns += (clock() - started) * EVERY
         return refused
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from node.catalogue.records import QueueRecord
-from node.queue.run import Envelope
+from node.queue.run import Batch
 from node.queue.storage import Page, QueueStorage, Waiter
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ class Mirror(Protocol):
     def await_relief(self, publisher: "HeldPublisher") -> None:
         """Call `publisher.peer_relieved()` once that is over, or the queue has moved."""
 
-    def enqueued(
-        self, envelope: Envelope, first_seq: int, contents: list[bytes], size: int, expiry: float
-    ) -> None:
-        """Messages came into the queue.   contents: not to be changed, but copied if kept.   Others: as in `Run`."""
+    def enqueued(self, batch: Batch, first_seq: int, expiry: float) -> None:
+        """Messages came into the queue, with numbers from `first_seq` on.   expiry: as in `Run`."""
 
     def removed(self, seqs: range) -> None:
         """Messages are done with.   seqs: of any step."""

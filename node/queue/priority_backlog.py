@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from node.queue.number_set import NumberSet
 from node.queue.paged_backlog import KEPT_BYTES, Holdings, PagedBacklog, nobody
-from node.queue.run import NEVER, Envelope, Run
+from node.queue.run import NEVER, Batch, Run
 from node.queue.storage import Page, QueueStorage
 
 
@@ -95,19 +95,9 @@ class PriorityBacklog:
     def _cap(self, priority: int) -> int:
         return min(priority, self._max_priority)
 
-    def append(
-        self,
-        envelope: Envelope,
-        first_seq: int,
-        contents: list[bytes],
-        size: int,
-        expiry: float = NEVER,
-        store_id: int = 0,
-        is_indexed: bool = False,
-    ) -> None:
+    def append(self, batch: Batch, first_seq: int, expiry: float = NEVER, is_indexed: bool = False) -> None:
         """See `Backlog.append`."""
-        level = self._level(envelope.priority)
-        level.append(envelope, first_seq, contents, size, expiry, store_id, is_indexed)
+        self._level(batch.envelope.priority).append(batch, first_seq, expiry, is_indexed)
 
     def take(self, limit: int) -> Run:
         """See `PagedBacklog.take`."""

@@ -6,7 +6,7 @@ What the queue can't do by itself (dead-lettering, being deleted, waking up) it 
 Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from node.amqp.constants import ReplyCode
@@ -15,15 +15,16 @@ from node.catalogue.commands import DeleteQueue, Refused
 from node.catalogue.names import resource
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
+from node.queue.acceptance import Party
 from node.queue.backlog import RUN_MAX
 from node.queue.consumer import Consumer, Consumers
 from node.queue.counters import QueueCounters
 from node.queue.host import Copied, QueueHost
-from node.queue.live_queue import Asked, Belongings, Counts, LiveQueue, at_once
+from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, LiveQueue, at_once
 from node.queue.mirroring import Mirror
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
-from node.queue.run import NEVER, Envelope, Run
+from node.queue.run import NEVER, Batch, Envelope, Run
 from node.queue.storage import NO_STORE_ID, Page, QueueStorage
 from node.scheduling.chores import Chore
 from node.scheduling.timers import Timer
@@ -47,6 +48,9 @@ class Queue:
     storage: its disk side.
     """
 
+    is_local = True
+    is_out_of_reach = False
+
     def __init__(
         self,
         record: QueueRecord,
@@ -57,7 +61,6 @@ class Queue:
     ) -> None:
         self.record = record
         self.settings = settings
-        self.is_local = True
         self.storage = storage
         self.is_durable = record.durable and record.exclusive_owner is None
         """Whether persistent messages in it survive the node."""
@@ -133,59 +136,73 @@ class Queue:
 
     # --- messages in ---
 
-    def publish(
-        self, envelope: Envelope, contents: list[bytes], size: int, now: float, store_id: int = NO_STORE_ID
-    ) -> list[int]:
-        """Enqueue new messages.
+    @property
+    def leaves_node(self) -> bool:
+        """Whether other nodes must have its messages."""
+        return self.mirror is not None
 
-        size, store_id: as in `Run`.   Returns: the indexes of those that were refused for a length limit.
+    @property
+    def is_congested(self) -> bool:
+        """Whether too much is on its way to the mirrors."""
+        return self.mirror is not None and self.mirror.is_congested
+
+    def await_relief(self, publisher: HeldPublisher) -> None:
+        """Call a publisher back when the mirrors have caught up."""
+        assert self.mirror is not None, "only the way to mirrors is congested"
+        self.mirror.await_relief(publisher)
+
+    def publish(self, batch: Batch, party: Party | None) -> Collection[int]:
+        """Take messages, as `LiveQueue.publish` does."""
+        return self._host.publish_here(self, batch, party)
+
+    def enqueue(self, batch: Batch, now: float) -> list[int]:
+        """Enqueue new messages whose place on disk is known: the direct way in, see `node.queue.intake`.
+
+        Returns: the indexes of those that were refused for a length limit.
         """
+        envelope = batch.envelope
         if self.is_plain and envelope.expiration_ms is None and not self.is_deleted:
             if self.mirror is not None or (envelope.persistent and self.is_durable):
-                self._append(envelope, contents, size, NEVER, store_id)
+                self._append(batch, NEVER)
             else:
-                self.backlog.append(envelope, self.next_seq, contents, size, NEVER, store_id)
-                self.next_seq += len(contents)
+                self.backlog.append(batch, self.next_seq)
+                self.next_seq += len(batch.contents)
             if self.consumers.all or self._is_lazy:
                 self._host.touch(self)
             return []
-        return self._publish_by_rules(envelope, contents, size, now, store_id)
+        return self._enqueue_by_rules(batch, now)
 
-    def _append(
-        self, envelope: Envelope, contents: list[bytes], size: int, expiry: float, store_id: int
-    ) -> None:
+    def _append(self, batch: Batch, expiry: float) -> None:
         first_seq = self.next_seq
-        self.next_seq = first_seq + len(contents)
+        self.next_seq = first_seq + len(batch.contents)
         if self.mirror is not None:
-            self.mirror.enqueued(envelope, first_seq, contents, size, expiry)
-        if envelope.persistent and self.is_durable:
-            self.storage.keep(envelope, first_seq, contents, size, expiry, store_id)
-            self.backlog.append(envelope, first_seq, contents, size, expiry, store_id, True)
+            self.mirror.enqueued(batch, first_seq, expiry)
+        if batch.envelope.persistent and self.is_durable:
+            self.storage.keep(batch, first_seq, expiry)
+            self.backlog.append(batch, first_seq, expiry, is_indexed=True)
         else:
-            self.backlog.append(envelope, first_seq, contents, size, expiry, store_id)
+            self.backlog.append(batch, first_seq, expiry)
 
-    def _publish_by_rules(
-        self, envelope: Envelope, contents: list[bytes], size: int, now: float, store_id: int
-    ) -> list[int]:
+    def _enqueue_by_rules(self, batch: Batch, now: float) -> list[int]:
         """The order of §5.1: refuse, hand to a waiting consumer, enqueue, drop for length, drop what expired."""
         if self.is_deleted:
             return []
         self.drop_expired(now)
-        settings = self.settings
+        settings, envelope = self.settings, batch.envelope
         expiry = self._expiry(envelope, now)
         self._may_expire = self._may_expire or expiry != NEVER
         if self._is_lazy:
             self._host.touch(self)
         if settings.overflow == "drop-head":
-            self._enqueue(envelope, contents, size, expiry, now, store_id)
+            self._enqueue(batch, expiry, now)
             return []
         refused: list[int] = []
-        for index in range(len(contents)):
+        for index in range(len(batch.contents)):
             # One by one: each may go to a consumer at once and leave the room to the next.
-            message = Run(envelope, range(1), contents[index : index + 1], size)
+            message = Run(envelope, range(1), batch.contents[index : index + 1], batch.size)
             if not self._is_full_for(message):
-                own_id = store_id + index if store_id else NO_STORE_ID
-                self._enqueue(envelope, message.contents, size, expiry, now, own_id)
+                own_id = batch.store_id + index if batch.store_id else NO_STORE_ID
+                self._enqueue(Batch(envelope, message.contents, batch.size, own_id), expiry, now)
                 continue
             refused.append(index)
             self._unpublished -= 1
@@ -193,16 +210,8 @@ class Queue:
                 self._host.dead_letter(self, message, MAXLEN, now)
         return refused
 
-    def _enqueue(
-        self,
-        envelope: Envelope,
-        contents: list[bytes],
-        size: int,
-        expiry: float,
-        now: float,
-        store_id: int,
-    ) -> None:
-        self._append(envelope, contents, size, expiry, store_id)
+    def _enqueue(self, batch: Batch, expiry: float, now: float) -> None:
+        self._append(batch, expiry)
         self.consumers.dispatch(self.backlog, now)
         self._drop_excess(now)
         self.drop_expired(now)

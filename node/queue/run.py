@@ -70,6 +70,21 @@ def _shortstr(text: str) -> bytes:
     return bytes([len(raw)]) + raw
 
 
+class Batch:
+    """Messages that were published together, on their way into queues. It is never changed: queues keep copies.
+
+    contents: not to be changed, but copied if kept.   size, store_id: as in `Run`.
+    """
+
+    __slots__ = ("contents", "envelope", "size", "store_id")
+
+    def __init__(self, envelope: Envelope, contents: list[bytes], size: int, store_id: int = 0) -> None:
+        self.envelope = envelope
+        self.contents = contents
+        self.size = size
+        self.store_id = store_id
+
+
 class Run:
     """Messages of one queue with one envelope, in the queue's order.
 

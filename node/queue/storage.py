@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from node.catalogue.records import QueueRecord
 from node.queue.counters import DiskCounters, ScrubCounters
 from node.queue.number_set import NumberSet
-from node.queue.run import Absent, Envelope, Run
+from node.queue.run import Absent, Batch, Run
 
 NO_STORE_ID: Final = 0
 """The `store_id` of contents that are not in the message store: they are embedded in the queue's index."""
@@ -95,20 +95,10 @@ class QueueStorage(Protocol):
     def alive(self) -> list[range]:
         """The numbers of all messages that are in segments and not forgotten, and maybe of more that are indexed."""
 
-    def keep(
-        self,
-        envelope: Envelope,
-        first_seq: int,
-        contents: list[bytes],
-        size: int,
-        expiry: float,
-        store_id: int,
-    ) -> None:
-        """Persistent messages came into a durable queue: they go with the next batch.
+    def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
+        """Persistent messages came into a durable queue, with numbers from `first_seq` on: they go with the next batch.
 
-        contents: not to be changed, but copied if kept.   size, expiry: as in `Run`.
-        store_id: of the first content in the message store (the others follow it), or `NO_STORE_ID`. This
-            queue's references to them begin here.
+        expiry: as in `Run`. This queue's references to contents in the message store begin here.
         """
 
     def forget(self, seqs: range, store_id: int) -> None:
@@ -237,15 +227,7 @@ class MemoryStorage:
     def turn(self, now: float) -> None:
         """See `Storage.turn`."""
 
-    def keep(
-        self,
-        envelope: Envelope,
-        first_seq: int,
-        contents: list[bytes],
-        size: int,
-        expiry: float,
-        store_id: int,
-    ) -> None:
+    def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
         """See `QueueStorage.keep`."""
 
     def forget(self, seqs: range, store_id: int) -> None:

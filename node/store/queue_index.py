@@ -25,7 +25,7 @@ from typing import Final
 
 from node.queue.number_set import NumberSet
 from node.queue.operations import Delivered, Enqueue, Operation, Remove, encode, enqueues, joined
-from node.queue.run import Absent, Envelope, Run
+from node.queue.run import Absent, Batch, Run
 from node.queue.storage import StorageOwner
 from node.store.damage import UNREADABLE
 from node.store.directory import QUEUES, TRANSIENT
@@ -151,23 +151,16 @@ class QueueIndex:
 
     # --- messages come ---
 
-    def keep(
-        self,
-        envelope: Envelope,
-        first_seq: int,
-        contents: list[bytes],
-        size: int,
-        expiry: float,
-        store_id: int,
-    ) -> None:
+    def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
         """See `QueueStorage.keep`."""
         assert self.is_durable, "only durable queues keep messages"
         if self.is_dropped:
             return
-        if store_id:
-            self.host.contents(store_id).add_refs(store_id, len(contents))
-        self.disk_writes += len(contents)
-        self.unflushed.keep(envelope, first_seq, contents, size, expiry, store_id)
+        count = len(batch.contents)
+        if batch.store_id:
+            self.host.contents(batch.store_id).add_refs(batch.store_id, count)
+        self.disk_writes += count
+        self.unflushed.keep(batch, first_seq, expiry)
         self._tell(_OPERATIONS)
 
     def page_out(self, runs: Sequence[Run | Absent]) -> None:

@@ -18,7 +18,7 @@ from node.amqp.reader import MIXED_SIZES
 from node.queue.backlog import RUN_MAX
 from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue, enqueues, expires_at_ms
-from node.queue.run import Envelope, Run
+from node.queue.run import Batch, Envelope, Run
 from node.store.segment import spans
 
 _OPERATION_BYTES: Final = 128
@@ -146,19 +146,12 @@ class Unflushed:
 
     # --- in ---
 
-    def keep(
-        self,
-        envelope: Envelope,
-        first_seq: int,
-        contents: list[bytes],
-        size: int,
-        expiry: float,
-        store_id: int,
-    ) -> None:
+    def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
         """Add new messages, see `QueueStorage.keep`; what can be one entry with those before becomes it.
 
         Numbers rise, but where a mirror gets what it lacks.
         """
+        envelope, contents, size, store_id = batch.envelope, batch.contents, batch.size, batch.store_id
         count = len(contents)
         self.next_seq = max(self.next_seq, first_seq + count)
         self.count += count

@@ -4,7 +4,7 @@ Each is put on the product's own classes. Those that `tests/cluster/gm_ring/test
 back are not repeated here. Source: reliability §4.12, §4.13, §5.2 (mutation audit).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,7 @@ from cluster.mirror.sync_target import Spare
 from cluster.remote.proxy import Proxy
 from cluster.transport import stream
 from cluster.transport.peer_pb2 import Batch as StreamBatch
+from node.broker.belongings import last_received
 from node.catalogue.mirrors import views
 from node.catalogue.mirrors.mirrored_queues import MirroredQueues
 from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View, ViewChange, is_there
@@ -363,15 +364,22 @@ def _lossy_table(patch: Patch) -> None:
 
 def _duplicate_at_once(patch: Patch) -> None:
     """A publish that has come in before is answered at once."""
-    whole = Proxy._await_mirrors
+    whole_take, whole_wait = Proxy._take, Proxy._wait
+    duplicates: set[tuple[Proxy, int]] = set()
 
-    def await_mirrors(self: Proxy, number: int, *, is_kept: bool) -> None:
-        if number <= self._received:
+    def take(self: Proxy, entry: Enqueue, *, is_again: bool) -> Collection[int]:
+        if entry.first_seq <= last_received(self.queue, self.sender):
+            duplicates.add((self, entry.first_seq))
+        return whole_take(self, entry, is_again=is_again)
+
+    def wait(self: Proxy, number: int, *, is_kept: bool) -> None:
+        if (self, number) in duplicates:
             self._answer(number, number)
         else:
-            whole(self, number, is_kept=is_kept)
+            whole_wait(self, number, is_kept=is_kept)
 
-    patch.setattr(Proxy, "_await_mirrors", await_mirrors)
+    patch.setattr(Proxy, "_take", take)
+    patch.setattr(Proxy, "_wait", wait)
 
 
 # --- mirrors ---

@@ -3,7 +3,7 @@
 They are those of the other simulators, and some that only this one can have. Source: reliability §5.2 (mutation audit).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -85,8 +85,8 @@ def _sent_again_to_one_copy_is_new(patch: pytest.MonkeyPatch) -> None:
     """A queue that is not mirrored any more takes what was sent to a master before for something new."""
     whole = Proxy._take
 
-    def take(self: Proxy, entry: Enqueue, *, is_again: bool) -> None:
-        whole(self, entry, is_again=is_again and self.queue.mirror is not None)
+    def take(self: Proxy, entry: Enqueue, *, is_again: bool) -> Collection[int]:
+        return whole(self, entry, is_again=is_again and self.queue.mirror is not None)
 
     patch.setattr(Proxy, "_take", take)
 

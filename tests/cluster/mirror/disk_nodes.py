@@ -19,6 +19,7 @@ from node.catalogue.commands import NodeDown, NodeUp, PutMember, SetPolicy
 from node.catalogue.mirrors.views import View, stored_uid
 from node.catalogue.records import QueueRecord
 from node.catalogue.snapshot import everything
+from node.queue.intake import Intake
 from node.queue.mirroring import RecoveredCopy
 from node.queue.paging import Pager
 from node.queue.queue import Queue
@@ -48,7 +49,7 @@ class Node(nodes.Node):
         claim(self.disk, name, OPTIONS.segment_entries)
         self.store = Store(self.disk, OPTIONS, broker.timers, broker.epoch_s, report=self._report)
         broker.storage = self.store
-        broker._large_bytes = OPTIONS.embed_max_bytes
+        broker.intake = Intake(broker)
         self.pager = broker.pager = Pager(0)
         self.pager.copies = self.mirrors.copies
 

@@ -15,7 +15,7 @@ from node.queue.backlog import RUN_MAX
 from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue
 from node.queue.paged_backlog import MESSAGE_BYTES, PagedBacklog
-from node.queue.run import NEVER, Run
+from node.queue.run import NEVER, Batch, Run
 from node.queue.storage import MemoryStorage
 from tests.cluster.mirror.copy_world import ENVELOPES, CopyWorld, Message
 from tests.node.queue.messages import content
@@ -191,7 +191,7 @@ def test_pages_are_redelivered() -> None:
     world.enqueue([10] * 20)
     world.copy.page_out(1 << 40)
     queue = world.promote()
-    queue.publish(ENVELOPES[0], [content(b"new")], 3, world.now)
+    queue.enqueue(Batch(ENVELOPES[0], [content(b"new")], 3), world.now)
     queue.backlog.page_out(1 << 40, 0)
     deliveries = []
     while queue.backlog.count:
@@ -236,7 +236,7 @@ def test_a_queue_hands_over_what_only_lacks_its_contents() -> None:
     entry = world.make(queue.next_seq, [300] * 3, 0)
     world.model.update(world._note(entry))
     store_id = world.store.place(entry.contents, persistent=True)
-    queue.publish(entry.envelope, entry.contents, entry.size, world.now, store_id)
+    queue.enqueue(Batch(entry.envelope, entry.contents, entry.size, store_id), world.now)
     queue.backlog.page_out(1 << 40, 0)
     assert queue.backlog.lengths()["q2"] == 3
     world.demote(queue, [])
@@ -403,7 +403,7 @@ class CopyMachine(RuleBasedStateMachine):
             large = len(entry.contents[0]) >= 250
             is_kept = entry.envelope.persistent and queue.is_durable
             store_id = world.store.place(entry.contents, persistent=is_kept) if large else 0
-            queue.publish(entry.envelope, entry.contents, entry.size, world.now, store_id)
+            queue.enqueue(Batch(entry.envelope, entry.contents, entry.size, store_id), world.now)
         if random.random() < 0.5:
             queue.backlog.page_out(random.choice((500, 1 << 40)), random.choice((0, 100)))
         if random.random() < 0.5:

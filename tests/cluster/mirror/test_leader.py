@@ -8,6 +8,7 @@ from cluster.mirror.leader import CONGESTED_BYTES, Leader
 from node.queue.number_set import NumberSet
 from node.queue.operations import Delivered, Enqueue, Remove
 from node.queue.run import NEVER, Envelope
+from node.queue.run import Batch as Published
 from node.queue.storage import Waiter
 
 TRANSIENT = Envelope("", "q", channel=1, frame_max_bytes=0)
@@ -82,7 +83,7 @@ class World:
     def publish(self, *contents: bytes, envelope: Envelope = TRANSIENT, size: int = 1) -> range:
         first = self._next
         self._next += len(contents)
-        self.leader.enqueued(envelope, first, list(contents), size, NEVER)
+        self.leader.enqueued(Published(envelope, list(contents), size), first, NEVER)
         return range(first, self._next)
 
     def turn(self) -> list[Step]:

@@ -20,7 +20,7 @@ from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.queue.mirroring import SyncProgress
 from node.queue.queue import Queue
-from node.queue.run import Run
+from node.queue.run import Batch, Run
 from node.queue.storage import MemoryStorage, QueueStorage
 from tests.node.queue.messages import FakeHost, body_of, content, envelope
 from tests.node.queue.test_reader import MUCH, SegmentStorage
@@ -62,7 +62,9 @@ class Master:
         if count:
             first = self.queue.next_seq
             bodies = [b"%d" % seq for seq in range(first, first + count)]
-            self.queue.publish(envelope(), [content(body.rjust(size, b"0")) for body in bodies], size, 0.0)
+            self.queue.enqueue(
+                Batch(envelope(), [content(body.rjust(size, b"0")) for body in bodies], size), 0.0
+            )
 
     def _send(self, member: int, raw: bytes) -> None:
         chunk = decode_side(raw)
@@ -263,7 +265,7 @@ def test_eager_sync_requeue() -> None:
 
 def test_messages_keep_what_they_are() -> None:
     master = Master()
-    master.queue.publish(envelope("key", priority=3, expiration_ms=2000), [content(b"body")], 4, 5.0)
+    master.queue.enqueue(Batch(envelope("key", priority=3, expiration_ms=2000), [content(b"body")], 4), 5.0)
     master.source.pull(2, Pull(1, (range(1, 2),)))
     master.turn()
     [entry] = master.sent[0][1].entries

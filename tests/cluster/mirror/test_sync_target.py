@@ -21,7 +21,7 @@ from node.catalogue.records import QueueRecord
 from node.queue.mirroring import SyncProgress
 from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue
-from node.queue.run import Envelope
+from node.queue.run import Batch, Envelope
 from node.queue.storage import MemoryStorage
 from tests.cluster.mirror.test_sync_source import Master
 from tests.node.queue.messages import bodies_of, content, envelope
@@ -427,7 +427,7 @@ def test_a_queue_in_a_real_store_is_synchronised() -> None:
         store_id = bench.store.place(contents, persistent=is_persistent) if is_large else 0
         size = sizes[0] if len(set(sizes)) == 1 else MIXED_SIZES
         shared = Envelope("", "q", channel=1, frame_max_bytes=0, persistent=is_persistent)
-        queue.publish(shared, contents, size, 0.0, store_id)
+        queue.enqueue(Batch(shared, contents, size, store_id), 0.0)
 
     for turn in range(40):
         publish(*range(1, 60), is_persistent=turn % 2 == 0)
@@ -478,7 +478,7 @@ def test_w6_a_priority_queue_is_sent_once() -> None:
     """reliability §1.1 W6: a priority queue was sent again without end."""
     master = Master(max_priority=5)
     for seq in range(1, 301):
-        master.queue.publish(envelope(priority=seq % 7), [content(b"%03d" % seq)], 3, 0.0)
+        master.queue.enqueue(Batch(envelope(priority=seq % 7), [content(b"%03d" % seq)], 3), 0.0)
     pair = Pair(master)
     pair.target.start()
     pair.roll(range(1, 301))

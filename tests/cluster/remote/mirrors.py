@@ -23,7 +23,7 @@ from node.catalogue.records import QueueRecord
 from node.queue.live_queue import HeldPublisher, LiveQueue
 from node.queue.mirroring import MirrorStatus, RecoveredCopy
 from node.queue.queue import Queue
-from node.queue.run import Envelope, Run
+from node.queue.run import Batch, Envelope, Run
 from node.queue.storage import Waiter
 
 if TYPE_CHECKING:
@@ -60,10 +60,8 @@ class Mirror:
         for publisher in awaiting:
             publisher.peer_relieved()
 
-    def enqueued(
-        self, envelope: Envelope, first_seq: int, contents: list[bytes], size: int, expiry: float
-    ) -> None:
-        kept = list(contents)
+    def enqueued(self, batch: Batch, first_seq: int, expiry: float) -> None:
+        envelope, size, kept = batch.envelope, batch.size, list(batch.contents)
 
         def apply() -> None:
             for seq, content in enumerate(kept, first_seq):

@@ -17,7 +17,7 @@ from node.amqp.methods import (
 from node.amqp.properties import Properties
 from node.catalogue.policy import QueueSettings
 from node.client.reply_to import REPLY_TO
-from node.queue.run import Envelope
+from node.queue.run import Batch, Envelope
 from tests.cluster.remote.nodes import Cluster, Node, client_of
 from tests.node.queue.messages import content
 
@@ -112,7 +112,7 @@ def test_nothing_is_sent_afterwards(cluster: Cluster) -> None:
     assert record is not None
     node.peers.node_up("n1")
     for queue in (node.broker.vhosts["/"].queues["theirs"], node.peers.open(record, QueueSettings())):
-        queue.send(envelope, [body], 1, None)  # type: ignore[attr-defined]
+        queue.publish(Batch(envelope, [body], 1), None)  # type: ignore[attr-defined]
     node.peers.reply("n1", name, envelope, body)
     node.broker.reply(name, envelope, body)
     asking = node.peers.has_requester("n1", name)

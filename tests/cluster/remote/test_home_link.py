@@ -22,6 +22,7 @@ from node.amqp.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
+from node.queue.run import Batch
 from tests.cluster.remote.nodes import Cluster, client_of
 from tests.node.broker.harness import Client, Received
 
@@ -206,9 +207,8 @@ def test_deliveries_for_a_consumer_that_is_gone_go_back(cluster: Cluster, no_ack
 def fill_home(cluster: Cluster, *contents: bytes) -> None:
     from tests.node.queue.messages import content, envelope
 
-    cluster["n2"].home_queue("q").publish(
-        envelope(), [content(raw) for raw in contents], -1, cluster["n2"].now
-    )
+    batch = Batch(envelope(), [content(raw) for raw in contents], -1)
+    cluster["n2"].home_queue("q").enqueue(batch, cluster["n2"].now)
 
 
 def test_unacked_deliveries_survive_their_consumer(cluster: Cluster) -> None:

@@ -33,9 +33,9 @@ PART_S = 0.010
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """A broker where each queue that takes a run costs 20 us, with more queues at `amq.fanout` than fit one turn."""
     world = World()
-    published = Queue.publish
+    published = Queue.enqueue
 
-    def publish(self: Queue, *arguments: object) -> list[int]:
+    def enqueue(self: Queue, *arguments: object) -> list[int]:
         world.cost_s += 0.00002
         return published(self, *arguments)  # type: ignore[arg-type]
 
@@ -46,7 +46,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         world.settle()
     client.lose()
     world.settle()
-    monkeypatch.setattr(Queue, "publish", publish)
+    monkeypatch.setattr(Queue, "enqueue", enqueue)
     return world
 
 

@@ -148,13 +148,13 @@ def test_what_waits_is_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_publishing_says_nothing_of_itself(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is logged while a line is published would bring the next, and so on."""
-    enqueue = log.world.broker.enqueue
+    put = log.world.broker.intake.put
 
     def noisy(*what: Any) -> Any:
         category_logger("queue").error("noise")
-        return enqueue(*what)
+        return put(*what)
 
-    monkeypatch.setattr(log.world.broker, "enqueue", noisy)
+    monkeypatch.setattr(log.world.broker.intake, "put", noisy)
     category_logger().info("one")
     assert len(log.take()) == 1
     assert log.calls == []
@@ -166,7 +166,7 @@ def test_a_fault_in_publishing_ends_it(log: Log, monkeypatch: pytest.MonkeyPatch
     def broken(*what: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(log.world.broker, "enqueue", broken)
+    monkeypatch.setattr(log.world.broker.intake, "put", broken)
     category_logger().info("one")
     with pytest.raises(ZeroDivisionError):
         log.turn()

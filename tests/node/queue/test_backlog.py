@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from node.amqp.reader import MIXED_SIZES
 from node.queue.backlog import RUN_MAX, Backlog
-from node.queue.run import NEVER, Run
+from node.queue.run import NEVER, Batch, Run
 from tests.node.queue.messages import bodies_of, content, envelope, run_of
 
 
@@ -14,7 +14,7 @@ def filled(*bodies: bytes, first_seq: int = 1) -> Backlog:
     backlog = Backlog()
     shared = envelope()
     for seq, body in enumerate(bodies, first_seq):
-        backlog.append(shared, seq, [content(body)], len(body))
+        backlog.append(Batch(shared, [content(body)], len(body)), seq)
     return backlog
 
 
@@ -38,16 +38,16 @@ def test_sizes_that_differ_are_mixed() -> None:
 
 def test_another_envelope_or_expiry_or_a_gap_begins_a_run() -> None:
     backlog, shared = Backlog(), envelope()
-    backlog.append(shared, 1, [content(b"a")], 1)
-    backlog.append(shared, 2, [content(b"b")], 1, expiry=5.0)
-    backlog.append(envelope(), 3, [content(b"c")], 1, expiry=5.0)
+    backlog.append(Batch(shared, [content(b"a")], 1), 1)
+    backlog.append(Batch(shared, [content(b"b")], 1), 2, 5.0)
+    backlog.append(Batch(envelope(), [content(b"c")], 1), 3, 5.0)
     assert [bodies_of(backlog.take(10)) for _ in range(3)] == [[b"a"], [b"b"], [b"c"]]
 
 
 def test_a_run_stops_growing() -> None:
     backlog, shared = Backlog(), envelope()
     for seq in range(1, RUN_MAX + 2):
-        backlog.append(shared, seq, [b"c"], 1)
+        backlog.append(Batch(shared, [b"c"], 1), seq)
     assert len(backlog.take(1 << 30)) == RUN_MAX
     assert len(backlog.take(1 << 30)) == 1
 
@@ -56,13 +56,13 @@ def test_new_messages_do_not_join_redelivered_ones() -> None:
     """§4.11: what was never delivered isn't `redelivered`."""
     backlog, shared = Backlog(), envelope()
     backlog.put_back(Run(shared, range(1, 2), [content(b"a")], 1, deliveries=1))
-    backlog.append(shared, 2, [content(b"b")], 1)
+    backlog.append(Batch(shared, [content(b"b")], 1), 2)
     assert [backlog.take(9).deliveries for _ in range(2)] == [1, 0]
 
 
 def test_the_list_given_is_copied() -> None:
     backlog, contents = Backlog(), [content(b"a")]
-    backlog.append(envelope(), 1, contents, 1)
+    backlog.append(Batch(envelope(), contents, 1), 1)
     contents.clear()
     assert drained(backlog) == [b"a"]
 
@@ -100,7 +100,7 @@ def test_put_back_a_share_of_a_round_robin() -> None:
 
 def test_put_back_into_the_middle_of_a_run() -> None:
     backlog = Backlog()
-    backlog.append(envelope(), 1, [content(b"1")], 1)
+    backlog.append(Batch(envelope(), [content(b"1")], 1), 1)
     backlog.put_back(run_of(b"5", b"6", b"7", first_seq=5, deliveries=1))
     backlog.put_back(run_of(b"3", first_seq=3, deliveries=1))
     backlog.put_back(run_of(b"4", b"8", first_seq=4, step=4, deliveries=1))
@@ -112,7 +112,7 @@ def test_clear_drops_all() -> None:
     backlog.take(1)
     backlog.clear()
     assert (backlog.count, backlog.body_bytes, backlog.head_expiry) == (0, 0, NEVER)
-    backlog.append(envelope(), 9, [content(b"z")], 1)
+    backlog.append(Batch(envelope(), [content(b"z")], 1), 9)
     assert drained(backlog) == [b"z"]
 
 
@@ -120,8 +120,8 @@ def test_the_head_expiry_is_that_of_the_head() -> None:
     """§5.2: an expired message behind an unexpired one stays."""
     backlog = Backlog()
     assert backlog.head_expiry == NEVER
-    backlog.append(envelope(), 1, [content(b"a")], 1, expiry=9.0)
-    backlog.append(envelope(), 2, [content(b"b")], 1, expiry=5.0)
+    backlog.append(Batch(envelope(), [content(b"a")], 1), 1, 9.0)
+    backlog.append(Batch(envelope(), [content(b"b")], 1), 2, 5.0)
     assert backlog.head_expiry == 9.0
     backlog.take(1)
     assert backlog.head_expiry == 5.0
@@ -131,8 +131,8 @@ def test_stored_contents_never_join_embedded_ones() -> None:
     """The ids 2 and 3 follow two messages, but not two messages of the store."""
     backlog = Backlog()
     shared = envelope()
-    backlog.append(shared, 1, [content(b"a"), content(b"b")], 1, NEVER, 0, True)
-    backlog.append(shared, 3, [content(b"c"), content(b"d")], 1, NEVER, 2, True)
+    backlog.append(Batch(shared, [content(b"a"), content(b"b")], 1), 1, is_indexed=True)
+    backlog.append(Batch(shared, [content(b"c"), content(b"d")], 1, 2), 3, is_indexed=True)
     assert [(run.seqs, run.store_id) for run in backlog] == [(range(1, 3), 0), (range(3, 5), 2)]
 
 
@@ -161,9 +161,8 @@ class BacklogMachine(RuleBasedStateMachine):
     def append(self, which: int, sizes: list[int], expiry: float) -> None:
         bodies = [bytes([65 + self.next_seq % 26]) * size for size in sizes]
         size = sizes[0] if len(set(sizes)) == 1 else MIXED_SIZES
-        self.backlog.append(
-            self.envelopes[which], self.next_seq, [content(body) for body in bodies], size, expiry
-        )
+        batch = Batch(self.envelopes[which], [content(body) for body in bodies], size)
+        self.backlog.append(batch, self.next_seq, expiry)
         for body in bodies:
             self.bodies[self.next_seq] = body
             self.expiries[self.next_seq] = expiry

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from node.queue.backlog import Backlog
 from node.queue.consumer import Consumer, Consumers, Ready
+from node.queue.run import Batch
 from tests.node.queue.messages import FakeOutlet, content, envelope, make_queue, priority_backlog
 
 QUEUE = make_queue()
@@ -43,7 +44,7 @@ def joined(*members: Consumer, single_active: bool = False) -> Consumers:
 
 def numbered(count: int, first_seq: int = 1) -> Backlog:
     backlog = Backlog()
-    backlog.append(envelope(), first_seq, [content(b"x")] * count, 1)
+    backlog.append(Batch(envelope(), [content(b"x")] * count, 1), first_seq)
     return backlog
 
 
@@ -143,7 +144,7 @@ def test_a_socket_gets_about_what_it_has_room_for() -> None:
     """One message beyond the room: a message that is bigger than any room must go out too."""
     outlet = FakeOutlet(room=10_000)
     backlog = Backlog()
-    backlog.append(envelope(), 1, [content(b"x" * 1000)] * 100, 1000)
+    backlog.append(Batch(envelope(), [content(b"x" * 1000)] * 100, 1000), 1)
     joined(consumer("a", outlet)).dispatch(backlog, 0.0)
     assert 10 <= len(outlet.taken) <= 12
 
@@ -211,7 +212,7 @@ def test_what_has_expired_is_dropped_not_delivered() -> None:
     """§5.2: also evaluated on deliver, head by head."""
     backlog = Backlog()
     for seq, expiry in enumerate([1.0, 9.0, 1.0, 9.0], 1):
-        backlog.append(envelope(), seq, [content(b"x")], 1, expiry)
+        backlog.append(Batch(envelope(), [content(b"x")], 1), seq, expiry)
     a = consumer("a")
     dropped: list[int] = []
 
@@ -303,7 +304,7 @@ def test_as_if_message_by_message(
     for priorities in given_batches:
         for priority in priorities:
             for backlog in backlogs:
-                backlog.append(envelope(priority=priority), seq, [content(b"%d" % seq)], len(str(seq)))
+                backlog.append(Batch(envelope(priority=priority), [content(b"%d" % seq)], len(str(seq))), seq)
             seq += 1
         consumers.dispatch(backlogs[0], 0.0)
         _message_by_message(reference, backlogs[1])

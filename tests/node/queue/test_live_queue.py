@@ -3,7 +3,7 @@
 The other node is a stub that keeps what it was asked until a test answers; the real one is `cluster.remote`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -54,7 +54,7 @@ from node.queue.acceptance import Acceptance
 from node.queue.consumer import Consumer
 from node.queue.live_queue import Asked, Belongings, Counts, HeldPublisher, at_once
 from node.queue.queue import Queue
-from node.queue.run import Envelope, Run
+from node.queue.run import Batch, Envelope, Run
 from tests.node.broker.harness import World
 from tests.node.queue.messages import bodies_of, run_of
 
@@ -73,6 +73,7 @@ class StubQueue:
     is_plain = True
     is_congested = False
     is_out_of_reach = False
+    leaves_node = True
     successor = None
     asked: list[Callable[[Any], None]] = field(default_factory=list)
     published: list[tuple[list[bytes], Acceptance | None]] = field(default_factory=list)
@@ -88,10 +89,9 @@ class StubQueue:
         """Give the oldest question its answer."""
         self.asked.pop(0)(value)
 
-    def send(
-        self, envelope: Envelope, contents: list[bytes], size: int, acceptance: Acceptance | None
-    ) -> None:
-        self.published.append((list(contents), acceptance))
+    def publish(self, batch: Batch, party: Acceptance | None) -> Collection[int]:
+        self.published.append((list(batch.contents), party))
+        return ()
 
     def await_relief(self, publisher: HeldPublisher) -> None:
         self.waiting.append(publisher)

@@ -27,7 +27,7 @@ from node.queue.operations import (
     expiry_of,
     joined,
 )
-from node.queue.run import NEVER, Envelope, Run, bytes_of
+from node.queue.run import NEVER, Batch, Envelope, Run, bytes_of
 from tests.node.queue.messages import content, envelope, run_of
 
 names_strategy = st.binary(max_size=255).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
@@ -429,7 +429,7 @@ class QueueOfOperations(RuleBasedStateMachine):
         run.envelope = self.envelopes[which]
         for entry in enqueues(run, 0.0):
             self.say(entry)
-        self.backlog.append(run.envelope, self.next_seq, contents, run.size, expiry)
+        self.backlog.append(Batch(run.envelope, contents, run.size), self.next_seq, expiry)
         self.next_seq += len(bodies)
 
     @precondition(lambda self: self.backlog.count)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from node.queue.number_set import NumberSet
 from node.queue.paged_backlog import PagedBacklog
 from node.queue.priority_backlog import PriorityBacklog
-from node.queue.run import Absent, Envelope, Place, Run
+from node.queue.run import Absent, Batch, Place, Run
 from node.queue.storage import MemoryStorage, Page
 from tests.node.queue.messages import bodies_of, content, envelope
 
@@ -26,17 +26,9 @@ class FakeQueueStorage(MemoryStorage):
         """Single messages by number: indexed ones that aren't forgotten."""
         self.questions: deque[Callable[[], None]] = deque()
 
-    def keep(
-        self,
-        envelope: Envelope,
-        first_seq: int,
-        contents: list[bytes],
-        size: int,
-        expiry: float,
-        store_id: int,
-    ) -> None:
-        seqs = range(first_seq, first_seq + len(contents))
-        self._put(Run(envelope, seqs, contents, size, expiry, 0, store_id, True))
+    def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
+        seqs = range(first_seq, first_seq + len(batch.contents))
+        self._put(Run(batch.envelope, seqs, batch.contents, batch.size, expiry, 0, batch.store_id, True))
 
     def _put(self, run: Run) -> None:
         for single in run.singles():
@@ -123,8 +115,8 @@ def filled(storage: FakeQueueStorage, count: int, *, store_id: int = 0) -> Paged
     shared = envelope()
     contents = [content(b"%03d" % seq) for seq in range(1, count + 1)]
     if store_id:
-        storage.keep(shared, 1, contents, 3, 9.0, store_id)
-    backlog.append(shared, 1, contents, 3, 9.0, store_id, bool(store_id))
+        storage.keep(Batch(shared, contents, 3, store_id), 1, 9.0)
+    backlog.append(Batch(shared, contents, 3, store_id), 1, 9.0, is_indexed=bool(store_id))
     return backlog
 
 
@@ -140,7 +132,7 @@ def test_the_tail_becomes_delta_and_what_comes_then_is_q1() -> None:
     storage = FakeQueueStorage()
     backlog = filled(storage, 20)
     backlog.page_out(1 << 40, keep_bytes=15)
-    backlog.append(envelope(), 21, [content(b"new")], 3)
+    backlog.append(Batch(envelope(), [content(b"new")], 3), 21)
     assert backlog.lengths() == {"q1": 1, "q2": 0, "delta": 14, "q3": 0, "q4": 6}
     assert (backlog.count, backlog.body_bytes) == (21, 63)
     assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 21)] + [b"new"]
@@ -162,7 +154,7 @@ def paged_in_parts(storage: FakeQueueStorage) -> PagedBacklog:
     """1 to 3 in memory, 4 to 20 on disk, 21 in memory."""
     backlog = filled(storage, 20)
     backlog.page_out(1 << 40, keep_bytes=9)
-    backlog.append(envelope(), 21, [content(b"new")], 3)
+    backlog.append(Batch(envelope(), [content(b"new")], 3), 21)
     return backlog
 
 
@@ -231,11 +223,11 @@ def test_contents_of_the_message_store_leave_through_q2() -> None:
     backlog.page_out(1 << 40, keep_bytes=0)
     shared = envelope()
     contents = [content(b"abc"), content(b"def")]
-    storage.keep(shared, 21, contents, 3, 9.0, 7)
-    backlog.append(shared, 21, contents, 3, 9.0, 7, True)
+    storage.keep(Batch(shared, contents, 3, 7), 21, 9.0)
+    backlog.append(Batch(shared, contents, 3, 7), 21, 9.0, is_indexed=True)
     backlog.page_out(1 << 40)
     assert backlog.lengths()["q2"] == 2
-    backlog.append(shared, 23, [content(b"ghi")], 3)
+    backlog.append(Batch(shared, [content(b"ghi")], 3), 23)
     backlog.page_out(1 << 40)
     assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 23, "q3": 0, "q4": 0}
     assert drained(backlog, storage)[-3:] == [b"abc", b"def", b"ghi"]
@@ -259,11 +251,11 @@ def test_a_lazy_backlog_holds_only_what_is_asked_for() -> None:
     backlog = PagedBacklog(storage, lambda: None)
     backlog.set_lazy(True)
     for seq in range(1, 21):
-        backlog.append(envelope(), seq, [content(b"%03d" % seq)], 3)
+        backlog.append(Batch(envelope(), [content(b"%03d" % seq)], 3), seq)
         backlog.page_new()
     assert backlog.lengths() == {"q1": 0, "q2": 0, "delta": 20, "q3": 0, "q4": 0}
     assert drained(backlog, storage) == [b"%03d" % seq for seq in range(1, 21)]
-    backlog.append(envelope(), 21, [content(b"new")], 3)
+    backlog.append(Batch(envelope(), [content(b"new")], 3), 21)
     backlog.refill()
     assert backlog.at_hand == 1
 
@@ -302,7 +294,7 @@ def test_of_which_priority_lost_messages_were() -> None:
     storage = FakeQueueStorage()
     backlog = PriorityBacklog(storage, lambda: None, 3)
     for seq in range(1, 21):
-        backlog.append(envelope(priority=seq % 2), seq, [content(b"%03d" % seq)], 3)
+        backlog.append(Batch(envelope(priority=seq % 2), [content(b"%03d" % seq)], 3), seq)
     backlog.page_out(1 << 40, keep_bytes=0)
     given_up(storage, backlog, 4, 10, 11)
     storage.answer_all()
@@ -316,7 +308,7 @@ def test_pages_that_change_while_they_are_counted_anew() -> None:
     backlog.page_out(1 << 40, keep_bytes=0)
     given_up(storage, backlog, 17)
     given_up(storage, backlog, 2, 18)
-    backlog.append(envelope(), 21, [content(b"021")], 3)
+    backlog.append(Batch(envelope(), [content(b"021")], 3), 21)
     backlog.page_new()
     backlog.refill()
     storage.answer_all()
@@ -349,7 +341,7 @@ def test_a_late_answer_to_a_purged_queue_changes_nothing() -> None:
     backlog.refill()
     assert backlog.clear() == 20
     assert storage.entries == {}
-    backlog.append(envelope(), 21, [content(b"new")], 3)
+    backlog.append(Batch(envelope(), [content(b"new")], 3), 21)
     storage.answer_all()
     assert drained(backlog, storage) == [b"new"]
 
@@ -381,11 +373,10 @@ class PagedBacklogMachine(RuleBasedStateMachine):
         size = lengths[0] if len(set(lengths)) == 1 else -1
         store_id = self.next_id if kind == "stored" else 0
         self.next_id += len(lengths)
+        batch = Batch(self.envelopes[which], contents, size, store_id)
         if kind != "transient":
-            self.storage.keep(self.envelopes[which], self.next_seq, contents, size, 9.0, store_id)
-        self.backlog.append(
-            self.envelopes[which], self.next_seq, contents, size, 9.0, store_id, kind != "transient"
-        )
+            self.storage.keep(batch, self.next_seq, 9.0)
+        self.backlog.append(batch, self.next_seq, 9.0, is_indexed=kind != "transient")
         for body in bodies:
             self.bodies[self.next_seq] = body
             self.ready.append(self.next_seq)

@@ -11,7 +11,7 @@ from node.catalogue.records import QueueRecord
 from node.queue.consumer import Consumer
 from node.queue.operations import Delivered, Image, Remove, decode, encode, enqueues
 from node.queue.queue import Queue
-from node.queue.run import Envelope, Run
+from node.queue.run import Batch, Envelope, Run
 from node.queue.storage import MemoryStorage
 from tests.node.queue.messages import FakeHost, FakeOutlet, bodies_of, body_of, content, envelope
 
@@ -27,17 +27,10 @@ class RecordingStorage(MemoryStorage):
     def _record(self, operation: object) -> None:
         self.image.apply(decode(b"".join(encode(operation))))  # type: ignore[arg-type]
 
-    def keep(
-        self,
-        envelope: Envelope,
-        first_seq: int,
-        contents: list[bytes],
-        size: int,
-        expiry: float,
-        store_id: int,
-    ) -> None:
-        seqs = range(first_seq, first_seq + len(contents))
-        for operation in enqueues(Run(envelope, seqs, contents, size, expiry, 0, store_id), EPOCH_S):
+    def keep(self, batch: Batch, first_seq: int, expiry: float) -> None:
+        seqs = range(first_seq, first_seq + len(batch.contents))
+        run = Run(batch.envelope, seqs, batch.contents, batch.size, expiry, 0, batch.store_id)
+        for operation in enqueues(run, EPOCH_S):
             self._record(operation)
 
     def forget(self, seqs: range, store_id: int) -> None:
@@ -92,7 +85,7 @@ class QueueMachine(RuleBasedStateMachine):
         chosen = [*PERSISTENT, TRANSIENT][which]
         sizes = set(map(len, bodies))
         size = sizes.pop() if len(sizes) == 1 else -1
-        self.queue.publish(chosen, [content(body) for body in bodies], size, self.now)
+        self.queue.enqueue(Batch(chosen, [content(body) for body in bodies], size), self.now)
 
     @rule(no_ack=st.booleans(), prefetch=st.integers(1, 4))
     def consume(self, no_ack: bool, prefetch: int) -> None:

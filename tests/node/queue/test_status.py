@@ -3,6 +3,7 @@
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord
 from node.queue.queue import Queue
+from node.queue.run import Batch
 from node.queue.status import QueueStatus
 from tests.node.queue.messages import FakeHost, content, envelope, make_queue
 from tests.node.queue.test_paged_backlog import FakeQueueStorage
@@ -12,9 +13,9 @@ def test_lengths_and_rates_of_a_paged_queue() -> None:
     """Rates are per second since the last sample."""
     queue = Queue(QueueRecord("/", "q", "uid"), QueueSettings(), FakeHost(), FakeQueueStorage(), 0.0)
     status = QueueStatus(queue, 0.0)
-    queue.publish(envelope(), [content(b"abc")] * 20, 3, 0.0)
+    queue.enqueue(Batch(envelope(), [content(b"abc")] * 20, 3), 0.0)
     queue.backlog.page_out(1 << 30, keep_bytes=0)
-    queue.publish(envelope(), [content(b"abc")], 3, 0.0)
+    queue.enqueue(Batch(envelope(), [content(b"abc")], 3), 0.0)
     status.sample(2.0)
     shown = status.as_json()
     assert {name: shown[name] for name in ("q1", "q2", "q3", "q4", "len", "next_seq_id")} == {
@@ -33,7 +34,7 @@ def test_lengths_and_rates_of_a_paged_queue() -> None:
 def test_acknowledgements_have_rates_of_their_own() -> None:
     queue = make_queue()
     status = QueueStatus(queue, 0.0)
-    queue.publish(envelope(), [content(b"a")] * 4, 1, 0.0)
+    queue.enqueue(Batch(envelope(), [content(b"a")] * 4, 1), 0.0)
     run = queue.backlog.take(4)
     queue.delivered(run)
     queue.ack(run[:2])
@@ -44,5 +45,5 @@ def test_acknowledgements_have_rates_of_their_own() -> None:
 
 def test_levels_are_told_apart() -> None:
     queue = make_queue(settings=QueueSettings(max_priority=2))
-    queue.publish(envelope(priority=9), [content(b"a")], 1, 0.0)
+    queue.enqueue(Batch(envelope(priority=9), [content(b"a")], 1), 0.0)
     assert QueueStatus(queue, 0.0).as_json()["priority_lengths"] == {"0": 0, "1": 0, "2": 1}

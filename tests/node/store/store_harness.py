@@ -6,7 +6,7 @@ from typing import Any
 
 from node.catalogue.records import QueueRecord
 from node.queue.operations import Image, Operation, decode
-from node.queue.run import NEVER, Envelope
+from node.queue.run import NEVER, Batch, Envelope
 from node.scheduling.timers import Timers
 from node.store.disk import Append, Disk, Step
 from node.store.journal import CLEAN, file_numbers, file_path, split
@@ -101,7 +101,7 @@ class Bench:
             store_id = self.store.place(contents, persistent=True)
         # Two by turns, as messages with the same one that come together become one entry.
         envelope = ENVELOPES[first % 2]
-        self.queue(queue).keep(envelope, first, contents, len(bodies[0]), NEVER, store_id)
+        self.queue(queue).keep(Batch(envelope, contents, len(bodies[0]), store_id), first, NEVER)
         seqs = range(first, first + len(bodies))
         if store_id:
             self.store_ids.update({(queue, seq): store_id + seq - first for seq in seqs})

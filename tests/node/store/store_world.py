@@ -15,7 +15,7 @@ from node.amqp.frames import body_size, content_frames
 from node.amqp.properties import Properties, content_header
 from node.amqp.reader import MIXED_SIZES
 from node.catalogue.records import QueueRecord
-from node.queue.run import NEVER, Absent, Envelope, Run
+from node.queue.run import NEVER, Absent, Batch, Envelope, Run
 from node.queue.storage import NO_STORE_ID
 from node.scheduling.timers import Timers
 from node.store.directory import claim
@@ -504,7 +504,7 @@ class World:
         first_seq = queue.next_seq
         queue.next_seq += len(contents)
         if is_kept:
-            queue.index.keep(envelope, first_seq, contents, size, expiry, store_id)
+            queue.index.keep(Batch(envelope, contents, size, store_id), first_seq, expiry)
         expires_at_s = None if expiry == NEVER else expiry + self.store.epoch_s
         came = []
         for at, content in enumerate(contents):

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from node.amqp.reader import MIXED_SIZES
 from node.queue.number_set import NumberSet
 from node.queue.operations import Delivered, Enqueue, Image, Remove, decode
-from node.queue.run import NEVER, Absent, Envelope, Run
+from node.queue.run import NEVER, Absent, Batch, Envelope, Run
 from node.queue.storage import NO_STORE_ID
 from node.store.disk import Append, MakeDir, Read, RemoveTree, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
@@ -118,7 +118,7 @@ def keep(node: Node, index: QueueIndex, first_seq: int, *bodies: bytes, expiry: 
     contents = [content(body) for body in bodies]
     size = len(bodies[0]) if len(set(map(len, bodies))) == 1 else MIXED_SIZES
     store_id = node.persistent.place(contents) if len(contents[0]) >= EMBED_MAX_BYTES else NO_STORE_ID
-    index.keep(PERSISTENT, first_seq, contents, size, expiry, store_id)
+    index.keep(Batch(PERSISTENT, contents, size, store_id), first_seq, expiry)
     seqs = range(first_seq, first_seq + len(bodies))
     return Run(PERSISTENT, seqs, contents, size, expiry, 0, store_id, is_indexed=True)
 
@@ -246,7 +246,9 @@ def test_bytes_are_let_go_of(node: Node) -> None:
             freed.append(len(self))
 
     index = node.index()
-    index.keep(PERSISTENT, 1, [Watched(content(b"m" * size)) for size in (0, 1, 2)], MIXED_SIZES, NEVER, 0)
+    index.keep(
+        Batch(PERSISTENT, [Watched(content(b"m" * size)) for size in (0, 1, 2)], MIXED_SIZES), 1, NEVER
+    )
     index.forget(range(2, 3), NO_STORE_ID)
     assert len(freed) == 1
     keep(node, index, 6, b"not flushed")

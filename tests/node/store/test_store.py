@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from node.catalogue.records import QueueRecord
 from node.queue.operations import Enqueue, Remove, decode
-from node.queue.run import NEVER, Absent, Run
+from node.queue.run import NEVER, Absent, Batch, Run
 from node.store.disk import Append, MakeDir, RemoveTree, Step, Sync, SyncDir
 from node.store.disk import Remove as RemoveFile
 from node.store.journal import file_path, split
@@ -221,7 +221,7 @@ def test_a_content_for_two_queues_is_written_once() -> None:
     contents = [content(LARGE)]
     store_id = bench.store.place(contents, persistent=True)
     for queue in (1, 2):
-        bench.queue(queue).keep(ENVELOPE, 1, contents, len(LARGE), NEVER, store_id)
+        bench.queue(queue).keep(Batch(ENVELOPE, contents, len(LARGE), store_id), 1, NEVER)
     bench.settle()
     found = remains(bench.disk)
     assert found.seqs(1) == found.seqs(2) == [1]
