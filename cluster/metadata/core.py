@@ -23,12 +23,16 @@ from cluster.metadata.options import Options
 from cluster.metadata.snapshots import Snapshots
 from cluster.metadata.wire import BadMessage, CoreMessage
 
+APPLY_S: Final = 0.010
+"""How long entries are applied at once, looked at after each."""
+
 PRIVATE_METHODS: Final = (
     "__connectedToAnyone",
     "__parseChangeClusterRequest",
     "__changeCluster",
     "__doChangeCluster",
     "__doApplyCommand",
+    "__applyLogEntries",
     "__getEntries",
     "__sendAppendEntries",
     "__sendNextNodeIdx",
@@ -119,6 +123,9 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._now, self._dice = now, random
         self._options = options
         self._keeps_suffix = False
+        self._is_applying = False
+        self.has_entries_left = False
+        """Whether the last tick had no time for all entries that are committed."""
         self._is_ticking = False
         self._is_counting = False
         """Whether this leader counts, in a tick, who has an entry."""
@@ -382,12 +389,25 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         Nor does a leader see an entry that is not safe here when it counts who has it, one by one: itself it counts
         always.
         """
-        if self._keeps_suffix and count is None and maxSizeBytes is None:
+        if self._is_applying or (self._keeps_suffix and count is None and maxSizeBytes is None):
             count = 1
         if count == 1 and self._is_counting and fromIDx > self._journal.synced_index:
             return []
         entries: list[LogEntry] = SyncObj._SyncObj__getEntries(self, fromIDx, count, maxSizeBytes)
         return entries
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        """Apply what is committed, for so long: an entry may delete fifty queues, and nobody is served meanwhile."""
+        self._is_applying, first = True, self.applied()
+        try:
+            ends_at, before, wants_to_send = self._now() + APPLY_S, -1, False
+            while before < self.applied() < self._SyncObj__raftCommitIndex and self._now() <= ends_at:
+                before = self.applied()
+                wants_to_send |= SyncObj._SyncObj__applyLogEntries(self)
+        finally:
+            self._is_applying = False
+        self.has_entries_left = first < self.applied() < self._SyncObj__raftCommitIndex
+        return wants_to_send
 
     def _SyncObj__sendAppendEntries(self) -> None:
         """A round of appends. PySyncObj's own turns in a circle until its clock says that it must not, when a member

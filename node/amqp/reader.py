@@ -163,6 +163,17 @@ class FrameReader:
         else:
             self._walk(data, pos)
 
+    @property
+    def kept_bytes(self) -> int:
+        """What came and was not taken yet."""
+        return self._buffered
+
+    def put_back(self, data: bytes) -> None:
+        """Take whole frames once more, before all that is kept, while `paused`."""
+        assert self.paused
+        self._pieces.insert(0, data)
+        self._buffered += len(data)
+
     def resume(self) -> None:
         """Go on after `paused`, with what was kept."""
         self.paused = False

@@ -9,7 +9,7 @@ Source: amqp-behaviour §1, §2.
 
 from collections.abc import Callable
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Final
 
 from node.amqp.channel_state import ChannelState, Step, step
@@ -110,7 +110,7 @@ class Connection:
         self.throttle = Throttle(self, self._reader)
         self.spreading = Spreading()
         self._clock = broker.turns.clock
-        self._share = Share(broker.turns, self._reader, self.read_on)
+        self._share = Share(broker.turns, self._reader, self._work_on)
         self._handshake: Handshake | None = Handshake(self)
         self._routes = Routes()
         self._out: list[bytes] = []
@@ -159,9 +159,10 @@ class Connection:
             data = self._handshake.take_header(data)
             if not data:
                 return
+        if self._reader.paused or self._share.wait_if_full(len(data)):
+            self._take(data)  # which only keeps it
+            return
         self._share.begin()
-        if self._share.has_to_wait:
-            self._share.stop()
         self._take(data)
         self._share.end(came_in=True)
         self._flush_confirms()
@@ -241,11 +242,30 @@ class Connection:
         """Read no further until `read_on`."""
         self._reader.paused = True
 
+    def fold(self) -> None:
+        """Keep what waits as the bytes that it came as, and no routes: there is an alarm, and this publisher waits for
+        its end. Thousands of small objects of the time when memory was full would hold on to all of that.
+        """
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            _, method_frame, _, contents, _ = rest
+            self._reader.put_back(b"".join(chain.from_iterable(zip(repeat(method_frame), contents))))
+        self._routes.clear()
+
     def read_on(self) -> None:
-        """Read on, unless something else still keeps us from it."""
+        """Read on in this turn or a coming one, unless something else still keeps us from it."""
+        if self._may_read_on and not self._share.wait_if_full(self._reader.kept_bytes):
+            self._work_on()
+
+    @property
+    def _may_read_on(self) -> bool:
         is_stopped = self._waits_for_log or self._is_choked or self._is_deaf or self._share.is_over
         has_ended = self.state not in _LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
-        if is_stopped or self.throttle.holds or self.spreading.is_on or has_ended:
+        return not (is_stopped or self.throttle.holds or self.spreading.is_on or has_ended)
+
+    def _work_on(self) -> None:
+        """Work on what was kept, and on what comes."""
+        if not self._may_read_on:
             return
         self._share.begin()
         rest, self._rest = self._rest, None

@@ -23,6 +23,12 @@ from node.io.tls_handshake import TlsHandshake
 SHUTDOWN_S: Final = 2.0
 """How long clients may take to accept our last words when the node stops."""
 
+LONG_TURN_S: Final = 0.010
+"""A turn that took longer than that is followed by a rest, if there is more to do."""
+REST_S: Final = 0.001
+"""What is no client's needs several passes of the loop: a message of another node, an answer over HTTP. One pass in a
+turn would be too few while turns are long: heartbeats would come later and later."""
+
 _TIMER_SLACK_S: Final = 0.001
 """The loop's timers have whole milliseconds: rather one too late than twice."""
 
@@ -69,6 +75,9 @@ class Server:
         self.turn = 0
         """The number of the present turn."""
         self._is_turn_coming = False
+        self._rest: asyncio.TimerHandle | None = None
+        """After a long turn."""
+        self._is_ended = False
         self._resting: list[Session] = []
         broker.wake = self._wake
         broker.timers.on_earlier = self._set_timer
@@ -144,8 +153,11 @@ class Server:
 
         What the loop still had to call, a timer for instance, would keep the broker for ever, and have it work.
         """
+        self._is_ended = True
         self.broker.wake = self.broker.timers.on_earlier = _nobody
         self._stop_timer()
+        if self._rest is not None:
+            self._rest.cancel()
 
     # --- for sessions ---
 
@@ -188,6 +200,7 @@ class Server:
             self.loop.call_soon(self._run_turn)
 
     def _run_turn(self) -> None:
+        began = self.clock()
         self.turn += 1
         self._is_turn_coming = True  # what the turn itself brings up is done by it, or comes next
         dirty: deque[Connection] = deque()
@@ -205,8 +218,17 @@ class Server:
                 session.end_rest()
             self._is_turn_coming = False
             if self.broker.has_work:
-                self.broker.wake()
+                self._go_on_after(self.clock() - began)
             self._on_held(self.clock() - began)
+
+    def _go_on_after(self, turn_s: float) -> None:
+        """Have another turn.   turn_s: how long the last one took."""
+        if turn_s <= LONG_TURN_S:
+            self.broker.wake()
+        elif not self._is_ended:
+            self._is_turn_coming = True
+            # The loop's clock stood still during the turn.
+            self._rest = self.loop.call_later(turn_s + REST_S, self._run_turn)
 
     def _set_timer(self) -> None:
         """Be woken for the broker's next timer."""

@@ -2,11 +2,14 @@
 headers and limits that other clients chose, and no estimate holds against all of them.
 
     take bytes ─► a message ─► share over? ─ yes ─► in line ─► a turn with room ─► take the rest
-                     ▲             └ no ─┐
-                     └────────────────────┘
+        │            ▲             └ no ─┐               ▲
+        │            └────────────────────┘               │
+        └ turn full? ─ yes ─► in the line of the short ───┘
 
-A share is looked at between messages, so it is exceeded by one message at most. While there is a line, or when a turn
-is full, what comes in for those who were stopped the last time waits in it, too.
+A share is looked at between messages, so it is exceeded by one message at most. When a turn is full, what comes in
+waits for the next one: a hundred clients may wake the node at once. Who sent little and was not stopped the last two
+times is *short*: it goes before the others, however many these are. (Once does not count, as the system may have taken
+the processor away.) While somebody is in either line, who would belong there waits in it, too.
 """
 
 from collections import deque
@@ -19,7 +22,13 @@ SHARE_S: Final = 0.002
 """How long one connection works at once on what its client sent."""
 
 TURN_S: Final = 0.010
-"""How long connections that were stopped work in one turn, all together; one of them always goes on."""
+"""How long connections work in one turn, all together; one of those that were stopped always goes on."""
+
+SHORT_BYTES: Final = 4096
+"""What a client sends that asks for one thing and waits for the answer."""
+
+HEAVY_STOPS: Final = 2
+"""Who was stopped so often, one after the other, sends more than a turn can take."""
 
 
 def _call_nobody() -> None:
@@ -37,26 +46,33 @@ class Turn:
         self.number = 0
         self.taken_s = 0.0
         self._wake = wake
+        self._short: deque[Share] = deque()
         self._line: deque[Share] = deque()
 
     @property
     def has_work(self) -> bool:
         """Whether somebody waits for a turn."""
-        return bool(self._line)
+        return bool(self._line or self._short)
 
     @property
     def is_full(self) -> bool:
         """Whether connections have worked for long enough in this turn."""
         return self.taken_s >= TURN_S
 
-    def line_up(self, share: "Share") -> None:
-        """Wait for another turn, behind all that wait already."""
-        if not self._line:
+    def has_to_wait(self, *, is_heavy: bool) -> bool:
+        """Whether what has just come in waits for another turn.   is_heavy: it is not short."""
+        return self.is_full or bool(self._short or (is_heavy and self._line))
+
+    def line_up(self, share: "Share", *, is_heavy: bool) -> None:
+        """Wait for another turn, behind all of that kind that wait already."""
+        if not self.has_work:
             self._wake()
-        self._line.append(share)
+        (self._line if is_heavy else self._short).append(share)
 
     def let_go_on(self) -> None:
         """Those in line work on, who has waited longest first."""
+        while self._short and not self.is_full:
+            self._short.popleft().go_on()
         for _ in range(len(self._line)):
             self._line.popleft().go_on()
             if self.is_full:
@@ -76,11 +92,13 @@ class Share:
 
     __slots__ = (
         "_began_at",
-        "_is_heavy",
+        "_is_in_line",
+        "_is_waiting",
         "_left_s",
         "_number",
         "_read_on",
         "_reader",
+        "_stops",
         "_turn",
         "ends_at",
         "is_over",
@@ -93,7 +111,11 @@ class Share:
         self._number = -1
         self._left_s = SHARE_S
         self._began_at = 0.0
-        self._is_heavy = False  # it was stopped the last time that something came in
+        self._stops = (
+            0  # one after the other, with something that had just come in; no higher than HEAVY_STOPS
+        )
+        self._is_in_line = False
+        self._is_waiting = False  # what came in has not been looked at yet
         self.ends_at = 0.0
         self.is_over = False
 
@@ -108,23 +130,39 @@ class Share:
 
     def end(self, *, came_in: bool) -> None:
         """It has worked off what there was, or was stopped.   came_in: it worked on what had just come in."""
+        came_in = came_in or self._is_waiting
+        self._is_waiting = False
         taken_s = self._turn.clock() - self._began_at
         self._turn.taken_s += taken_s
         self._left_s -= taken_s
-        if came_in:
-            self._is_heavy = self.is_over
+        if self.is_over and not self._is_in_line:
+            self._stops = min(self._stops + 1, HEAVY_STOPS)
+            self._line_up(is_heavy=self._is_heavy(self._reader.kept_bytes))
+        elif came_in and not self.is_over:
+            self._stops = 0
 
-    @property
-    def has_to_wait(self) -> bool:
-        """Whether new bytes of the client wait for another turn, as this one is full or others wait already."""
-        return self._is_heavy and (self._turn.is_full or self._turn.has_work)
+    def _is_heavy(self, size: int) -> bool:
+        return self._stops >= HEAVY_STOPS or size > SHORT_BYTES
+
+    def wait_if_full(self, size: int) -> bool:
+        """Have what there is to work on wait for another turn, if this one is full or others wait already.
+
+        size: its bytes.
+        """
+        is_heavy = self._is_heavy(size)
+        if not self._turn.has_to_wait(is_heavy=is_heavy):
+            return False
+        self._is_waiting = self.is_over = self._reader.paused = True
+        self._line_up(is_heavy=is_heavy)
+        return True
+
+    def _line_up(self, *, is_heavy: bool) -> None:
+        self._is_in_line = True
+        self._turn.line_up(self, is_heavy=is_heavy)
 
     def stop(self) -> None:
-        """Read no further in this turn."""
-        self._reader.paused = True
-        if not self.is_over:
-            self.is_over = True
-            self._turn.line_up(self)
+        """Read no further in this turn. Called between `begin` and `end`."""
+        self._reader.paused = self.is_over = True
 
     def close(self) -> None:
         """The connection is gone: it is not called any more, not even if it still waits in line."""
@@ -132,6 +170,6 @@ class Share:
 
     def go_on(self) -> None:
         """The line has come to this connection."""
-        self.is_over = False
+        self.is_over = self._is_in_line = False
         self._number = -1
         self._read_on()

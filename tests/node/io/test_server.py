@@ -4,7 +4,8 @@ import contextlib
 import socket
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -12,8 +13,10 @@ from node.amqp import methods
 from node.amqp.constants import PROTOCOL_HEADER
 from node.amqp.field_table import long
 from node.amqp.properties import Properties
+from node.client.connection import Connection as BrokerConnection
 from node.config.config import AmqpOptions, NetworkOptions
 from node.config.values import NETWORK, Address
+from node.io.server import LONG_TURN_S
 from node.io.session import Session
 from tests.adversity.attack import many
 from tests.conformance.amqp_client import Connection, ConnectionEnded
@@ -312,3 +315,39 @@ def test_nothing_is_left_of_a_session_that_has_ended() -> None:
         client.close()
         server.wait_until(lambda: not server.server._sessions)
         server.call(lambda: assert_gone(*refs))
+
+
+def test_a_long_turn_is_followed_by_passes_of_the_loop_for_others() -> None:
+    """A message of another node takes several of them, an answer over HTTP as well."""
+    with ServerThread() as server:
+        turns: list[int] = []
+        passes: list[int] = []
+        turn = server.broker.turn
+
+        def long_turn(now: float) -> Collection[BrokerConnection]:
+            time.sleep(2 * LONG_TURN_S)
+            turns.append(len(passes))
+            output = turn(now)
+            if len(turns) < 5:
+                server.broker.has_output(connection)
+            return output
+
+        def go_round() -> None:
+            passes.append(len(turns))
+            if len(turns) < 5:
+                server.server.loop.call_soon(go_round)
+
+        client = Connection(server)
+        connection = server.call(lambda: next(iter(server.server._by_connection)))
+
+        def begin() -> None:
+            server.broker.turn = long_turn  # type: ignore[method-assign]
+            go_round()
+            server.broker.has_output(connection)
+
+        server.call(begin)
+        server.wait_until(lambda: len(turns) == 5)
+        server.call(lambda: setattr(server.broker, "turn", turn))
+        client.close()
+        between = [after - before for before, after in pairwise(turns)]
+        assert min(between) >= 3, between
