@@ -27,18 +27,23 @@ TO_THE_END: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Write the parts at the end of a file, which is created if there is none; its directory must be there.
+    """Write the parts at the end of a file; its directory must be there. Fails with EIO if the file has been removed.
 
     When the disk is full, no part of them remains in the file.
+    creates: the file is created if there is none. Else who writes knows that it is there, with what was written before.
     """
 
     path: str
     parts: Sequence[bytes]
+    creates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Make what was appended to the file outlive a power loss. Its name needs a `SyncDir` for that."""
+    """Make what was appended to the file outlive a power loss. Its name needs a `SyncDir` for that.
+
+    Fails with EIO if the file has been removed: what is in it then is gone once it is closed.
+    """
 
     path: str
 

@@ -195,7 +195,9 @@ class MessageStore:
             for store_id in stretch:
                 parts += framed(store_id, gathered[store_id])
             start += len(stretch)
-        steps: list[Step] = [Append(path, parts) for path, parts in parts_by_path.items()]
+        steps: list[Step] = [
+            Append(path, parts, creates=parts[0] is MESSAGES_HEADER) for path, parts in parts_by_path.items()
+        ]
         if steps and not self._has_directory:
             self._has_directory = True
             steps.insert(0, MakeDir(self._directory))

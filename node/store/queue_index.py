@@ -434,7 +434,10 @@ class QueueIndex:
     def take_steps(self) -> list[Step]:
         """What is to be appended to segments, joined by file; to be submitted at once."""
         self._told &= ~_STEPS
-        steps: list[Step] = [Append(self.path(number), parts) for number, parts in self._outbox.items()]
+        steps: list[Step] = [
+            Append(self.path(number), parts, creates=parts[0] is SEGMENT_HEADER)
+            for number, parts in self._outbox.items()
+        ]
         self._outbox = {}
         if self._must_make_directory:
             self._must_make_directory = False
