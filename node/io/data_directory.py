@@ -108,7 +108,10 @@ class DataDirectory:
     def _execute_other(self, step: Step) -> None:
         match step:
             case Sync(path):
-                _sync(self._open(path).fd)
+                fd = self._open(path).fd
+                _sync(fd)
+                if os.fstat(fd).st_nlink == 0:
+                    raise _removed(path)
             case SyncDir(path):
                 self._sync_directory(path)
             case MakeDir(path):
@@ -145,7 +148,12 @@ class DataDirectory:
     # --- steps ---
 
     def _append(self, step: Append) -> int:
-        file = self._open(step.path, os.O_CREAT)
+        try:
+            file = self._open(step.path, os.O_CREAT if step.creates else 0)
+        except FileNotFoundError:
+            if step.creates:
+                raise
+            raise _removed(step.path) from None
         try:
             written = _write(file.fd, step.parts)
         except OSError as error:
@@ -383,6 +391,10 @@ def _read_on(fd: int, offset: int, size: int, data: bytes) -> bytes:
         pieces.append(piece)
         got += len(piece)
     return b"".join(pieces)
+
+
+def _removed(path: str) -> OSError:
+    return OSError(errno.EIO, f"{path} has been removed while it was in use")
 
 
 def _sync(fd: int) -> None:

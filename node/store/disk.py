@@ -17,7 +17,7 @@ Source: architecture §2.1, fsyncgate (what Linux does after a failed fsync).
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -27,18 +27,23 @@ TO_THE_END: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Write the parts at the end of a file, which is created if there is none; its directory must be there.
+    """Write the parts at the end of a file; its directory must be there. Fails with EIO if the file has been removed.
 
     When the disk is full, no part of them remains in the file.
+    creates: the file is created if there is none. Else who writes knows that it is there, with what was written before.
     """
 
     path: str
     parts: Sequence[bytes]
+    creates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Make what was appended to the file outlive a power loss. Its name needs a `SyncDir` for that."""
+    """Make what was appended to the file outlive a power loss. Its name needs a `SyncDir` for that.
+
+    Fails with EIO if the file has been removed: what is in it then is gone once it is closed.
+    """
 
     path: str
 
@@ -100,6 +105,14 @@ Step: TypeAlias = Append | Sync | SyncDir | MakeDir | Rename | Remove | RemoveTr
 
 READING: Final = (Read, Remove, RemoveTree)
 """Steps that need no room on the disk: jobs of nothing else pass a stalled one."""
+
+
+def appends(gathered: Iterable[tuple[str, Sequence[bytes]]], header: bytes) -> list[Step]:
+    """Append the parts to each path. A file whose parts begin with the header is a new one.
+
+    header: the object itself that the caller puts first, so that nothing is compared.
+    """
+    return [Append(path, parts, creates=parts[0] is header) for path, parts in gathered]
 
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -111,14 +111,15 @@ class Journal:
         count_bytes, self.gathered_bytes = self.gathered_bytes, 0
         path = file_path(self._number)
         names: list[Step] = []
-        if self._is_new:
+        is_new = self._is_new
+        if is_new:
             self._is_new = False
             parts.insert(0, JOURNAL_HEADER)
             count_bytes += HEADER_BYTES
             names = [SyncDir(JOURNAL)]
         self._size_bytes += count_bytes
         self.written_bytes += count_bytes
-        return [Append(path, parts), Sync(path), *names]
+        return [Append(path, parts, creates=is_new), Sync(path), *names]
 
     # --- files ---
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from node.store.disk import TO_THE_END, Append, Disk, MakeDir, Read, Remove, Step, Sync, SyncDir
+from node.store.disk import TO_THE_END, Disk, MakeDir, Read, Remove, Step, Sync, SyncDir, appends
 from node.store.file_merge import TMP_SUFFIX, FileMerge
 from node.store.file_table import FileTable
 from node.store.records import MESSAGES_HEADER
@@ -195,7 +195,7 @@ class MessageStore:
             for store_id in stretch:
                 parts += framed(store_id, gathered[store_id])
             start += len(stretch)
-        steps: list[Step] = [Append(path, parts) for path, parts in parts_by_path.items()]
+        steps = appends(parts_by_path.items(), MESSAGES_HEADER)
         if steps and not self._has_directory:
             self._has_directory = True
             steps.insert(0, MakeDir(self._directory))
