@@ -1,5 +1,5 @@
-"""What can be wrong with what another node sends."""
+"""The error for a malformed message of another node."""
 
 
 class Malformed(Exception):
-    """What a peer sent makes no sense."""
+    """A message of a peer is malformed; the text says why."""

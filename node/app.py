@@ -1,7 +1,7 @@
-"""The composition root of a broker: builds it out of its parts and starts them. Time and randomness come from here.
+"""The composition root of a broker builds it out of its parts and starts them. Time and randomness come from here.
 
 A node of a cluster has the same parts, but its metadata come from the cluster and some of its queues live on its peers;
-what makes it a member is around it (`node.agent`).
+the parts that make it a member are around it (`node.process`, `node.clustering`).
 """
 
 import asyncio
@@ -43,10 +43,13 @@ from node.queue.paging import Pager
 from node.version import VERSION
 
 GC_THRESHOLDS: Final = (5_000, 5, 4_000)
-"""Python looks for cycles after so many new objects, among those that stayed after so many such looks, and at all after
-so many of those. Its default of 700 would look through every queued run again and again; the hot paths make no cycles.
-The loop is held for 1 ms by the first and for some 6 ms by the second, whatever waits in queues; the third, which takes
-a second for some millions of objects, comes after a hundred million new ones."""
+"""Thresholds of Python's cycle collector: new objects, young collections, and middle collections before the next
+larger one.
+
+Its default of 700 would look through every queued run again and again; the hot paths make no cycles. The first
+collection holds the loop for 1 ms and the second for some 6 ms, whatever waits in queues; the third, which takes a
+second for some millions of objects, comes after a hundred million new ones.
+"""
 
 
 class ClusterLog(ReplicatedLog, Protocol):
@@ -55,31 +58,32 @@ class ClusterLog(ReplicatedLog, Protocol):
     catalogue: Catalogue
 
     def attach(self, react: React) -> None:
-        """Have a broker follow what changes from now on."""
+        """Call `react` with each change from now on."""
 
     def detach(self) -> None:
-        """Nobody follows any more."""
+        """Report changes to no broker any more."""
 
 
 class ClusterSide(Protocol):
-    """The cluster around a node."""
+    """The part of the cluster that a broker uses."""
 
     @property
     def log(self) -> ClusterLog:
         """The log of the cluster's metadata, which are here when a broker starts."""
 
     def peers(self, broker: Broker) -> Peers:
-        """The way to the queues of other nodes. Nothing comes from them before the loop's next turn."""
+        """Return the connection to the queues of other nodes. It delivers nothing before the loop's next turn."""
 
     async def enter(self) -> None:
-        """Have the node count as up; return when it may serve. Raises: OSError."""
+        """Make the node count as up, and return when it may serve. Raises: OSError."""
 
 
 class Node:
-    """One broker with its listeners. `await start()`, then `await stop()`; not to be started again.
+    """One broker with its listeners. `await start()`, then `await stop()`; it cannot be started again.
 
-    cluster: None for a broker by itself.   mirroring_events: where they are kept; None: for as long as the broker runs.
-    observer: is told what happens, beside the log.   on_failed: see `Persistence`.   on_held: see `Server`.
+    cluster: None for a broker by itself.   mirroring_events: the store for them; None: one that lives as long as the
+    node.
+    observer: is told of events, beside the log.   on_failed: see `Persistence`.   on_held: see `Server`.
     """
 
     def __init__(
@@ -101,10 +105,10 @@ class Node:
         self._cluster = cluster
         self._logger = logger or category_logger()
         self.broker: Broker
-        """From `start` on."""
+        """The broker; it exists from `start` on."""
         self.listeners: list[tuple[str, int]] = []
         self.tls_listeners: frozenset[tuple[str, int]] = frozenset()
-        """Those of `listeners` that want TLS."""
+        """The members of `listeners` that require TLS."""
         self.guard = ResourceGuard(config, total_memory_bytes(config.memory.total_override_bytes))
         self._persistence: Persistence | None = None
         self._server: Server | None = None
@@ -113,11 +117,11 @@ class Node:
 
     @property
     def disk_progress(self) -> tuple[int, bool]:
-        """What the disk of the messages has done, as a number that grows, and whether it has something to do."""
+        """A number that grows with the work of the message disk, and whether the disk is busy."""
         return (0, False) if self._persistence is None else self._persistence.disk_progress
 
     async def start(self) -> None:
-        """Read what is on disk, seed what is empty, and accept clients. Raises: OSError, ConfigError."""
+        """Read the data on disk, seed an empty database, and accept clients. Raises: OSError, ConfigError."""
         gc.set_threshold(*GC_THRESHOLDS)
         catalogue = self._cluster.log.catalogue if self._cluster is not None else None
         self._persistence = persistence = Persistence(
@@ -138,7 +142,7 @@ class Node:
         self.broker.start(time.monotonic())
         try:
             is_known = self._load(persistence)
-            self.broker.counters = BrokerCounters()  # what was read from the disk hasn't happened now
+            self.broker.counters = BrokerCounters()  # recovery must not count as traffic
             persistence.start()
             if is_known:
                 self._logger.info(phrases.will_not_seed())
@@ -157,7 +161,7 @@ class Node:
         self._tell_started(listeners)
 
     async def stop(self) -> bool:
-        """Stop accepting, tell clients (320), close; write what is left. Returns: whether that is on disk."""
+        """Accept no more clients, close all connections (320), write what is left. Returns True if that is on disk."""
         self.guard.stop()
         if self._log_exchange is not None:
             self._log_exchange.stop()
@@ -180,7 +184,7 @@ class Node:
         self.broker.close_connections(reason)
 
     def suspend_listeners(self) -> None:
-        """Accept no clients for now; those that are there stay."""
+        """Accept no new clients for now; present connections stay."""
         if self._server is not None:
             self._tell_stopped(self._server.suspend())
             self.listeners = []
@@ -208,7 +212,7 @@ class Node:
         return Observers(log_observer, *others) if others else log_observer
 
     def _publish_what_happens(self) -> None:
-        """Begin with the exchanges for events and for lines of the log, where they are on."""
+        """Declare and feed the exchanges for events and for lines of the log, where they are on."""
         if self._events is not None:
             self.broker.log.submit(self._events.declaration)
             self._events.attach(self.broker)
@@ -219,7 +223,7 @@ class Node:
             self._log_exchange.start(self.broker)
 
     def _load(self, persistence: Persistence) -> bool:
-        gc.disable()  # it would look through the growing catalogue again and again
+        gc.disable()  # the collector would look through the growing catalogue again and again
         try:
             if self._cluster is not None:
                 self.broker.log = self._cluster.log
@@ -231,7 +235,7 @@ class Node:
             gc.enable()
 
     async def _load_definitions(self) -> None:
-        """Import what the configuration names. Raises: ConfigError."""
+        """Import the configured definitions. Raises: ConfigError."""
         path = self.config.definitions.path
         if path is None:
             return
@@ -254,7 +258,8 @@ class Node:
 
 
 def first_commands(config: Config) -> "list[Command[Any]]":
-    """What fills an empty catalogue: names, and the default vhost and user unless definitions are loaded instead.
+    """Return the commands that fill an empty catalogue: names, and the default vhost and user unless definitions are
+    loaded.
 
     Raises: ConfigError for a refused password.
     """
@@ -280,7 +285,7 @@ def first_commands(config: Config) -> "list[Command[Any]]":
 def log_first_commands(
     config: Config, logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]"
 ) -> None:
-    """Say what `first_commands` did, in RabbitMQ's words."""
+    """Log the effect of `first_commands`, in RabbitMQ's words."""
     if config.definitions.path is not None:
         return
     seed = config.seed
@@ -292,7 +297,7 @@ def log_first_commands(
 
 
 def check_password(auth: AuthOptions, password: str) -> None:
-    """Hold a new password against the credential validator. Raises: ConfigError."""
+    """Check a new password with the credential validator. Raises: ConfigError."""
     shortest, pattern = auth.password_length_min, auth.password_regexp
     if shortest is not None and len(password) < shortest:
         raise ConfigError([f"default_pass: the validator asks for at least {shortest} characters"])
@@ -301,7 +306,7 @@ def check_password(auth: AuthOptions, password: str) -> None:
 
 
 def broker_settings(config: Config) -> BrokerSettings:
-    """What the broker's rules need of the configuration."""
+    """Return the part of the configuration that the broker's rules need."""
     amqp, auth, network = config.amqp, config.auth, config.network
     return BrokerSettings(
         node_name=config.node_name,

@@ -1,1 +1,1 @@
-"""What operators run on the telemetry of nodes: health, forecasts, rebalance plans, reports. No broker imports it."""
+"""Tools that operators run on the nodes' telemetry: health, forecasts, plans, reports. No broker imports it."""

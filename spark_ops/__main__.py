@@ -1,4 +1,4 @@
-"""`python -m spark_ops`; also what `spark-submit` runs."""
+"""The entry point of `python -m spark_ops` and of `spark-submit`."""
 
 import sys
 

@@ -39,12 +39,14 @@ class Lane:
 
     begins: how the paths of their files begin.   computes: they don't wait, and do the same each time however busy the
     machine is; so they may take what time the others leave.   niceness: what the process asks of the machine.
+    apart_from: names of lanes that never run at the same time.
     """
 
     name: str
     begins: tuple[str, ...]
     computes: bool = False
     niceness: int = 0
+    apart_from: tuple[str, ...] = ()
 
 
 FAST_LANES: Final = (
@@ -72,7 +74,8 @@ ALL_LANES: Final = (
     Lane("adversity", ("tests/adversity/", "tests/security/")),
     Lane("conformance-http", ("tests/conformance/http/",)),
     Lane("deploy", ("tests/deploy/", "tests/docs/", "tests/chaos/containers/")),
-    Lane("ui", ("tests/ui/",)),
+    # A browser gives up what it loads when a network interface comes or goes, as those of containers do.
+    Lane("ui", ("tests/ui/",), apart_from=("deploy",)),
     Lane("durability", ("tests/durability/",)),
     Lane("sim", ("tests/sim/",), computes=True, niceness=19),
     Lane("pure", PURE, computes=True, niceness=19),

@@ -110,9 +110,14 @@ class Gatekeeper:
     def _start_some(self) -> None:
         for lane in list(self._left):
             beside = sum(run.lane.computes is lane.computes for run in self._running)
-            if beside < (COMPUTING if lane.computes else WAITING):
+            if beside < (COMPUTING if lane.computes else WAITING) and not self._is_kept_apart(lane):
                 self._left.remove(lane)
                 self._running.append(self._start(lane))
+
+    def _is_kept_apart(self, lane: Lane) -> bool:
+        """Whether the lane must wait for one that runs."""
+        running = [run.lane for run in self._running]
+        return any(other.name in lane.apart_from or lane.name in other.apart_from for other in running)
 
     def _start(self, lane: Lane) -> Run:
         folder = self._home / str(len(list(self._home.iterdir())))  # short: sockets have paths, too

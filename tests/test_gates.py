@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,11 @@ def test_beginnings_lead_somewhere(gate: Gate) -> None:
     assert len(begins) == len(set(begins))
     assert [begin for begin in begins if not any(path.startswith(begin) for path in FILES)] == []
     assert len({lane.name for lane in LANES[gate]}) == len(LANES[gate])
+
+
+def test_lanes_are_kept_apart_from_lanes_that_are_there() -> None:
+    names = {lane.name for lane in ALL_LANES}
+    assert {name for lane in ALL_LANES for name in lane.apart_from} <= names
 
 
 def test_the_longest_beginning_counts() -> None:
@@ -154,6 +160,22 @@ def test_lanes_run_beside_each_other_in_folders_of_their_own(
     folders = {path.read_text() for path in told[:2]}
     assert len(folders) == 2
     assert not any(Path(folder).exists() for folder in folders)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["one", "other"])
+def test_lanes_that_disturb_each_other_run_one_after_the_other(
+    made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, who: str
+) -> None:
+    lock = tmp_path / "lock"
+    text = f"import os, time\ndef test_alone():\n    os.mkdir(r'{lock}')\n    time.sleep(1)\n    os.rmdir(r'{lock}')\n"
+    lanes(monkeypatch, made, one=text, other=text)
+    kept_apart = [
+        replace(lane, apart_from=tuple({"one", "other"} - {who})) if lane.name == who else lane
+        for lane in LANES["all"]
+    ]
+    monkeypatch.setitem(LANES, "all", tuple(kept_apart))
+    assert main(["all"]) == 0
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Whom a member of a ring tells what comes of its broadcasts and of those of others."""
+"""The calls that a member of a ring makes to the node that it is part of."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,50 +8,52 @@ from node.catalogue.mirrors.views import ViewChange
 
 
 class Host(Protocol):
-    """What a member is part of. Any of these may call `broadcast` and `on_disk`, none may call `see` or `receive`."""
+    """The node's side of a ring member. Each method may call `broadcast` and `on_disk` of the member, none may call
+    `see` or `receive`.
+    """
 
     def send(self, to: int, message: Activity | CatchUp) -> None:
-        """For a member, always the right neighbour. Called by `Member.flush` only."""
+        """Send a message to another member, always the right neighbour. Called by `Member.flush` only."""
 
     def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """Broadcasts of another member, in order, each once.   first: the number of the first."""
+        """Take broadcasts of another member, in order, each once.   first: the number of the first one."""
 
     def confirmed(self, upto: int) -> None:
-        """Own broadcasts up to here are at every member."""
+        """Note that all members have this member's own broadcasts up to this number."""
 
     def durable(self, upto: int) -> None:
-        """… and on the disk of every member that counts."""
+        """Note that own broadcasts up to this number are on the disk of every member that counts."""
 
     def propose(self, change: ViewChange) -> None:
         """Ask for a change of the view. It may be lost: `Member.retry` asks again."""
 
     def lost(self, reason: str) -> None:
-        """It is no member any more, and knows nothing any more. Nothing is called after this."""
+        """Note that the member has left the ring and forgotten its state. It calls nothing after this."""
 
     def active(self) -> None:
-        """It has adopted its left neighbour's state: what comes from now on is delivered."""
+        """Note that the member has adopted its left neighbour's state: it delivers all broadcasts from now on."""
 
 
 class Nobody:
-    """The `Host` of a member that has left."""
+    """The `Host` of a member that has left the ring; it ignores all calls."""
 
     def send(self, to: int, message: Activity | CatchUp) -> None:
-        """See `Host.send`."""
+        """Drop the message."""
 
     def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """See `Host.deliver`."""
+        """Drop the broadcasts."""
 
     def confirmed(self, upto: int) -> None:
-        """See `Host.confirmed`."""
+        """Ignore the confirmation."""
 
     def durable(self, upto: int) -> None:
-        """See `Host.durable`."""
+        """Ignore the mark."""
 
     def propose(self, change: ViewChange) -> None:
-        """See `Host.propose`."""
+        """Drop the change."""
 
     def lost(self, reason: str) -> None:
-        """See `Host.lost`."""
+        """Ignore the loss."""
 
     def active(self) -> None:
-        """See `Host.active`."""
+        """Ignore the activation."""

@@ -1,40 +1,40 @@
 """One member of a ring: guaranteed multicast to all copies of a queue, as a state machine without I/O.
 
-**Why a ring.** Whoever broadcasts tells its right neighbour only, which tells its own, until the broadcast is back
-where it began. Each node sends every payload once, whatever the number of copies, and the origin needs to hear
-nobody but its left neighbour. And as all links keep their order, what is known of an origin's broadcasts only
-shrinks from one member to the next: each has a prefix of what its left neighbour has. Everything below rests on that.
+**Why a ring.** A member tells its broadcast to its right neighbour only, which tells its own, until the broadcast is
+back where it began. Each node sends every payload once, whatever the number of copies, and the origin needs to hear
+its left neighbour only. And as all links keep their order, each member knows a prefix of the broadcasts of an origin
+that its left neighbour knows. Everything below rests on that.
 
     O ──► A ──► B ──► C ─┐      publish round: A, B, C take the payload; back at O all have it: confirmed
     ▲────────────────────┘      acknowledgement round: A, B, C forget the payload
 
-**The publish round.** A broadcast that has come round is at every member: `Host.confirmed`. A payload is kept by each
-member until it knows that all have it, since a neighbour may have to be told again. The last hop carries the number
-only; the origin knows what it said.
+**The publish round.** A broadcast that has come round is at every member: `Host.confirmed`. A payload is kept by
+each member until it knows that all have it, since a neighbour may have to be told again. The last hop carries the
+number only, as the origin has the payload.
 
-**The acknowledgement round.** The origin then tells how far all have it, the same way round, and they forget. Nobody
-waits for it, so it travels with the next broadcasts.
+**The acknowledgement round.** The origin then tells how far all have it, the same way round, and they forget. No
+member waits for it, so it travels with the next broadcasts.
 
-**What a confirmed broadcast proves.** Every member of the ring has it, so whoever of them survives has it. It says
+**What a confirmed broadcast proves.** Every member of the ring has it, so each member that survives has it. It says
 nothing of disks: for that a *mark* goes round as well, the least of the disks that it passed.
 
-**Inheritance.** When an origin dies (a view says so), what it had said may have come to some members only. The next
-one that is alive knows the most of it and answers for it from now on, as if it were the origin: what comes round to
-it is acknowledged; when the acknowledgement of the last one has come round all have the same, and the dead one can
-be erased from the view. Should the heir die, the next one answers for both. What only dead members had vanishes:
-it was at not all of them, so nobody was told that it was confirmed. One that is joining never answers for anybody:
-it knows least.
+**Inheritance.** When an origin dies (a view says so), its last broadcasts may have come to some members only. The
+next member that is alive (the heir) knows the most of them and answers for them from now on, as if it were the
+origin: it acknowledges the broadcasts that come round to it; when the acknowledgement of the last one has come round
+all have the same, and the dead one can be erased from the view. Should the heir die, the next one answers for both.
+Broadcasts that only dead members had vanish: they were not at all members, so none of them was confirmed. A member
+that is joining never answers for others: it knows least.
 
-**Views and edges.** Who is whose neighbour is decided by views, which all members see in the same order, though at
-different times. Neighbours that were parted and are neighbours again later must not take up where they were: in
-between each of them had somebody else, and frames of the first time may still be on their way. So each adjacency has
-a number, its *edge*: the version of the view that made it. A frame tells its edge, and the first one on an edge is
-a `CatchUp`: all that the left one has and the right one may lack. It may be heard twice without harm, so nobody needs
-to know what the other one has. A frame of a later view than ours waits for the view.
+**Views and edges.** Views decide which members are neighbours. All members see them in the same order, though at
+different times. Neighbours that were parted and are neighbours again later must not take up where they were: each
+had another neighbour in between, and frames of the first time may still be on their way. So each adjacency has a
+number, its *edge*: the version of the view that made it. A frame carries its edge, and the first one on an edge is a
+`CatchUp`: all that the left one has and the right one may lack. It may be heard twice without harm, so neither needs
+to know what the other has. A frame of a later view than ours waits for the view.
 
-**Order.** Payloads of one origin come in their order, and those of different origins in an order that fits all: if an
-origin broadcast something after it had been delivered something else, it is so everywhere. This holds for what is told
-again too, since payloads are told in the order in which they came.
+**Order.** Payloads of one origin come in their order, and those of different origins in an order that fits all: if
+an origin broadcast something after it had been delivered something else, it is so everywhere. This holds for
+repeated payloads too, since they are told in the order in which they came.
 
 The rules R1 to R11 are those of reliability §4.3, each in a method of its own. Links need no sessions: between two
 incarnations of nodes nothing is lost, and an incarnation that ended comes as a view.
@@ -53,11 +53,11 @@ from node.catalogue.mirrors.views import ActivateMirror, EraseMirror, RingMember
 
 
 class RuleBroken(Exception):
-    """A neighbour told what cannot be (R11)."""
+    """A neighbour sent numbers that contradict what is known (R11)."""
 
 
 class _Early(NamedTuple):
-    """A frame of a view that isn't here yet."""
+    """A frame of a view that this node has not seen yet."""
 
     sender: int
     version: int
@@ -80,8 +80,9 @@ class Member:
     """
 
     def __init__(self, id_: int, view: View, host: Host) -> None:
-        """view: the first that its node sees. One that isn't joining begins with nothing, as all the others do; where
-        the queue is not new, its right neighbour may have got it as such later, and waits for a catch-up.
+        """Join the ring.   view: the first one that this node sees.
+        A member that isn't joining begins with nothing, as all others do. Where the queue is not new, its right
+        neighbour may have seen it as such later, and waits for a catch-up.
         """
         self.id = id_
         self.view = view
@@ -93,7 +94,7 @@ class Member:
         self._host = host
         self._own = Origin(id_)
         self._own_confirmed = self._own_durable = NOTHING
-        self._arrivals: deque[tuple[Origin, int]] = deque()  # the order in which what is pending came
+        self._arrivals: deque[tuple[Origin, int]] = deque()  # the order in which pending payloads came
         self._segments: list[tuple[Origin, int, list[bytes]]] = []  # payloads for the right neighbour
         self._news: dict[int, Origin] = {}  # of these origins it should hear
         self._early: list[_Early] = []
@@ -114,10 +115,7 @@ class Member:
     # --- what the host says ---
 
     def see(self, view: View) -> None:
-        """The next view. All are to be seen, in order.
-
-        After a snapshot of the catalogue some may be left out: edges tell whether neighbours were others meanwhile.
-        """
+        """Take the next view. The host passes all views, in order."""
         if self.is_lost:
             return
         assert view.version > self.view.version
@@ -144,7 +142,7 @@ class Member:
             self._lose(f"{broken}; {self}")
 
     def receive(self, sender: int, version: int, edge: int, message: Activity | CatchUp) -> None:
-        """What another member sent. Anything that is not for now is ignored."""
+        """Take a message of another member. A message that is not for this view and edge is ignored."""
         if self.is_lost or edge < self._least_edge:
             return
         if self._is_early(version):
@@ -153,10 +151,7 @@ class Member:
             self._heed(sender, edge, message)
 
     def broadcast(self, payload: bytes) -> int:
-        """Tell all members. It calls nobody: what comes of it comes by `flush` or later (R3).
-
-        It isn't delivered here. Of a lost member it goes nowhere.   Returns: the number, from 0.
-        """
+        """Send a payload to all members. It calls no method of the host: `flush` or later calls do (R3)."""
         own = self._own
         own.last = number = own.last + 1
         if self.is_lost:
@@ -173,7 +168,7 @@ class Member:
         return number
 
     def on_disk(self, origin: int, upto: int) -> None:
-        """This node has all payloads of an origin up to here where they must be."""
+        """Note that all payloads of an origin up to this number are on this node's disk."""
         known = self.origins.get(origin)
         if known is None or upto <= known.disk:
             return
@@ -183,7 +178,7 @@ class Member:
             self._raise_mark(known)
 
     def flush(self) -> None:
-        """Send what has gathered; if there is nobody, it has come round already."""
+        """Send what has gathered. A member that is alone settles its broadcasts at once."""
         if self._is_alone:
             if self.is_urgent:
                 self._settle_alone()
@@ -205,11 +200,11 @@ class Member:
             self._host.send(self.right, part)
 
     def leave(self) -> None:
-        """Call the host no more: it has no use for this member."""
+        """Stop calling the host, which has no use for this member any more."""
         self._host = Nobody()
 
     def retry(self) -> None:
-        """Propose again what no view shows yet. Who began late and alone has all from the beginning."""
+        """Propose again what no view shows yet. A member that began late and alone has all from the beginning."""
         member = self.view.member(self.id)
         if self.is_lost or not self.is_active or member is None:
             return
@@ -223,21 +218,21 @@ class Member:
 
     @property
     def has_output(self) -> bool:
-        """Whether `flush` has something to do."""
+        """True if `flush` has something to send."""
         return self.is_urgent or bool(self._news)
 
     @property
     def oldest_unconfirmed(self) -> int | None:
-        """The first own broadcast that has not come round."""
+        """The number of the first own broadcast that has not come round; None if all have."""
         return self._own_confirmed + 1 if self._own.last > self._own_confirmed else None
 
     def disk_of(self, origin: int) -> int:
-        """How far this node's disk is with an origin's payloads; `NOTHING`."""
+        """The number up to which an origin's payloads are on this node's disk; `NOTHING` if none are."""
         known = self.origins.get(origin)
         return NOTHING if known is None else known.disk
 
     def last_of(self, origin: int) -> int:
-        """The number of the last payload that came from an origin; `NOTHING`."""
+        """The number of the last payload that came from an origin; `NOTHING` if none came."""
         known = self.origins.get(origin)
         return NOTHING if known is None else known.last
 
@@ -252,12 +247,12 @@ class Member:
     # --- views ---
 
     def _in(self, view: View) -> RingMember | None:
-        """R9: what the view says of this member; None: it is out, or dead to the others."""
+        """R9: return the view's record of this member; None if the member is out of it, or dead to the others."""
         member = view.member(self.id)
         return None if member is None or member.status == "dead" else member
 
     def _place(self, member: RingMember) -> None:
-        """Take from the view who is where, and who answers for whom."""
+        """Take the neighbours from the view, and which member answers for each origin."""
         view = self.view
         self.left, self.right = view.left_of(self.id), view.right_of(self.id)
         right = view.member(self.right)
@@ -279,7 +274,7 @@ class Member:
             known.is_mine, known.is_rights = owner == self.id, owner == self.right
 
     def _forget_erased(self) -> None:
-        """Drop the origins that the view has no more. All that they said has come round twice."""
+        """Drop the origins that the view has no more. All that they broadcast has come round twice."""
         view = self.view
         for id_ in [id_ for id_ in self.origins if view.member(id_) is None]:
             known = self.origins.pop(id_)
@@ -293,13 +288,13 @@ class Member:
         self._awaits_catch_up = not self._is_alone
 
     def _new_right(self) -> None:
-        """R7: a right neighbour has to hear all first; that has in it what has gathered for the former one."""
+        """R7: begin with a catch-up for the new right neighbour. It replaces what has gathered for the former one."""
         self._forget_gathered()
         self._owes_catch_up = not self._is_alone
         self.is_urgent = self.is_active and not self._is_alone
 
     def _settle_alone(self) -> None:
-        """R10: who is alone in a view is all members."""
+        """R10: a member that is alone in a view is all members, so its broadcasts are confirmed at once."""
         self._forget_gathered()
         for known in self.origins.values():
             known.retired = known.last
@@ -315,8 +310,7 @@ class Member:
 
     def _hold(self, frame: _Early) -> None:
         """Keep a frame for its view.
-
-        A catch-up that waits has all that frames of earlier edges tell, which aren't needed from then on.
+        A catch-up that waits has all that frames of earlier edges have, so they aren't needed from then on.
         """
         if isinstance(frame.message, CatchUp):
             self._least_edge = frame.edge
@@ -332,7 +326,7 @@ class Member:
             self.receive(*frame)
 
     def _is_from_left(self, sender: int, edge: int) -> bool:
-        """R2: only the left neighbour is heard, and only what it says as such."""
+        """R2: True if a frame came from the left neighbour, on the edge of the present view."""
         return sender == self.left and edge == self._edge
 
     def _heed(self, sender: int, edge: int, message: Activity | CatchUp) -> None:
@@ -349,7 +343,7 @@ class Member:
             self._lose(f"{broken}, says {sender} on edge {edge}; {self}")
 
     def _gather_catch_up(self, edge: int, message: CatchUp) -> None:
-        """Put together what was too large for one message: it counts when all of it is here."""
+        """Put together a catch-up that was too large for one message. It counts when all of it is here."""
         if self._cut_edge != edge:
             self._cut_edge, self._cut = edge, []
         self._cut += message.origins
@@ -366,8 +360,9 @@ class Member:
             self._adopt(items)
 
     def _adopt(self, items: Sequence[Item]) -> None:
-        """R6: begin where the left neighbour is. What it has not seen acknowledged belongs to the past: it is kept for
-        the right neighbour, not delivered.
+        """R6: begin with the left neighbour's state.
+        Payloads that the neighbour has not seen acknowledged are kept for the right neighbour. They are not
+        delivered.
         """
         for item in items:
             known = self.origins.get(item.origin)
@@ -387,7 +382,9 @@ class Member:
         self._host.propose(ActivateMirror(self.id))
 
     def _take(self, items: Sequence[Item]) -> None:
-        """Take news, in order. Whom the view does not have any more is erased: all has been heard of it."""
+        """Take news, in order. An origin that the view has no more is skipped: all of its broadcasts have been
+        heard.
+        """
         origins = self.origins
         for origin, upto, payloads, ack, mark in items:
             known = origins.get(origin)
@@ -405,11 +402,11 @@ class Member:
     # --- the two rounds ---
 
     def _may_broadcast(self) -> bool:
-        """R3: one that is joining could be dropped without anybody to answer for it."""
+        """R3: True if this member is alive in the view; no other member would answer for one that is joining."""
         return self._is_alive
 
     def _relay(self, known: Origin, upto: int, payloads: Sequence[bytes]) -> None:
-        """R4: deliver and pass on what is new of an origin that somebody else answers for."""
+        """R4: deliver and pass on the new payloads of an origin that another member answers for."""
         new = upto - known.last
         if new <= 0:
             return
@@ -428,11 +425,11 @@ class Member:
         if ack > known.last:
             raise RuleBroken(f"{ack} is acknowledged at {known}")
         self._release(known, ack)
-        if known.is_dead or not known.is_rights:  # who is there learns nothing from its own acknowledgement
+        if known.is_dead or not known.is_rights:  # a live origin knows its own acknowledgement
             self._tell(known, is_urgent=known.is_dead)
 
     def _close(self, known: Origin, upto: int, ack: int) -> None:
-        """R5: what this member answers for has come round: all have the payloads, all know the acknowledgement."""
+        """R5: broadcasts that this member answers for have come round: all members have them, or know that all have."""
         if upto > known.last or ack > known.acked:
             raise RuleBroken(f"{upto}, {ack} come round at {known}")
         if ack > known.retired:
@@ -443,13 +440,13 @@ class Member:
             self._report_confirmed()
 
     def _report_confirmed(self) -> None:
-        """Tell how far own broadcasts have come round, if it is further than before."""
+        """Report to the host how far own broadcasts have come round, if further than before."""
         if self._own.acked > self._own_confirmed:
             self._own_confirmed = self._own.acked
             self._host.confirmed(self._own_confirmed)
 
     def _erase_finished(self) -> None:
-        """R8: propose to erase the dead of whom all has come round twice."""
+        """R8: propose to erase dead members whose broadcasts have all come round twice."""
         if not self._has_dead:
             return
         for known in list(self.origins.values()):
@@ -463,14 +460,14 @@ class Member:
                 self._host.propose(change)
 
     def _release(self, known: Origin, upto: int) -> None:
-        """Forget payloads."""
+        """Forget an origin's payloads up to a number: all members have them."""
         self.pending_bytes -= known.release(upto)
         arrivals = self._arrivals
         while arrivals and arrivals[0][1] <= arrivals[0][0].acked:
             arrivals.popleft()
 
     def _lose(self, reason: str) -> None:
-        """R9, R11: leave, and forget all. Another member will take its place."""
+        """R9, R11: leave the ring and forget all state. Another member will take this one's place."""
         self.is_lost, self.is_active = True, False
         self._forget_gathered()
         self.origins.clear()
@@ -485,7 +482,7 @@ class Member:
     # --- marks ---
 
     def _pass_mark(self, known: Origin, mark: int) -> None:
-        """A mark came from the left neighbour."""
+        """Take an origin's mark from the left neighbour, and pass it on."""
         if mark > known.last:
             raise RuleBroken(f"mark {mark} at {known}")
         known.left_mark = mark
@@ -500,7 +497,7 @@ class Member:
             self._host.durable(upto)
 
     def _raise_mark(self, known: Origin) -> None:
-        """Pass on how far disks are. Marks only rise: who comes to count has what passed it before."""
+        """Pass on how far disks are. Marks only rise: a member that begins to count has what passed it before."""
         if known is self._own:
             mark = known.disk
         else:
@@ -512,7 +509,7 @@ class Member:
     # --- what goes to the right neighbour ---
 
     def _note_arrival(self, known: Origin) -> None:
-        """Payloads came: they stand behind those of the others that came before."""
+        """Note the order in which payloads of different origins came."""
         arrivals = self._arrivals
         if arrivals and arrivals[-1][0] is known:
             arrivals[-1] = (known, known.last)
@@ -520,7 +517,7 @@ class Member:
             arrivals.append((known, known.last))
 
     def _gather(self, known: Origin, payloads: Sequence[bytes]) -> None:
-        """Payloads that end with the last one of an origin are to be told."""
+        """Gather new payloads of an origin, the last of which is its last one, for the right neighbour."""
         self.is_urgent = True
         if known.is_rights:
             self._news[known.id] = known  # it has them
@@ -534,7 +531,7 @@ class Member:
         segments.append((known, known.last, gathered))
 
     def _tell(self, known: Origin, *, is_urgent: bool) -> None:
-        """Something but payloads is to be told of an origin."""
+        """Gather an origin's numbers, without payloads, for the right neighbour."""
         self._news[known.id] = known
         if is_urgent:
             self.is_urgent = True
@@ -545,7 +542,7 @@ class Member:
         self.is_urgent = self._owes_catch_up = False
 
     def _gathered(self) -> list[Item]:
-        """Payloads in order; the last item of each origin has the rest of what is known."""
+        """The gathered payloads in order; the last item of each origin has its numbers too."""
         items: list[Item] = []
         news = self._news
         for known, _, _ in self._segments:
@@ -560,7 +557,7 @@ class Member:
         return items
 
     def _state(self) -> list[Item]:
-        """All that is known, for a neighbour that may know nothing."""
+        """The whole state of this member, for a neighbour that may know nothing."""
         items = list(self._pending_in_order())
         for known in self.origins.values():
             if known.last != NOTHING:
@@ -568,7 +565,7 @@ class Member:
         return items
 
     def _pending_in_order(self) -> Iterator[Item]:
-        """What is not acknowledged, in the order in which it came."""
+        """The payloads that are not acknowledged, in the order in which they came."""
         rest: dict[int, tuple[int, Iterator[bytes]]] = {}
         for known, upto in self._arrivals:
             if known.is_rights or upto <= known.acked:

@@ -1,21 +1,22 @@
-"""What a member of a ring tells its right neighbour, as objects."""
+"""The messages that a member of a ring sends to its right neighbour, as objects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 NOTHING: Final = -1
-"""The number before the first: nothing received, acknowledged, on disk."""
+"""The number before the first one: nothing is received, acknowledged or on disk."""
 
 
 class Item(NamedTuple):
-    """News of one origin.
+    """The news of one origin.
 
-    origin: who broadcast.
-    upto: the sender has all of its broadcasts up to this number.
-    payloads: those that end with `upto`, as many as the receiver may lack; none for who answers for the origin.
-    ack: all members are known to have those up to here: they need not be kept.
-    mark: those up to here are on the disks of all that count, from the origin to the sender.
+    origin: the member that broadcast.
+    upto: the sender has all of the origin's broadcasts up to this number.
+    payloads: those that end with `upto`, as many as the receiver may lack; none for the member that answers for the
+    origin.
+    ack: all members are known to have the broadcasts up to this number, so these need not be kept.
+    mark: the broadcasts up to this number are on the disks of all members that count, from the origin to the sender.
     """
 
     origin: int
@@ -27,7 +28,7 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What has gathered since the last one.
+    """The news that have gathered since the last message.
 
     version: of the sender's view.   edge: the receiver's, which names their being neighbours.
     items: in the order in which payloads came; an origin may be there more than once.
@@ -40,11 +41,12 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """All that the sender knows: the first thing that a new right neighbour hears.
+    """The sender's whole state: the first message that a new right neighbour gets.
 
-    version, edge: as of `Activity`.
-    origins: as its items; of each origin the last one has its state, those before it what is not acknowledged.
-    is_cut: it goes on in the next one, as it is too large for one message.
+    version, edge: as in `Activity`.
+    origins: like `Activity.items`; of each origin the last item has its numbers, those before it the payloads that
+    are not acknowledged.
+    is_cut: the next message continues this one, as the state is too large for one message.
     """
 
     version: int

@@ -1,4 +1,6 @@
-"""What a member knows of one origin of broadcasts: numbers, what is not acknowledged yet, and what is on disks."""
+"""The state that a member keeps of one origin of broadcasts: numbers, payloads not acknowledged yet, and marks of
+disks.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,13 +11,14 @@ from cluster.gm_ring.messages import NOTHING
 class Origin:
     """One origin's broadcasts, seen from one member. Numbers are consecutive from 0; `NOTHING` is before them.
 
-    last: the last one that came (of its own: that was made).
-    acked: all members are known to have those up to here; of who answers for the origin: it has told so.
-    retired: of a dead one, at who answers for it: acknowledgements up to here have come round.
+    last: the number of the last one that came; at the origin itself, of the last one that it made.
+    acked: all members are known to have those up to this number; the member that answers for the origin has told so.
+    retired: of a dead origin, at the member that answers for it: acknowledgements up to this number have come round.
     pending: the payloads after `acked` up to `last`.
-    left_mark, disk, mark: on the disks of all that count as far as the left neighbour; on this node's;
-        and what is told to the right.
-    is_mine: this member answers for it.   is_rights: its right neighbour does.   is_dead: the origin is.
+    left_mark: those up to this number are on the disks of all members that count, as far as the left neighbour.
+    disk: those up to this number are on this node's disk.   mark: the mark that was passed to the right.
+    is_mine: this member answers for the origin.   is_rights: its right neighbour does.   is_dead: the origin is
+    dead.
     """
 
     __slots__ = (

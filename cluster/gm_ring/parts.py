@@ -1,9 +1,9 @@
-"""What a member has to tell, in messages of a bounded size: one that is too large could not be sent.
+"""Split a member's message into messages of a bounded size, since one that is too large could not be sent.
 
     Activity ─► several, each of which counts by itself
     CatchUp  ─► several, which count when the last one is there
 
-Who took up a part of a catch-up would know less than others think, and might have to answer for a dead one.
+A member that took a part of a catch-up would know less than others think, and might have to answer for a dead one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ from typing import Final
 from cluster.gm_ring.messages import NOTHING, Activity, CatchUp, Item
 
 PART_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of payloads in one message; a single larger payload goes by itself."""
+"""The most bytes of payloads in one message; a single larger payload goes by itself."""
 
 
 def parts(message: Activity | CatchUp) -> Iterator[Activity | CatchUp]:
-    """The messages that say the same, to be sent in this order."""
+    """Yield the messages that together say the same, to be sent in this order."""
     version, edge = message.version, message.edge
     if isinstance(message, Activity):
         for items in _split(message.items):
@@ -29,7 +29,7 @@ def parts(message: Activity | CatchUp) -> Iterator[Activity | CatchUp]:
 
 
 def _split(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """Items in groups of a bounded size. One that is cut has what else it tells in its last piece."""
+    """Group items by a bounded size. An item that is cut has its `ack` and `mark` in its last piece."""
     part: list[Item] = []
     size = 0
     for origin, upto, payloads, ack, mark in items:

@@ -1,8 +1,8 @@
-"""Parcels of the rings between two nodes as bytes.
+"""Ring messages (parcels) between two nodes as bytes.
 
 member's message ─► encode_parcel ─► bytes, joined with those of all queues ─► a frame ─► decode_frame ─► receive
 
-Payloads are bytes to this layer, which go on from neighbour to neighbour as they came.
+To this layer payloads are bytes, which go on from neighbour to neighbour as they came.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from cluster.gm_ring.ring_pb2 import Frame, News
 from cluster.gm_ring.ring_pb2 import Parcel as RawParcel
 
 Message: TypeAlias = Activity | CatchUp | bytes
-"""What a parcel carries; bytes go past the ring."""
+"""The content of a parcel; bytes go past the ring's member."""
 
 _NUMBER_MAX: Final = 2**63
-"""Of anything that is counted here. More is nothing that a peer of ours says."""
+"""The limit of all ids and counts in a parcel. A peer of ours sends no higher ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What one member of a queue's ring sends to another.
+    """A message of one member of a queue's ring to another member.
 
-    uid: of the queue.   version: of the sender's view.   edge: as of `Activity`; 0 with bytes.
+    uid: of the queue.   version: of the sender's view.   edge: as in `Activity`; 0 with bytes.
     """
 
     uid: str
@@ -39,7 +39,7 @@ class Parcel:
 
 
 def encode_parcel(uid: str, sender: int, receiver: int, message: Message, version: int = 0) -> bytes:
-    """A frame of one parcel; frames one behind the other are a frame.
+    """Encode a frame of one parcel; frames one behind the other are a frame.
 
     version: of the sender's view, with bytes; the other messages have it in them.
     """
@@ -61,7 +61,7 @@ def encode_parcel(uid: str, sender: int, receiver: int, message: Message, versio
 
 
 def decode_frame(data: bytes, faults: list[str]) -> list[Parcel]:
-    """The parcels of frames, in order.   faults: what makes no sense is told there, and left out."""
+    """Return the parcels of frames, in order.   faults: gets a text for each malformed parcel, which is left out."""
     try:
         frame = Frame.FromString(data)
     except DecodeError:

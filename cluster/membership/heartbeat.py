@@ -1,4 +1,4 @@
-"""A heartbeat in bytes, and the status in it. Whatever a peer sends is checked here.
+"""Encode and decode a heartbeat and the status in it, with all checks of what a peer sends.
 
 Source: `proto/membership.proto`.
 """
@@ -18,16 +18,16 @@ REACHABLE_MAX: Final = 128
 """Nodes that a heartbeat may list. A larger cluster works, but its partial partitions aren't all seen."""
 NAME_MAX_BYTES: Final = 255
 HEARTBEAT_MAX_BYTES: Final = STATUS_MAX_BYTES + (REACHABLE_MAX + 1) * (NAME_MAX_BYTES + 3) + 64
-"""All of the above with their tags and lengths, and a few numbers."""
+"""The sum of the limits above with tags and lengths, and a few numbers."""
 
 
 class HeartbeatUnreadable(Exception):
-    """A peer sent what is no heartbeat. The text says why."""
+    """A peer sent bytes that are no heartbeat. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What one node tells another; the fields are explained in `proto/membership.proto`.
+    """One heartbeat between two nodes; `proto/membership.proto` explains the fields.
 
     leader: None when there is none.   status: its JSON, None when left out.
     """
@@ -42,7 +42,7 @@ class Heartbeat:
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
-    """At most `HEARTBEAT_MAX_BYTES`."""
+    """Encode a heartbeat in at most `HEARTBEAT_MAX_BYTES`."""
     message = membership_pb2.Heartbeat(
         incarnation=heartbeat.incarnation,
         sent_s=heartbeat.sent_s,
@@ -56,7 +56,7 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
 
 
 def decode_heartbeat(message: bytes) -> Heartbeat:
-    """Raises `HeartbeatUnreadable` for all that `encode_heartbeat` doesn't write."""
+    """Decode a heartbeat. Raises `HeartbeatUnreadable` for all that `encode_heartbeat` doesn't write."""
     if len(message) > HEARTBEAT_MAX_BYTES:
         raise HeartbeatUnreadable(f"a heartbeat of {len(message)} bytes")
     try:
@@ -84,17 +84,17 @@ def decode_heartbeat(message: bytes) -> Heartbeat:
 
 
 def encode_status(status: JsonObject) -> bytes:
-    """The same bytes for equal objects. Who calls compares them, and their number with `STATUS_MAX_BYTES`."""
+    """Encode a status; equal objects give the same bytes. The caller compares these, and checks `STATUS_MAX_BYTES`."""
     return json.dumps(status, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
 
 
 def decode_status(raw: bytes) -> JsonObject:
-    """Raises `HeartbeatUnreadable` unless it is a JSON object whose texts can be written as UTF-8."""
+    """Decode a status. Raises `HeartbeatUnreadable` unless it is a JSON object whose texts can be written as UTF-8."""
     try:
         value = json.loads(raw, parse_constant=_refuse_constant)
         json.dumps(
             value, ensure_ascii=False, allow_nan=False
-        ).encode()  # half a surrogate pair would fail whoever shows it
+        ).encode()  # half a surrogate pair would fail where it is shown
     except (ValueError, RecursionError) as error:
         raise HeartbeatUnreadable("a status that isn't JSON") from error
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What only the Raft leader does: it renews leases, and declares nodes down.
+"""The Raft leader's part of membership: it renews leases, and declares nodes down.
 
     leader ─► RenewLeases(itself, all that said they follow it) ─► applied ─► … every quarter of a lease
     there is proof that a process is gone ─► NodeDown
@@ -6,14 +6,14 @@
     two nodes are heard, and have not heard each other for long ─► NodeDown of one of them
 
 A node's lease comes only from an applied RenewLeases. Once an entry of a new leader is applied, all that former
-leaders renewed is applied here, too; so who was not heard of for as long as a lease lasts since its lease was renewed
-last, as far as it was applied here, has none. Who is heard, but doesn't follow the new leader, is given as long from
-that first entry on. It waits again after it could not commit for a lease, or slept: its queue of what the others said
-meanwhile is not read yet. Proof needs no wait.
+leaders renewed is applied here, too. So a node has no lease if it was not heard of for as long as a lease lasts
+since its lease was renewed last, as far as that was applied here. A node that is heard, but doesn't follow the new
+leader, is given as long from that first entry on. The leader waits again after it could not commit for a lease, or
+slept: its queue of what the others sent meanwhile is not read yet. Proof needs no wait.
 
-Of two nodes without a way to each other one has to go: clients of one reach no queue of the other, and what the one has
-sent to the other's consumers waits for as long as both count as up. Who is out comes back once it hears all that are
-up (`Membership.unreached`).
+Of two nodes without a link to each other one has to go: clients of one reach no queue of the other, and messages
+that the one has sent to the other's consumers wait for as long as both count as up. The node that is out comes back
+once it hears all that are up (`Membership.unreached`).
 
 Source: reliability §4.2.
 """
@@ -32,10 +32,12 @@ _NEVER_S: Final = float("-inf")
 _FOREVER_S: Final = float("inf")
 
 _UNANSWERED: Final = 2
-"""How many times later a renewal is repeated that wasn't applied: so only a few are ever on their way."""
+"""By how many times the pause is longer after a renewal that was not applied, so that only a few are ever on their
+way.
+"""
 
 _URGENT: Final = 0.1
-"""How much sooner leases may be renewed for those whose leases have waited: after an election or a partition."""
+"""The factor of the pause between renewals while nodes wait for their leases, after an election or a partition."""
 
 
 class Leadership:
@@ -47,23 +49,24 @@ class Leadership:
         self.is_leader = False
         self._since_s = _NEVER_S
         self._heard_since_s: float | None = None
-        """From when on silence counts: since then all that is sent to us is heard, and all former leases are
-        known to have been given before. None: it doesn't count."""
+        """From when on a peer's silence counts; None: it doesn't. Since then this node reads all that it is sent,
+        and knows that all former leases had been given before.
+        """
         self._awake_since_s = _NEVER_S
-        """Since when all that is sent to us is heard."""
+        """Since when this node reads all that it is sent."""
         self._commits_until_s = _NEVER_S
-        """Until when we may take ourselves for the leader: an entry was committed for us a lease ago."""
+        """Until when this node may take itself for the leader: a lease after it proposed its last committed renewal."""
         self._proposed_s = _NEVER_S
-        """When we renewed last."""
+        """When this node proposed the last renewal."""
         self._is_answered = True
-        """Whether that was applied."""
+        """True if the last renewal was applied."""
         self._parted: dict[tuple[str, str], float] = {}
-        """Members that we hear and that don't hear each other: since when."""
+        """Pairs of members that this node hears and that don't hear each other: since when."""
         self._declared: dict[str, tuple[int, float]] = {}
-        """Whom we proposed to declare down: incarnation, and when to say it again."""
+        """The members that this node proposed to declare down: incarnation, and when to propose it again."""
 
     def begin(self, peers: Iterable[Peer], now: float) -> None:
-        """This node is the leader from now on."""
+        """Lead from now on."""
         for peer in peers:
             peer.renewed_s = _NEVER_S
         self.is_leader = True
@@ -73,19 +76,19 @@ class Leadership:
         self._is_answered = True
 
     def end(self) -> None:
-        """It is not the leader any more."""
+        """Stop leading."""
         self.is_leader = False
         self._declared.clear()
         self._parted.clear()
 
     def slept(self, now: float) -> None:
-        """This node did nothing for a while: what the others said meanwhile is still to be read."""
+        """Note that this node did nothing for a while: messages of the others are still to be read."""
         self._awake_since_s = now
         if self._heard_since_s is not None:
             self._heard_since_s = now
 
     def renewed(self, sent_s: float, now: float) -> None:
-        """An entry of our own was applied, which was proposed at `sent_s`."""
+        """Note that an own renewal was applied, which was proposed at `sent_s`."""
         if not self.is_leader or sent_s < self._since_s:
             return
         self._is_answered = self._is_answered or sent_s >= self._proposed_s
@@ -96,7 +99,7 @@ class Leadership:
     # --- what is due ---
 
     def renew(self, own_incarnation: int, peers: Collection[Peer], now: float) -> RenewLeases | None:
-        """The renewal that is due, if any. The leader itself comes first: whose renewal it is."""
+        """Return the renewal that is due, if any. It lists the leader itself first, which tells whose renewal it is."""
         if not self.is_leader or now < self._renewal_s(peers):
             return None
         self._proposed_s = now
@@ -109,7 +112,7 @@ class Leadership:
         return RenewLeases(tuple(sent))
 
     def declare_down(self, peers: Iterable[Peer], now: float) -> Iterator[NodeDown]:
-        """The nodes to declare down."""
+        """Yield `NodeDown` for each peer that is gone for certain or whose lease is over."""
         if not self.is_leader:
             return
         if now >= self._commits_until_s and self._heard_since_s is not None:
@@ -122,9 +125,10 @@ class Leadership:
                 yield from self.declare(peer.member, now)
 
     def part(self, peers: Iterable[Peer], now: float) -> tuple[Peer, str] | None:
-        """Who is to go since it and another one, whose name comes with it, have not heard each other for long.
+        """Return the node that has to go since it and another one have not heard each other for long.
 
-        The one that most others don't hear goes first; the name decides between two.
+        The other one's name comes with it. The node that most others don't hear goes first; between two the name
+        decides.
         """
         if not self.is_leader:
             return None
@@ -148,25 +152,25 @@ class Leadership:
         return next(peer for peer in heard if peer.name == name), other
 
     def declare(self, member: Member, now: float) -> Iterator[NodeDown]:
-        """Declare it down unless that was proposed already, less than a lease ago."""
+        """Declare a member down unless that was proposed already, less than a lease ago."""
         incarnation, again_s = self._declared.get(member.name, (0, _NEVER_S))
         if incarnation != member.incarnation or now >= again_s:
             self._declared[member.name] = (member.incarnation, now + self._options.lease_s)
             yield NodeDown(member.name, member.incarnation)
 
     def forget(self, name: str) -> None:
-        """It is down, or no member any more."""
+        """Forget that a member was declared down: it is down, or no member any more."""
         self._declared.pop(name, None)
 
     def next_deadline(self, peers: Collection[Peer], now: float) -> float:
-        """When there is something to do at the latest, besides at the next heartbeat."""
+        """Return when there is something to do at the latest, besides at the next heartbeat."""
         if not self.is_leader:
             return _FOREVER_S
         silent = (self._expires_s(peer) for peer in peers if peer.is_up)
         return min([self._renewal_s(peers), *(due_s for due_s in silent if due_s > now)])
 
     def _renewal_s(self, peers: Iterable[Peer]) -> float:
-        """When to renew next."""
+        """Return when to renew next."""
         pause_s = self._options.renewal_s
         if not self._is_answered:
             pause_s *= _UNANSWERED
@@ -175,7 +179,7 @@ class Leadership:
         return self._proposed_s + pause_s
 
     def _expires_s(self, peer: Peer) -> float:
-        """When the peer's lease is over for certain if nothing more is heard of it."""
+        """Return when the peer's lease is over for certain if nothing more is heard of it."""
         if self._heard_since_s is None:
             return _FOREVER_S
         silent_s = max(peer.heard_s, peer.leased_s, self._awake_since_s)

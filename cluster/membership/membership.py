@@ -1,4 +1,4 @@
-"""Who is up, as one node sees it, and whether this node may serve.
+"""The membership of one node: which nodes are up, as it sees them, and whether it may serve.
 
 Every node tells every other one four times a second that it lives (a heartbeat), with its own clock's time. The Raft
 leader puts what it heard into the replicated log (RenewLeases), at most every quarter of a lease. A node that applies
@@ -68,19 +68,19 @@ than two, so it does not end while the cluster only changes its leader."""
 
 
 class State(Enum):
-    """Of this node, not of the others."""
+    """The state of this node, not of the others."""
 
     OFF = auto()
-    """It does not count as up, or must not: it never started, was stopped or has to rejoin."""
+    """The node does not count as up, or must not: it never started, was stopped or has to rejoin."""
     STARTING = auto()
-    """It asked to count as up."""
+    """The node asked to count as up."""
     PAUSED = auto()
-    """It counts as up, as far as it knows, and has no lease."""
+    """The node counts as up, as far as it knows, and has no lease."""
     SERVING = auto()
 
 
 class Membership:
-    """The state machine of one node. Each call may bring outputs and another `next_deadline`."""
+    """The state machine of one node. Each call may add outputs and change `next_deadline`."""
 
     def __init__(self, name: str, options: MembershipOptions = MembershipOptions()) -> None:  # noqa: B008
         self.name = name
@@ -90,13 +90,13 @@ class Membership:
 
         self.state = State.OFF
         self.incarnation = 0
-        """Ours. 0: none."""
+        """The incarnation of this node; 0: none."""
         self._own: Member | None = None
         self._asked_s = _NEVER_S
         self._lease_until_s = self._paused_s = _NEVER_S
 
         self._peers: dict[str, Peer] = {}
-        """All other members, and others that have a link to us."""
+        """All other members, and other nodes that have a link to this one."""
         self.leader: str | None = None
         self._leader_since_s = _NEVER_S
         self._leadership = Leadership(name, options)
@@ -111,7 +111,7 @@ class Membership:
     # --- this node ---
 
     def starting(self, now: float) -> None:
-        """NodeUp is submitted now: its lease begins now, when it is applied. Only when off."""
+        """Note that NodeUp is submitted now: once it is applied, the lease counts from now. Only when off."""
         assert self.state is State.OFF
         self._enter(now)
         self.state = State.STARTING
@@ -119,7 +119,7 @@ class Membership:
         self._settle(now)
 
     def up(self, incarnation: int, now: float) -> None:
-        """NodeUp gave this incarnation. The node serves as soon as `Resume` comes, or has to `Rejoin`."""
+        """Take the incarnation that NodeUp gave. The node serves as soon as `Resume` comes, or has to `Rejoin`."""
         assert self.state is State.STARTING
         self._enter(now)
         self.state = State.PAUSED
@@ -133,13 +133,13 @@ class Membership:
         self._settle(now)
 
     def stopped(self, now: float) -> None:
-        """The node doesn't serve any more, or gave up starting. Comes before its own NodeDown is submitted."""
+        """Note that the node serves no more, or gave up starting. Comes before its own NodeDown is submitted."""
         self._enter(now)
         self._turn_off()
         self._settle(now)
 
     def set_status(self, status: JsonObject, now: float) -> None:
-        """What the others shall know of this node. It goes out at once, if it is new."""
+        """Set the status that the other nodes see of this one. A changed status is sent at once."""
         self._enter(now)
         raw = encode_status(status)
         is_too_large = len(raw) > STATUS_MAX_BYTES
@@ -156,7 +156,7 @@ class Membership:
     # --- the replicated log ---
 
     def members_changed(self, members: Mapping[str, Member], now: float) -> None:
-        """The catalogue was loaded, or replaced by a snapshot: these are its members."""
+        """Take the members of the catalogue, which was loaded or replaced by a snapshot."""
         self._enter(now)
         for name in {self.name, *self._peers} - set(members):
             self._member_is(name, None, now)
@@ -167,7 +167,7 @@ class Membership:
         self._settle(now)
 
     def applied(self, events: Iterable[Event], now: float) -> None:
-        """These came of a command that was applied; those that don't concern members are passed over."""
+        """Take the events of an applied command; those that don't concern members are skipped."""
         self._enter(now)
         for event in events:
             match event:
@@ -184,7 +184,7 @@ class Membership:
         self._settle(now)
 
     def leader_changed(self, leader: str | None, now: float) -> None:
-        """Whom this node follows now. Comes before what that leader committed is applied."""
+        """Note the leader that this node follows now. Comes before anything that this leader committed is applied."""
         self._enter(now)
         if leader != self.leader:
             self.leader = leader
@@ -196,7 +196,7 @@ class Membership:
         self._settle(now)
 
     def majority_changed(self, has_majority: bool, now: float) -> None:
-        """Whether a majority of the voters is linked: says why the lease ran out, no more."""
+        """Note whether a majority of the voters is linked. It only explains why the lease ran out."""
         self._enter(now)
         self._has_majority = has_majority
         self._settle(now)
@@ -204,7 +204,7 @@ class Membership:
     # --- the links ---
 
     def link_up(self, name: str, incarnation: int, now: float) -> None:
-        """Heartbeats get through to it. incarnation: what it has now, 0 for none."""
+        """Note that heartbeats reach a node.   incarnation: of its process, 0 for none."""
         self._enter(now)
         peer = self._peers.get(name)
         if peer is None:
@@ -214,7 +214,7 @@ class Membership:
         self._settle(now)
 
     def link_down(self, name: str, *, is_gone: bool, now: float) -> None:
-        """They don't any more. is_gone: its process has ended, for its host refused another connection."""
+        """Note that the link to a node is down.   is_gone: its process has ended, for its host refused a connection."""
         self._enter(now)
         peer = self._peers.get(name)
         if peer is not None:
@@ -226,7 +226,7 @@ class Membership:
         self._settle(now)
 
     def received(self, name: str, message: bytes, now: float) -> None:
-        """A heartbeat, or what a peer takes for one. What comes without a link is passed over."""
+        """Take a heartbeat of a node. Without a link it is ignored; a malformed one is reported once per link."""
         self._enter(now)
         peer = self._peers.get(name)
         if peer is not None and peer.is_linked:
@@ -241,14 +241,14 @@ class Membership:
     # --- time ---
 
     def tick(self, now: float) -> float:
-        """Do what is due; when to call again at the latest. Comes after all that was received is handed over."""
+        """Do what is due, and return when to call again at the latest. Call it after all received messages."""
         self._enter(now)
         self._find_hung(now)
         self._settle(now)
         return self.next_deadline()
 
     def next_deadline(self) -> float:
-        """When there is something to do at the latest."""
+        """Return when there is something to do at the latest."""
         deadline_s = self._beat_s
         if not self._is_alone:
             deadline_s = min(deadline_s, self._leadership.next_deadline(self._peers.values(), self._now))
@@ -259,22 +259,21 @@ class Membership:
         return deadline_s
 
     def take_outputs(self) -> list[Output]:
-        """What is to be done since the last call, in this order."""
+        """Return what is to be done since the last call, in this order."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
     @property
     def _paused_until_s(self) -> float:
-        """When a pause ends the incarnation: what it is master of goes to others, though it says that it lives.
-
-        A node whose disk hangs may follow the leader and get no lease; nobody would ever declare it down.
+        """When a pause ends the incarnation: its masters move to other nodes, though this node says that it lives.
+        A node whose disk hangs may follow the leader and get no lease; no other node would ever declare it down.
         """
         return self._paused_s + _PAUSE_LEASES * self._options.lease_s
 
     # --- what is known ---
 
     def has_lease(self, now: float) -> bool:
-        """Whether clients may be told anything at this very moment."""
+        """True if clients may be told anything at this very moment."""
         return self.state is State.SERVING and (self._is_alone or now < self._lease_until_s)
 
     @property
@@ -284,7 +283,7 @@ class Membership:
 
     @property
     def reachable(self) -> list[str]:
-        """The nodes that are heard, members or not."""
+        """The nodes that this one hears, members or not."""
         return sorted(peer.name for peer in self._peers.values() if peer.is_reachable)
 
     @property
@@ -298,13 +297,13 @@ class Membership:
 
     @property
     def statuses(self) -> dict[str, JsonObject]:
-        """What the others last said of themselves."""
+        """The last status of each other node, by its name."""
         return {peer.name: peer.status for peer in self._peers.values() if peer.status is not None}
 
     # --- each call ---
 
     def _enter(self, now: float) -> None:
-        """Comes first: whatever the call brings, a lease that is over is over."""
+        """Begin a call: a lease that is over pauses the node before anything else is done."""
         assert now >= self._now, "CLOCK_BOOTTIME never goes back"
         if now - self._now > self._options.silence_s / 2:  # twice as long as any deadline is away
             self._awake_since_s = now
@@ -320,7 +319,7 @@ class Membership:
             self._rejoin(f"it had no lease for {_PAUSE_LEASES * self._options.lease_s:g} s")
 
     def _settle(self, now: float) -> None:
-        """Comes last: what became possible, and what is due."""
+        """End a call: resume if there is a lease, and send what is due."""
         if self.state is State.PAUSED and now < self._lease_until_s:
             self.state = State.SERVING
             self._outputs.append(Resume())
@@ -334,7 +333,7 @@ class Membership:
 
     @property
     def _is_alone(self) -> bool:
-        """No other node can have been elected, nor can one be before this one stops leading: no lease needed."""
+        """True if this node needs no lease: no other one can be the leader before this one stops leading."""
         return self._leadership.is_leader and all(peer.member is None for peer in self._peers.values())
 
     @property
@@ -346,7 +345,7 @@ class Membership:
         return f"'{self.leader}', the leader of the cluster's disk nodes, did not renew its lease in time"
 
     def _lead(self, now: float) -> None:
-        """What only the leader does."""
+        """Do what only the leader does."""
         if self._is_alone or not self._leadership.is_leader:
             return
         renewal = self._leadership.renew(self.incarnation, self._peers.values(), now)
@@ -358,7 +357,9 @@ class Membership:
         self._outputs += map(Submit, downs)
 
     def _part(self, now: float) -> None:
-        """Have one of two nodes go that don't hear each other. Called once a heartbeat, as it looks at all pairs."""
+        """Declare one of two nodes down that don't hear each other. Called once a heartbeat, as it looks at all
+        pairs.
+        """
         found = self._leadership.part(self._peers.values(), now)
         if found is None:
             return
@@ -418,7 +419,7 @@ class Membership:
     # --- the others ---
 
     def _find_hung(self, now: float) -> None:
-        """Whose link is up, but who says nothing. Not if it was us who didn't listen."""
+        """Report peers whose link is up, but which send nothing. Not if it was this node that didn't listen."""
         for peer in self._peers.values():
             heard_s = max(peer.heard_s, self._awake_since_s)
             if peer.member is not None and peer.is_reachable and now - heard_s > self._options.silence_s:
@@ -426,7 +427,9 @@ class Membership:
                 self._outputs.append(Hung(peer.name))
 
     def _find_partitions(self, now: float) -> None:
-        """Who is up, but out of our reach only. A link that is just made again is none."""
+        """Report peers that are up, and that only this node does not reach. A link that is just made again is no
+        partition.
+        """
         leader = self._peers.get(self.leader or "")
         reached = leader.reachable if leader is not None and leader.is_reachable else frozenset()
         for peer in self._peers.values():
@@ -443,7 +446,7 @@ class Membership:
     # --- what was applied ---
 
     def _member_is(self, name: str, member: Member | None, now: float) -> None:
-        """Its record now; None when it is no member."""
+        """Take a node's record of the catalogue; None when it is no member."""
         if name == self.name:
             self._own = member
             self._own_changed(now)
@@ -469,7 +472,7 @@ class Membership:
             del self._peers[name]
 
     def _own_changed(self, now: float) -> None:
-        """Our own record changed, or we learnt which incarnation is ours."""
+        """React to a change of this node's own record or incarnation."""
         own = self._own
         if self.state is State.STARTING:
             # It may be of a former process, while the log is read again. It does no harm to say that this one
@@ -494,7 +497,9 @@ class Membership:
         self._lease_until_s = _NEVER_S
 
     def _leases_renewed(self, sent: tuple[tuple[str, int, float], ...], now: float) -> None:
-        """A lease lasts from when the node spoke, not from when it was heard or when that was applied."""
+        """Extend leases. A lease counts from when the node sent its heartbeat, not from when that was heard or
+        applied.
+        """
         for name, incarnation, _ in sent:
             peer = self._peers.get(name)
             if peer is not None and peer.member is not None and peer.member.incarnation == incarnation:

@@ -1,10 +1,10 @@
-"""How long membership waits for what."""
+"""The times of membership: leases, heartbeats and waits."""
 
 from dataclasses import dataclass
 from typing import Final
 
 _RATE_ERROR: Final = 0.01
-"""By how much the clocks of two nodes may differ in rate (reliability §4.2: rho)."""
+"""The difference in rate that the clocks of two nodes may have (reliability §4.2: rho)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +43,5 @@ class MembershipOptions:
 
     @property
     def silence_s(self) -> float:
-        """A loop that isn't heard for this long hangs: some four heartbeats (ring.md §4)."""
+        """After this long without a heartbeat a node's loop counts as hung: some four heartbeats (ring.md §4)."""
         return 4 * self.heartbeat_s

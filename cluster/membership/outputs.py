@@ -1,4 +1,4 @@
-"""What the shell has to do for `Membership`, in order."""
+"""The outputs of `Membership`: actions for its caller, in order."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,7 +9,7 @@ from node.catalogue.records import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Send this to a peer, on the control stream. It may get lost when the link goes down."""
+    """Send this heartbeat to a peer, on the control stream. It may get lost when the link goes down."""
 
     to: str
     message: bytes
@@ -17,7 +17,7 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Propose this as the leader that this node is; drop it if it leads no more.
+    """Propose this command as the leader that this node is; drop it if the node leads no more.
 
     It must not be handed to another leader, which may have heard of the node meanwhile.
     """
@@ -34,19 +34,21 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """There is a lease: serve clients. Comes after `Membership.up` too, before which nothing is served."""
+    """The node has a lease: serve clients. Comes after `Membership.up` too, before which nothing is served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """This incarnation was declared down: stop serving, if not paused, drop what it had and start as a new one."""
+    """This incarnation was declared down: stop serving, if not paused, drop its state and start as a new
+    incarnation.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class StatusChanged:
-    """What a member says of itself is another thing now; None when it went down."""
+    """A member's status changed; None when the member went down."""
 
     name: str
     status: JsonObject | None
@@ -61,7 +63,7 @@ class PartitionSeen:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHealed:
-    """The member is reached again, or is_down: it isn't up any more."""
+    """The member is reached again, or it is down and so no partition any more (is_down)."""
 
     name: str
     is_down: bool = False
@@ -69,7 +71,9 @@ class PartitionHealed:
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """This node, the leader, declares a member down that another one has not heard for long: until they do."""
+    """This node, the leader, declares a member down that another one has not heard for long, until they hear each
+    other.
+    """
 
     name: str
     other: str
@@ -77,7 +81,7 @@ class Parted:
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """The link to a node is up, but its loop says nothing."""
+    """The link to a node is up, but the node's loop sends nothing."""
 
     name: str
 
@@ -91,9 +95,9 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What a node sent was ignored, from now on silently until its link comes up again. text: why, for the log.
+    """A node's message was ignored. Further ones are ignored silently until its link comes up again.
 
-    The name of this node itself: its own status is too large, and the old one stays.
+    text: why, for the log.   name: this node itself if its own status is too large, and the old one stays.
     """
 
     name: str

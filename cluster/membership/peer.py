@@ -1,4 +1,4 @@
-"""What a node knows of another one: its link, its last words, its status."""
+"""The state that a node keeps of another one: its link, lease and status."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ _NEVER_S = float("-inf")
 
 @dataclass(slots=True)
 class Peer:
-    """Another node. Times are on our own clock, except `sent_s`.
+    """Another node. Times are in seconds on this node's clock, except `sent_s`, `renewable_s` and `renewed_s`.
 
     member: its record in the catalogue, None while it is not in it.
     """
 
     name: str
     unreachable_since_s: float
-    """Since when it has had no link; since it came up, if that was later. No matter while it is linked."""
+    """Since when the peer has had no link, or since it came up if that was later. Meaningless while it is linked."""
     member: Member | None = None
 
     # --- the link ---
@@ -25,57 +25,57 @@ class Peer:
     link_incarnation: int = 0
     """The latest incarnation of the process at the other end, 0 while it has none."""
     gone_incarnation: int = 0
-    """The process that had this incarnation has ended: there is proof. 0: none."""
+    """The incarnation whose process has provably ended; 0: there is no proof."""
     heard_s: float = _NEVER_S
-    """When it was heard last, or linked."""
+    """When the peer was heard last, or linked."""
     sent_s: float = 0.0
-    """What its clock said then. It never goes back while the link lasts."""
+    """The peer's clock in its last heartbeat. It never goes back while the link lasts."""
     reachable: frozenset[str] = frozenset()
-    """Whom it heard then."""
+    """The nodes that the peer heard, by its last heartbeat."""
     is_hung: bool = False
     is_refused: bool = False
-    """Something that it sent was ignored, and said to be."""
+    """True if a message of the peer was ignored and reported."""
 
     # --- its lease, as a leader keeps it ---
     followed_s: float = _NEVER_S
-    """When the incarnation that is up said last that it follows us; when it came up, if that was later."""
+    """When the peer's present incarnation last said that it follows us; when it came up, if that was later."""
     renewable_s: float = _NEVER_S
-    """What its clock said then: what its lease can be renewed by."""
+    """The peer's clock then, by which its lease can be renewed."""
     leased_s: float = _NEVER_S
-    """When an entry that renewed its lease was applied here last, whoever led; when it came up, if that was later."""
+    """When an entry that renewed the peer's lease was last applied here, whoever led; when it came up, if later."""
     renewed_s: float = _NEVER_S
-    """What its clock said when it sent what its lease was last to be renewed by."""
+    """The peer's clock in the heartbeat by which its lease was last proposed to be renewed."""
 
     # --- statuses ---
     status: JsonObject | None = None
     status_raw: bytes = b""
     status_version: int = 0
-    """Of what we have of its status."""
+    """The version of the peer's status that we have."""
     lacks_status: bool = False
-    """It has a newer status than we have."""
+    """True if the peer has a newer status than we have."""
     told_version: int = 0
-    """Of what it has of our status, as far as we know."""
+    """The version of our status that the peer has, as far as we know."""
 
     is_partitioned: bool = False
-    """It is up and the leader reaches it, but we don't."""
+    """True if the peer is up and the leader reaches it, but we don't."""
 
     @property
     def is_up(self) -> bool:
-        """Whether it counts as up in the cluster."""
+        """True if the peer counts as up in the cluster."""
         return self.member is not None and self.member.is_up
 
     @property
     def is_reachable(self) -> bool:
-        """Whether it is heard."""
+        """True if the peer is heard."""
         return self.is_linked and not self.is_hung
 
     @property
     def knows_whom_it_hears(self) -> bool:
-        """Whether `reachable` is all that it hears: it was said over this link, and the list was not too long."""
+        """True if `reachable` is complete: it was sent over this link, and the list was not too long."""
         return self.sent_s > 0 and len(self.reachable) < REACHABLE_MAX
 
     def linked(self, incarnation: int, now: float) -> None:
-        """A new link to it: all that belonged to the former one is void."""
+        """Note a new link to the peer: all that belonged to the former one is void."""
         self.is_linked = True
         self.link_incarnation = incarnation
         self.heard_s = now
@@ -86,7 +86,7 @@ class Peer:
         self.lacks_status = False
 
     def unlinked(self, *, is_gone: bool, now: float) -> None:
-        """Its link is down. is_gone: the process at the other end has ended for sure."""
+        """Note that the peer's link is down.   is_gone: the process at the other end has ended for sure."""
         if is_gone:
             self.gone_incarnation = max(self.gone_incarnation, self.link_incarnation)
         if self.is_linked:
@@ -95,13 +95,13 @@ class Peer:
         self.reachable = frozenset()
 
     def came_up(self, now: float) -> None:
-        """A new incarnation of it counts as up."""
+        """Note that a new incarnation of the peer counts as up."""
         self.followed_s = self.leased_s = now
         self.renewable_s = self.renewed_s = _NEVER_S
         self.unreachable_since_s = now
 
     def heard(self, heartbeat: Heartbeat, own_name: str, now: float) -> None:
-        """It sent this; whether its status changed is another matter."""
+        """Take the peer's heartbeat, except its status."""
         self.heard_s = now
         self.sent_s = heartbeat.sent_s
         self.reachable = heartbeat.reachable
@@ -115,7 +115,7 @@ class Peer:
             self.renewable_s = heartbeat.sent_s
 
     def is_outdated(self, heartbeat: Heartbeat) -> bool:
-        """Whether it speaks as an incarnation that was declared down, which it doesn't know yet."""
+        """True if the heartbeat is of an incarnation that was declared down, which the peer doesn't know yet."""
         member = self.member
         if member is None or not heartbeat.incarnation:
             return False

@@ -1,6 +1,7 @@
-"""What PySyncObj's modules take from the machine: clock, dice, files, pickles. Here they get ours instead.
+"""Replace what PySyncObj's modules take from the machine (clock, dice, files, pickles) by ours.
 
 The names are the modules', so several members in one process share them: `Core.enter` says whose turn it is.
+
 Source: reliability §3.9 items 1, 4 and 6.
 """
 
@@ -16,7 +17,7 @@ from pysyncobj.version import VERSION  # type: ignore[import-untyped]
 from cluster.metadata.safe_pickle import SafePickle
 
 PYSYNCOBJ_VERSION: Final = "0.3.17"
-"""The only one whose private parts are known to be as they are used here."""
+"""The only version of PySyncObj whose private parts are known to be as they are used here."""
 
 
 if VERSION != PYSYNCOBJ_VERSION:
@@ -24,14 +25,14 @@ if VERSION != PYSYNCOBJ_VERSION:
 
 
 class _Ambient:
-    """What PySyncObj's module asks for time and randomness: the core that is at work."""
+    """The source of time and randomness for PySyncObj's module: the core that is at work."""
 
     def __init__(self) -> None:
         self.now: Callable[[], float] = float
         self.random: Callable[[], float] = float
 
     def monotonic(self) -> float:
-        """In the place of `monotonicTime`."""
+        """Return the core's time; stands in for `monotonicTime`."""
         return self.now()
 
 
@@ -40,12 +41,12 @@ _create_journal = pysyncobj.journal.createJournal
 
 
 def _journal(journal: Any = None) -> Any:
-    """In the place of `createJournal`, which takes the name of a file."""
+    """Return the journal that is given; stands in for `createJournal`, which takes the name of a file."""
     return journal if isinstance(journal, Journal) else _create_journal(journal)
 
 
 def _replace_ambient() -> None:
-    """Have PySyncObj ask us for what it takes from the machine."""
+    """Replace the names by which PySyncObj takes clock, dice, files and pickles from the machine."""
     for module, name in (
         (syncobj, "monotonicTime"),
         (syncobj, "random"),

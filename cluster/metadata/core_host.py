@@ -1,4 +1,4 @@
-"""What a core stands on in the place of PySyncObj's sockets: its host, who is asked and told."""
+"""The interface between a core and its host, which stands in for PySyncObj's sockets."""
 
 from typing import NamedTuple, Protocol
 
@@ -9,26 +9,26 @@ from cluster.metadata.wire import CoreMessage
 
 
 class Host(Protocol):
-    """Who drives a core."""
+    """The driver of a core: it sends the core's messages and applies its entries."""
 
     def send(self, peer: str, message: CoreMessage) -> None:
-        """A message of the core to a peer; it may get lost."""
+        """Send a message of the core to a peer; it may get lost."""
 
     def apply(self, index: int, command: bytes) -> None:
-        """A committed entry. What it raises ends the tick."""
+        """Apply a committed entry. An exception ends the tick."""
 
     def may_campaign(self) -> bool:
-        """The time to hear from a leader is over: whether an election has a chance."""
+        """True if an election has a chance. Asked when the time to hear from a leader is over."""
 
     def reconfigured(self) -> None:
-        """Who votes may have changed."""
+        """Note that the voters may have changed."""
 
     def asked_to_leave(self) -> None:
-        """This leader is to cease to vote: somebody else has to lead first."""
+        """Note that this leader is to cease to vote: another member has to lead first."""
 
 
 class Position(NamedTuple):
-    """How far a member is: its last entry, the last one committed, the last one applied; and who leads."""
+    """The progress of a member: its last entry, the last one committed, the last one applied, its term and role."""
 
     last: int
     committed: int
@@ -38,7 +38,7 @@ class Position(NamedTuple):
 
 
 class CoreTransport(Transport):  # type: ignore[misc]  # PySyncObj has no types
-    """PySyncObj's way to others: the host."""
+    """PySyncObj's transport, which hands all messages to the host."""
 
     ready = True
 
@@ -47,25 +47,25 @@ class CoreTransport(Transport):  # type: ignore[misc]  # PySyncObj has no types
         self._host = host
 
     def send(self, node: Node, message: CoreMessage) -> bool:
-        """A message for a peer; always taken."""
+        """Send a message to a peer; always accepted."""
         self._host.send(node.id, message)
         return True
 
     def tryGetReady(self) -> None:
-        """It always is."""
+        """Do nothing: the transport is always ready."""
 
     def addNode(self, node: Node) -> None:
-        """Links are the host's."""
+        """Do nothing: links are the host's."""
 
     def dropNode(self, node: Node) -> None:
-        """Links are the host's."""
+        """Do nothing: links are the host's."""
 
     def destroy(self) -> None:
         """Nothing to do."""
 
 
 class NoPoller:
-    """In the place of the poller: there are no sockets."""
+    """Stands in for PySyncObj's poller, as the core has no sockets."""
 
     def poll(self, timeout: float) -> None:
-        """Nothing happens."""
+        """Do nothing."""

@@ -1,37 +1,42 @@
-"""What voters had acknowledged, so that one whose disk went back in time is found.
+"""Remember what voters had acknowledged, so that a voter whose disk went back in time is found.
 
 A leader remembers how far the committed part of the log is that each voter has told it to have safe, also when it
-leads no more. Who comes back with less has an old copy of its data directory, or a disk that lost what it had synced.
-A majority was counted with it; so until its log reaches as far again it must not vote, or what was committed might be
-voted away. It is told when a link to it comes up, and what is remembered lasts as long as the one who does.
+leads no more. A voter that comes back with less has an old copy of its data directory, or a disk that lost what it
+had synced. A majority was counted with it; so until its log reaches as far again it must not vote, or committed
+entries might be voted away. The voter is told when a link to it comes up. The memory lasts as long as the process
+that has it.
 """
 
 from collections.abc import Callable
 
 
 class Debts:
-    """Of one member.   report: takes a line for the log."""
+    """The acknowledgements that one member remembers of others, and others of it.   report: takes a line for the
+    log.
+    """
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
         self._acknowledged: dict[str, int] = {}
-        """By voter: the entry up to which it had all, and all was committed."""
+        """By voter: the index up to which the voter had all entries, and all were committed."""
         self._owed = 0
 
     def heard(self, voter: str, index: int) -> None:
-        """A voter has all entries up to this one safe, and they are committed."""
+        """Note that a voter has all entries up to this one safe, and that they are committed."""
         self._acknowledged[voter] = max(index, self._acknowledged.get(voter, 0))
 
     def keep(self, voters: frozenset[str]) -> None:
-        """These vote: who was removed may come back with nothing."""
+        """Keep only these voters: a removed one may come back with nothing."""
         self._acknowledged = {name: index for name, index in self._acknowledged.items() if name in voters}
 
     def of(self, voter: str) -> int:
-        """How far a voter must be; 0: not known."""
+        """Return the index that a voter's log must reach; 0: not known."""
         return self._acknowledged.get(voter, 0)
 
     def told(self, index: int, last_index: int) -> None:
-        """Another member remembers that this one had all entries up to an index, and it has them up to `last_index`."""
+        """Note that another member remembers this one to have had all entries up to `index`; it has them up to
+        `last_index`.
+        """
         if index > max(last_index, self._owed):
             self._owed = index
             self._report(
@@ -41,7 +46,7 @@ class Debts:
             )
 
     def owes(self, last_index: int) -> bool:
-        """Whether this member may not vote, with a log that ends there."""
+        """True if this member may not vote, with a log that ends at `last_index`."""
         if self._owed and last_index >= self._owed:
             self._owed = 0
             self._report("this node has caught up with the Raft log, and votes again")

@@ -1,9 +1,10 @@
-"""Whether this member's own disk is stuck, while others' are not.
+"""Find out whether this member's own disk is stuck, while those of others are not.
 
-A leader does not count itself for what it has not synced, and hears of its own disk last: with a disk that hangs or
-is full it would lead on and commit nothing. So it compares. What was handed to its disk at some time, the others
-have got at about the same time; as soon as a majority of all voters without itself has it safe, they could commit it
-alone, and the leader's disk is given as long again, and some time more. Where all disks are slow alike it is in time.
+A leader does not count itself for entries that it has not synced, and hears of its own disk last: with a disk that
+hangs or is full it would lead on and commit nothing. So it compares. Entries that were handed to its disk at some
+time reach the others at about the same time. As soon as a majority of all voters without the leader has them safe,
+it could commit them alone, and the leader's disk is given as long again, and some time more. Where all disks are
+slow alike the leader's disk is in time.
 """
 
 from collections.abc import Callable
@@ -26,29 +27,29 @@ class _Mark:
 
 
 class DiskWatch:
-    """Watches one mark at a time: the first that is not synced.   patience_s: what a healthy disk never takes."""
+    """Watches one mark at a time: the first that is not synced.   patience_s: longer than a healthy disk ever takes."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self._mark: _Mark | None = None
 
     def observe(self, now: float, written: int, synced: int, last_index: int) -> None:
-        """How far the journal is, after all that is new was handed over."""
+        """Note how far the journal is written and synced, after all new entries were handed over."""
         if self._mark is not None and self._mark.written <= synced:
             self._mark = None
         if self._mark is None and synced < written:
             self._mark = _Mark(written, last_index, now)
 
     def waits_s(self, now: float) -> float:
-        """For how long something has not been synced."""
+        """Return for how many seconds the oldest unsynced write has waited; 0 if all is synced."""
         return 0.0 if self._mark is None else now - self._mark.at_s
 
     def is_stuck(self, now: float) -> bool:
-        """Whether that is too long."""
+        """True if a write has waited longer than a healthy disk ever takes."""
         return self.waits_s(now) >= self._patience_s
 
     def holds_up(self, now: float, have_others: Callable[[int], bool]) -> bool:
-        """Whether somebody else should lead.   have_others: whether a majority without us has an entry safe."""
+        """True if another member should lead.   have_others: whether a majority without us has an entry safe."""
         mark = self._mark
         if mark is None:
             return False
@@ -57,7 +58,7 @@ class DiskWatch:
         return now >= self._due(mark)
 
     def due(self) -> float:
-        """When to look again at the latest."""
+        """Return when to look again at the latest."""
         return float("inf") if self._mark is None else self._due(self._mark)
 
     def _due(self, mark: _Mark) -> float:

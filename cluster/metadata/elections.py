@@ -1,7 +1,8 @@
-"""Whether an election has a chance: asked before a term is begun, as PySyncObj itself never asks.
+"""Ask whether an election has a chance before a term begins (PreVote), as PySyncObj itself never asks.
 
-A member that hears no leader asks the other voters. Who hears one says no; so does who has a longer log. Only with a
-majority of yes it begins a term, which deposes whoever leads. So a member with one broken link disturbs nobody.
+A member that hears no leader asks the other voters. A voter says no if it hears a leader, or has a longer log. Only
+with a majority of yes the member begins a term, which deposes the leader. So a member with one broken link disturbs
+no others.
 Source: reliability §3.2 (no PreVote in PySyncObj); Raft, Ongaro's thesis §9.6.
 """
 
@@ -28,31 +29,31 @@ class Elections:
         self._votes: tuple[int, set[str]] = (0, set())
 
     def heard_leader(self, now: float) -> None:
-        """A leader is there."""
+        """Note that a leader was heard."""
         self._heard_at = now
         self._granted.clear()
 
     def expect_leader(self, now: float) -> None:
-        """This member has just started: a leader may be there that it has not heard yet."""
+        """Note that this member has just started: there may be a leader that it has not heard yet."""
         self._heard_at = now + self._ask_s - self._min_s
 
     def lost_leader(self) -> None:
-        """The leader is gone, for all that is known."""
+        """Note that the leader is gone, as far as is known."""
         self._heard_at = -inf
 
     def hears_leader(self, now: float, for_s: float | None = None) -> bool:
-        """Whether a leader was heard of lately.   for_s: within so many seconds."""
+        """True if a leader was heard lately.   for_s: within so many seconds."""
         return now - self._heard_at < (self._min_s if for_s is None else for_s)
 
     def may_begin(self, term: int, voters: frozenset[str]) -> bool:
-        """Whether enough voters said yes to this term. They are asked again after that."""
+        """True if enough voters said yes to this term; their answers are forgotten then."""
         is_won = self._term == term and 2 * len((self._granted | {self._name}) & voters) > len(voters)
         if is_won:
             self._granted.clear()
         return is_won
 
     def asks(self, term: int, now: float) -> bool:
-        """Whether the others are to be asked now about this term."""
+        """True if the others are to be asked now about this term."""
         if now < self._asks_again_at:
             return False
         self._asks_again_at = now + self._ask_s * (0.5 + self._random())
@@ -66,16 +67,16 @@ class Elections:
         return self._asks_again_at
 
     def hurry(self, at: float) -> None:
-        """Ask at that time."""
+        """Ask at this time at the latest."""
         self._asks_again_at = min(self._asks_again_at, at)
 
     def granted(self, peer: str, term: int) -> None:
-        """A voter said yes."""
+        """Note that a voter said yes."""
         if term == self._term:
             self._granted.add(peer)
 
     def counts(self, peer: str, term: int) -> bool:
-        """Whether a vote of a peer in a term is its first: PySyncObj counts votes, not voters."""
+        """True for the first vote of a peer in a term: PySyncObj counts votes, not voters."""
         if self._votes[0] != term:
             self._votes = (term, set())
         is_new = peer not in self._votes[1]

@@ -1,4 +1,4 @@
-"""The journal with which a member of a Raft group begins: a new group's, one that is to follow others, or its own."""
+"""Create the first journal of a member: of a new group, or of a member that is to join one; load an existing one."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,9 @@ def create(disk: Disk, name: str, items: Iterable[bytes] = ()) -> None:
 
 
 def join(disk: Disk | None, voters: Iterable[str]) -> Image:
-    """The journal of a member that is to follow these voters, until it is added to them: written, if it has a disk.
+    """Return the journal of a member that follows these voters until it is added to them. It is written if there is
+    a disk.
+
     Raises OSError.
     """
     image = _empty(voters)
@@ -26,7 +28,7 @@ def join(disk: Disk | None, voters: Iterable[str]) -> Image:
 
 
 def load(disk: Disk) -> Image:
-    """The journal that is there. Raises JournalUnreadable, NewerFormat, OSError."""
+    """Read the existing journal. Raises JournalUnreadable, NewerFormat, OSError."""
     return read_image(disk)
 
 

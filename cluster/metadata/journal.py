@@ -1,8 +1,9 @@
 """The journal of a Raft member, as PySyncObj sees it: a list of entries, a term, a vote.
 
-PySyncObj changes it at once and goes on; what must outlive this process is gathered and handed to the disk with
-`flush`, one job after the other. `written` counts what was promised, `synced` how much of that is safe: whoever
-tells others of a promise waits (`Outbox`). A member without a disk promises nothing that it must keep: it never votes.
+PySyncObj changes it at once and goes on; changes that must outlive this process are gathered and handed to the disk
+with `flush`, one job after the other. `written` counts the promised changes, `synced` how many of these are safe: a
+message about a promise waits for that (`Outbox`). A member without a disk promises nothing that it must keep: it
+never votes.
 Source: reliability §3.1 (what PySyncObj's own journal loses), §3.9 item 1.
 """
 
@@ -28,14 +29,14 @@ from cluster.metadata.raft_pb2 import SnapshotHead
 from node.store.disk import Append, Disk, Remove, Step, Sync
 
 UNSYNCED_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of what waits for a disk that is stuck: beyond it a follower takes no entries and a leader no commands."""
+"""The most that waits for a disk that is stuck: beyond it a follower takes no entries and a leader no commands."""
 
 
 class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
-    """PySyncObj's `Journal`.
+    """A Raft member's journal on our disk, with the interface of PySyncObj's `Journal`.
 
     on_synced: called when more is safe.   on_failed: called once, when the disk broke.
-    on_voters: called whenever who votes may have changed; set by the core.
+    on_voters: called whenever the voters may have changed; set by the core.
     """
 
     def __init__(
@@ -46,15 +47,16 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         on_failed: Callable[[OSError], None],
     ) -> None:
         self.head: SnapshotHead = image.head
-        """Of the snapshot that the file begins with."""
+        """The head of the snapshot that the file begins with."""
         self.snapshot_bytes = image.snapshot_bytes
         self.size_bytes = image.size_bytes
-        """Of the file, when all that was gathered is written."""
+        """The size of the file once all that was gathered is written."""
         self.written = 0
         self.synced = 0
         self.ruling_written = 0
-        """How much of `written` there was with the present term and vote, and with the last change of who votes: what
-        a leader says waits for that. Others heed a change once they have it, so whoever made it may not forget it."""
+        """The value of `written` after the last change of the term, the vote or the voters. A leader's messages wait
+        until that is synced: others heed a change of the voters once they have it, so its maker may not forget it.
+        """
         self.synced_index = image.entries[-1][1]
         """The last entry that is safe, as all before it."""
         self.on_voters: Callable[[], None] = lambda: None
@@ -74,11 +76,11 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._is_broken = False
         self._is_closed = False
         self._changes: list[tuple[int, Change]] = []
-        """Changes of who votes, by index: those behind the snapshot."""
+        """Changes of the voters behind the snapshot, by index."""
         for command, index, _ in self._entries[2:]:
             self._note_change(command, index)
         self.current_voters = self.voters()
-        """Who votes, by the whole log: a change counts once it is in it."""
+        """The voters by the whole log: a change counts once it is in it."""
 
     # --- what PySyncObj calls ---
 
@@ -111,7 +113,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         del self._entries[:entryTo]
 
     def clear(self) -> None:
-        """Never called: `install` takes its place."""
+        """Fail: `install` takes the place of this method of PySyncObj."""
         raise AssertionError("only install may clear the journal")
 
     def __getitem__(self, item: Any) -> Any:
@@ -121,13 +123,13 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         return len(self._entries)
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Remember how far the log is committed: no promise, it saves a restarted member the question."""
+        """Remember how far the log is committed. This is no promise; it saves a restarted member the question."""
         if raftCommitIndex != self._commit_index:
             self._commit_index = raftCommitIndex
             self._is_commit_written = False
 
     def getRaftCommitIndex(self) -> int:
-        """How far the log is known to be committed."""
+        """Return the index up to which the log is known to be committed."""
         return self._commit_index
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
@@ -141,15 +143,15 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
             self._is_commit_written = True
 
     def getCurrentTerm(self) -> int:
-        """The term."""
+        """Return the term."""
         return self._term
 
     def getVotedForNodeId(self) -> str | None:
-        """Who got this member's vote in the term."""
+        """Return the member that got this one's vote in the term."""
         return self._vote
 
     def onOneSecondTimer(self) -> None:
-        """Write what nobody waits for."""
+        """Write the commit index, which no message waits for."""
         self._gather_commit()
 
     def _destroy(self) -> None:
@@ -169,11 +171,11 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
 
     @property
     def last_change_index(self) -> int:
-        """The last entry behind the snapshot that changes who votes; 0 if there is none."""
+        """The last entry behind the snapshot that changes the voters; 0 if there is none."""
         return self._changes[-1][0] if self._changes else 0
 
     def voters(self, up_to: int | None = None) -> frozenset[str]:
-        """Who votes by the log up to an entry; None: by all of it."""
+        """Return the voters by the log up to an entry; None: by all of it."""
         return changed(
             frozenset(self.head.voters),
             (change for index, change in self._changes if up_to is None or index <= up_to),
@@ -193,28 +195,28 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
 
     @property
     def unsynced_bytes(self) -> int:
-        """What has gathered behind the job that the disk is at."""
+        """The bytes that have gathered behind the job that the disk is at."""
         return self._gathered_bytes
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits for the disk that no more entries may come."""
+        """True if so much waits for the disk that no more entries may come."""
         return self._gathered_bytes > UNSYNCED_MAX_BYTES
 
     @property
     def has_gathered(self) -> bool:
-        """Whether `flush` has something to hand over now."""
+        """True if `flush` has something to hand over now."""
         return bool(self._gathered) and not self._jobs
 
     def flush(self) -> None:
-        """Hand over to the disk what has gathered, unless it is busy: then that shares the next job."""
+        """Hand over to the disk what has gathered. If the disk is busy, that waits and shares the next job."""
         if self._gathered and not self._jobs and self._disk is not None and not self._is_broken:
             self._gather_commit()
             parts = self._take_gathered()
             self._submit([Append(PATH, parts), Sync(PATH)])
 
     def switch(self, head: SnapshotHead, written_bytes: int, parts: list[bytes]) -> None:
-        """The new file has its snapshot but for these parts: from now on that file is the journal.
+        """Make the new file the journal: it has its snapshot but for these parts.
 
         written_bytes: of the snapshot, these parts included.
         """
@@ -227,7 +229,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._submit(replace_steps(parts + rest))
 
     def install(self, image: Image) -> None:
-        """Have a leader's snapshot in the place of all that was there. The image has no entries of its own."""
+        """Replace all content by a leader's snapshot. The image has no entries of its own."""
         assert image.commit_index >= self._commit_index, "what is committed may not be lost"
         image.term, image.vote = self._term, self._vote
         self._entries = image.entries
@@ -242,7 +244,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         self._revote()
 
     def rebase(self, head: SnapshotHead) -> None:
-        """The state that is there stands for the log up to here: of a member without a disk."""
+        """Let the present state stand for the log up to here, in a member without a disk."""
         self._rebase(head, 0, 0)
 
     def _rebase(self, head: SnapshotHead, snapshot_bytes: int, size_bytes: int) -> None:
@@ -254,8 +256,9 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
 
     @property
     def _append_at(self) -> int:
-        """Where in the file the write begins that is being gathered: what stands before is synced by then, as one job
-        is done before the next one is handed over.
+        """The offset in the file where the gathered write will begin.
+
+        All before it is synced by then, as one job is done before the next one is handed over.
         """
         return self.size_bytes - self._gathered_bytes
 
@@ -280,7 +283,7 @@ class RaftJournal(Journal):  # type: ignore[misc]  # PySyncObj has no types
         return parts
 
     def close(self) -> None:
-        """Give the disk nothing more: it ends. What has gathered was promised to nobody."""
+        """Give the disk nothing more: it ends. No message has promised what has gathered."""
         self._is_closed = True
 
     def _submit(self, steps: list[Step]) -> None:

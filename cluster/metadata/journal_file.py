@@ -46,33 +46,36 @@ NEW_PATH: Final = "journal.tmp"
 HEADER: Final = b"FLFR\0\0\0\1"
 
 _PAGE_BYTES: Final = 4096
-"""What a file system writes at once."""
+"""The unit in which a file system writes."""
 
 _ZEROS_MIN_BYTES: Final = 16
 """So many zeros at the least are no part of a record: it begins with its length and its checksum."""
 
 PIECE_ITEMS: Final = 150
-"""Items of a snapshot that one turn of the loop makes: some 2 ms."""
+"""The most items of a piece of a snapshot, which one turn of the loop makes: some 2 ms."""
 
 PIECE_BYTES: Final = 256 * 1024
-"""A piece that has so many is full."""
+"""A piece with so many bytes is full."""
 
 
 class JournalUnreadable(Exception):
-    """The journal has what this version does not know, or is damaged elsewhere than at its end. For the operator."""
+    """The journal has records that this version does not know, or damage elsewhere than at its end.
+
+    The text is for the operator.
+    """
 
 
 _AHEAD: Final = ("head", "piece", "end")
-"""Records of the snapshot."""
+"""The kinds of the records of the snapshot."""
 
 
 @dataclass(slots=True)
 class Image:
-    """What a journal says.
+    """The content of a journal.
 
     head, pieces: the snapshot; pieces as they are sent to others.
     entries: the log: the two that the head names, and all after them.
-    size_bytes, snapshot_bytes: of the file, and of that its snapshot.   is_torn: its end was cut off.
+    size_bytes, snapshot_bytes: of the file, and of its snapshot.   is_torn: its end was cut off.
     """
 
     head: SnapshotHead
@@ -99,42 +102,44 @@ class Image:
 
 
 def framed(payload: bytes) -> bytes:
-    """A payload as a record."""
+    """Return a payload as a record."""
     return b"".join(record([payload]))
 
 
 def head_payload(head: SnapshotHead) -> bytes:
-    """How a snapshot begins."""
+    """Encode the first record of a snapshot."""
     return JournalRecord(head=head).SerializeToString()
 
 
 def end_payload(pieces: int) -> bytes:
-    """How a snapshot of so many pieces ends."""
+    """Encode the last record of a snapshot of so many pieces."""
     return JournalRecord(end=SnapshotEnd(pieces=pieces)).SerializeToString()
 
 
 def entry_payload(entry: LogEntry, append_at: int = 0) -> bytes:
-    """An entry behind all those before.   append_at: where in the file its write begins, here and below; 0: it is
-    part of a file that gets its name once all of it is synced.
+    """Encode an entry that follows all those before.
+
+    append_at: where in the file its write begins, here and below; 0: it is part of a file that gets its name once
+    all of it is synced.
     """
     return JournalRecord(append_at=append_at, entry=to_entry(entry)).SerializeToString()
 
 
 def truncation_payload(from_index: int, append_at: int) -> bytes:
-    """That the log ends before this entry."""
+    """Encode that the log ends before this entry."""
     return JournalRecord(
         append_at=append_at, truncation=Truncation(from_index=from_index)
     ).SerializeToString()
 
 
 def state_payload(term: int, vote: str | None, commit_index: int, append_at: int = 0) -> bytes:
-    """The member's term and vote, and how far it knew the log to be committed."""
+    """Encode the member's term and vote, and how far it knew the log to be committed."""
     state = State(term=term, vote=vote, commit_index=commit_index)
     return JournalRecord(append_at=append_at, state=state).SerializeToString()
 
 
 def piece_payloads(items: Iterable[bytes]) -> Iterator[bytes]:
-    """Items of a snapshot as pieces, made as they are asked for."""
+    """Encode the items of a snapshot as pieces, one at a time as they are asked for."""
     items = iter(items)
     while True:
         piece: list[bytes] = []
@@ -150,7 +155,7 @@ def piece_payloads(items: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def read_record(payload: bytes) -> JournalRecord:
-    """A record. Raises JournalUnreadable."""
+    """Decode a record. Raises JournalUnreadable."""
     found = JournalRecord()
     try:
         found.ParseFromString(payload)
@@ -160,7 +165,7 @@ def read_record(payload: bytes) -> JournalRecord:
 
 
 def piece_items(payload: bytes) -> list[bytes]:
-    """The items of a piece. Raises JournalUnreadable for what is none."""
+    """Return the items of a piece. Raises JournalUnreadable for a record of another kind."""
     found = read_record(payload)
     if found.WhichOneof("kind") != "piece":
         raise JournalUnreadable("a record is no piece of a snapshot")
@@ -168,12 +173,12 @@ def piece_items(payload: bytes) -> list[bytes]:
 
 
 def log_payloads(entries: Sequence[LogEntry], term: int, vote: str | None, commit_index: int) -> list[bytes]:
-    """What comes behind a snapshot.   entries: those after the one that it stands for."""
+    """Encode the part of a file behind its snapshot.   entries: those after the one that the snapshot stands for."""
     return [state_payload(term, vote, commit_index), *map(entry_payload, entries)]
 
 
 def new_head(previous: LogEntry, last: LogEntry, voters: Iterable[str]) -> SnapshotHead:
-    """The head of a snapshot that stands for the log up to `last`."""
+    """Return the head of a snapshot that stands for the log up to `last`."""
     return SnapshotHead(previous=to_entry(previous), last=to_entry(last), voters=sorted(voters))
 
 
@@ -181,12 +186,12 @@ def new_head(previous: LogEntry, last: LogEntry, voters: Iterable[str]) -> Snaps
 
 
 def has_journal(disk: Disk) -> bool:
-    """Whether the directory belongs to a member of a Raft group."""
+    """True if the directory belongs to a member of a Raft group."""
     return PATH in disk.names("")
 
 
 def image_bytes(image: Image) -> list[bytes]:
-    """A whole file; sets the image's sizes."""
+    """Encode a whole file, and set the image's sizes."""
     snapshot = [HEADER, framed(head_payload(image.head))]
     snapshot += map(framed, image.pieces)
     snapshot.append(framed(end_payload(len(image.pieces))))
@@ -198,17 +203,17 @@ def image_bytes(image: Image) -> list[bytes]:
 
 
 def replace_steps(parts: list[bytes]) -> list[Step]:
-    """Put the file whose end these are in the place of the old one."""
+    """Return the steps that replace the old file by the new one, which ends with these parts."""
     return [Append(NEW_PATH, parts), Sync(NEW_PATH), Rename(NEW_PATH, PATH), SyncDir("")]
 
 
 def write_image(disk: Disk, image: Image) -> None:
-    """Write the whole file, at once: for the start. Raises OSError."""
+    """Write the whole file at once, when a member is created. Raises OSError."""
     disk.run([Remove(NEW_PATH), *replace_steps(image_bytes(image))])
 
 
 def read_image(disk: Disk) -> Image:
-    """What the journal says; a torn end is cut off on disk too.
+    """Read the journal, and cut a torn end off, on disk too.
 
     Raises JournalUnreadable; NewerFormat; OSError.
     """
@@ -226,7 +231,7 @@ def read_image(disk: Disk) -> Image:
 
 
 def parse(data: bytes) -> Image:
-    """What a file says. Raises JournalUnreadable, NewerFormat."""
+    """Decode a file. Raises JournalUnreadable, NewerFormat."""
     if not check_header(data, HEADER):
         raise JournalUnreadable("the header is damaged")
     records = read_records(data)
@@ -256,7 +261,7 @@ def parse(data: bytes) -> Image:
 
 
 def _is_unwritten(data: bytes, bad_at: int, length: int, behind: list[bytes]) -> bool:
-    """Whether what is no record is a part of the last write that never reached the disk.
+    """True if bytes that are no record are a part of the last write that never reached the disk.
 
     behind: the good records that follow. Raises JournalUnreadable.
     """
@@ -281,7 +286,7 @@ class _Reader:
         self.is_snapshot_whole = False
 
     def read(self, payload: bytes, end: int) -> None:
-        """The next record, which ends at this byte. Raises JournalUnreadable."""
+        """Take the next record, which ends at this byte. Raises JournalUnreadable."""
         found = read_record(payload)
         kind = found.WhichOneof("kind")
         image = self.image

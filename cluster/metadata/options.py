@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All members should have the same. Times are in seconds.
+    """The options of a Raft group. All members should have the same. Times are in seconds.
 
     heartbeat_s: how often a leader that has nothing to say is heard of.
     election_min_s, election_max_s: a member that hears no leader for a random time between them asks for votes, if
-        nothing tells it earlier that the leader is gone. Two heartbeats may be late: below that, a busy machine
-        changes its leader for nothing (ring §3).
+    nothing tells it earlier that the leader is gone. Two heartbeats may be late: below that, a busy machine changes
+    its leader for nothing (ring §3).
     ask_s: about how often a member without a leader asks whether the others would vote for it.
-    fallback_s: a leader that hears no majority for so long steps down. No more than a courtesy: nothing is safe by it.
-    stuck_disk_s: how long something may wait for this member's disk until it is taken for stuck, see `DiskWatch`.
+    fallback_s: a leader that hears no majority for so long steps down. Safety does not depend on it.
+    stuck_disk_s: how long a write may wait for this member's disk until the disk is taken for stuck, see
+    `DiskWatch`.
     command_s: for how long a command may be without an outcome until it is refused.
     visible_s: for how long the answer waits for members that are up and have not applied the command.
     retry_s: after how long a command without an outcome is proposed again.

@@ -1,8 +1,8 @@
 """The write barrier: a message waits until what it promises is synced.
 
-A vote, a reply, an entry that goes out: each says that this node will remember something. `push` tells how far the
-journal must be synced first, `release` lets go what may leave, in the order in which it came. So the disk's work of
-one turn of the loop is shared by all its messages, and the loop never waits.
+A vote, a reply, an entry that is sent: each promises that this node will remember something. `push` tells how far
+the journal must be synced first, `release` sends the messages that may leave, in the order in which they came. So
+the disk's work of one turn of the loop is shared by all its messages, and the loop never waits.
 Source: reliability §3.9 item 2.
 """
 
@@ -12,11 +12,11 @@ from typing import Final
 
 CAPACITY_BYTES: Final = 64 * 1024 * 1024
 CAPACITY_MESSAGES: Final = 10_000
-"""What waits for a disk that is stuck. Beyond it messages are dropped, which Raft can stand."""
+"""The most messages that wait for a disk that is stuck. Beyond it messages are dropped, which Raft tolerates."""
 
 
 class Outbox:
-    """Messages on their way out.   send: hands a message to the peer's link; what it drops is lost."""
+    """Messages on their way out.   send: hands a message to the peer's link, which may drop it."""
 
     def __init__(self, send: Callable[[str, bytes], object]) -> None:
         self._send = send
@@ -35,14 +35,14 @@ class Outbox:
             self._bytes += len(message)
 
     def release(self, synced: int) -> None:
-        """The journal is synced so far."""
+        """Send the messages that waited for the journal to be synced up to `synced`."""
         while self._waiting and self._waiting[0][0] <= synced:
             _, peer, message = self._waiting.popleft()
             self._bytes -= len(message)
             self._send(peer, message)
 
     def forget(self, peer: str) -> None:
-        """Drop what waits for a peer whose link is gone."""
+        """Drop the messages that wait for a peer whose link is gone."""
         kept = [each for each in self._waiting if each[1] != peer]
         self._waiting = deque(kept)
         self._bytes = sum(len(message) for _, _, message in kept)

@@ -1,6 +1,6 @@
-"""What stands in for `pickle` inside PySyncObj.
+"""A restricted stand-in for `pickle` inside PySyncObj.
 
-Our messages, entries and snapshots are protobuf, so nothing should come here at all; what does may hold plain values
+Our messages, entries and snapshots are protobuf, so nothing should be pickled at all. A pickle may hold plain values
 and nodes, and no other class is ever looked up. Source: reliability §3.6, §3.9 item 4.
 """
 
@@ -36,32 +36,32 @@ class SafePickle:
 
     @staticmethod
     def to_bytes(data: bytes | str) -> bytes:
-        """See `pysyncobj.pickle.to_bytes`."""
+        """Return bytes as they are, and text encoded in UTF-8."""
         return data if isinstance(data, bytes) else data.encode()
 
     @staticmethod
     def loads(data: bytes | str) -> Any:
-        """What was pickled. Raises UnpicklingError when it is more than plain values and nodes."""
+        """Unpickle a value. Raises UnpicklingError when it is more than plain values and nodes."""
         return _Unpickler(io.BytesIO(SafePickle.to_bytes(data))).load()
 
     @staticmethod
     def load(file: IO[bytes]) -> Any:
-        """See `loads`."""
+        """Unpickle a value from a file, as `loads` does."""
         return _Unpickler(file).load()
 
     @staticmethod
     def dumps(value: object, protocol: int | None = None) -> bytes:
-        """As `pickle.dumps`."""
+        """Pickle a value, by default with protocol 2."""
         return pickle.dumps(value, 2 if protocol is None else protocol)
 
     @staticmethod
     def dump(value: object, file: IO[bytes], protocol: int | None = None) -> None:
-        """As `pickle.dump`."""
+        """Pickle a value into a file, by default with protocol 2."""
         pickle.dump(value, file, 2 if protocol is None else protocol)
 
 
 def _latin_1(text: str, encoding: str) -> bytes:
-    """How protocol 2 says bytes."""
+    """Rebuild bytes, which protocol 2 writes as a latin1 text."""
     if type(text) is not str or encoding != "latin1":
         raise pickle.UnpicklingError("bytes are said in latin1")
     return text.encode("latin-1")

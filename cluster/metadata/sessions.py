@@ -1,8 +1,8 @@
-"""Each batch of commands is applied once, whatever is sent twice or overtaken.
+"""Apply each batch of commands once, even if it arrives twice or is overtaken.
 
 A process numbers its batches from 1 on, under a session that it made up. The next number of the node's current
 session is applied; any other is skipped: it came before, or its submitter will send what is missing first. A new
-session ends the one before: what the node's former process left on its way comes too late.
+session ends the one before: batches of the node's former process that are still on their way come too late.
 Source: reliability §3.4 (a retry of PySyncObj's own may apply a command twice).
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 from cluster.metadata.raft_pb2 import Batch, Client
 
 _FORMER_MAX: Final = 8
-"""Former sessions of a node that are remembered."""
+"""The number of former sessions of a node that are remembered."""
 
 
 @dataclass(slots=True)
@@ -25,13 +25,13 @@ class _Session:
 
 
 class Sessions:
-    """Part of the replicated state: what was applied of whom."""
+    """The part of the replicated state that knows which batches of each node were applied."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, _Session] = {}
 
     def takes(self, batch: Batch) -> bool:
-        """Whether a batch is to be applied; notes that it was."""
+        """True if a batch is to be applied; notes that it was."""
         session = self._by_node.get(batch.node)
         if session is None or batch.session not in (session.id, *session.former):
             if batch.number != 1:
@@ -44,26 +44,26 @@ class Sessions:
         return True
 
     def is_over(self, node: str, session: str) -> bool:
-        """Whether another session took this one's place."""
+        """True if another session took this one's place."""
         current = self._by_node.get(node)
         return current is not None and session in current.former
 
     def applied_number(self, node: str, session: str) -> int:
-        """The last number that was applied of a session; 0 if it is not the node's current one."""
+        """Return the last number that was applied of a session; 0 if it is not the node's current one."""
         current = self._by_node.get(node)
         return current.number if current is not None and current.id == session else 0
 
     def forget(self, node: str) -> None:
-        """A node left the cluster."""
+        """Forget a node that left the cluster."""
         self._by_node.pop(node, None)
 
     def clients(self) -> list[Client]:
-        """All that is remembered, for a snapshot."""
+        """Return all that is remembered, for a snapshot."""
         return [
             Client(node=node, session=each.id, number=each.number, former_sessions=each.former)
             for node, each in self._by_node.items()
         ]
 
     def restore(self, client: Client) -> None:
-        """What a snapshot says of a node."""
+        """Take a node's session from a snapshot."""
         self._by_node[client.node] = _Session(client.session, client.number, list(client.former_sessions))

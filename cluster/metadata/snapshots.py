@@ -1,10 +1,10 @@
-"""Snapshots of a member, in the place of PySyncObj's `Serializer`.
+"""Snapshots of a member; stands in for PySyncObj's `Serializer`.
 
     serialize ─► piece ─► [Append tmp] … ─► switch: the journal begins with it ─► SUCCESS: the core forgets entries
     a member far behind ─► [Read] ─► pieces, one a message ─► it installs them
 
 The items are taken when compacting begins and written piece by piece, a piece a job, so no turn of the loop is long.
-To send it, the snapshot is read back from the journal: in memory it is only while somebody needs it.
+To be sent, the snapshot is read back from the journal; it stays in memory only while a member needs it.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from node.store.disk import Append, Disk, Read, Remove
 from node.store.records import HEADER_BYTES, read_records
 
 PIECES_MAX: Final = 100_000
-"""Of a snapshot that is received."""
+"""The most pieces of a snapshot that is received."""
 
 
 class OutgoingPiece(NamedTuple):
@@ -46,8 +46,9 @@ class OutgoingPiece(NamedTuple):
 
 
 class Snapshots:
-    """Makes, sends and receives snapshots. Called by the core but for `on_ready`, which is called when there is more
-    to send, `install` and `forget`.
+    """Makes, sends and receives snapshots.
+
+    The core calls all methods but `install` and `forget`. on_ready: called when there is more to send.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Snapshots:
         self._on_ready()
 
     def checkSerializing(self) -> tuple[int, int | None]:
-        """Whether a snapshot is being made, and once when it is there."""
+        """Return whether a snapshot is being made, and, once, that it is there."""
         if self._done is not None:
             done, self._done = self._done, None
             return SERIALIZER_STATE.SUCCESS, done
@@ -119,13 +120,13 @@ class Snapshots:
 
     @property
     def is_idle(self) -> bool:
-        """Whether a snapshot may be begun."""
+        """True if a snapshot may be begun."""
         return self._compaction is None and self._done is None
 
     # --- sending ---
 
     def getTransmissionData(self, node: Any) -> "OutgoingPiece | None":
-        """The next piece for a member; None if there is none now."""
+        """Return the next piece for a member; None if there is none now."""
         if self._done is not None or not self._read():
             self._sent.setdefault(node, 0)
             return None
@@ -140,13 +141,13 @@ class Snapshots:
         return OutgoingPiece(data, number, is_last)
 
     def cancelTransmisstion(self, id: Any) -> None:
-        """A member is not to get any more, or from the start."""
+        """Stop sending to a member: it needs no more, or all from the start."""
         self._sent.pop(id, None)
         if not self._sent and not self._is_reading:
             self._pieces = None
 
     def cancel(self, peer: str) -> None:
-        """The link to a peer is gone, and with it what was on its way."""
+        """Stop sending to a peer: its link is gone, with all that was on its way."""
         for node in [node for node in self._sent if node.id == peer]:
             self.cancelTransmisstion(node)
 
@@ -155,7 +156,7 @@ class Snapshots:
         self._pieces = None
 
     def _read(self) -> bool:
-        """Whether the snapshot is in memory; has it read if it is not."""
+        """True if the snapshot is in memory; otherwise begin to read it."""
         if self._pieces is not None:
             return True
         if not self._is_reading and self._disk is not None:
@@ -178,7 +179,7 @@ class Snapshots:
     # --- receiving ---
 
     def setTransmissionData(self, piece: Piece) -> bool:
-        """A piece of a leader's snapshot; whether it is all there. Raises SnapshotUnreadable."""
+        """Take a piece of a leader's snapshot; True if that makes it complete. Raises SnapshotUnreadable."""
         if not piece.HasField("data"):
             return False
         incoming = self._incoming
@@ -197,11 +198,11 @@ class Snapshots:
 
     @property
     def incoming_head(self) -> SnapshotHead | None:
-        """Of the snapshot that is being received."""
+        """The head of the snapshot that is being received."""
         return None if self._incoming is None else self._incoming.head
 
     def install(self) -> None:
-        """Take what was received in the place of the log and the state."""
+        """Replace the log and the state by the snapshot that was received."""
         incoming, self._incoming = self._incoming, None
         assert incoming is not None
         assert incoming.head is not None
@@ -213,7 +214,7 @@ class Snapshots:
         incoming.state.install()
 
     def forget(self) -> None:
-        """What was received is of no use: the log has it."""
+        """Drop the snapshot that was received: the log has all of it."""
         self._incoming = None
 
 
@@ -229,11 +230,11 @@ class _Compaction:
         self._count = 0
 
     def take_head(self) -> list[bytes]:
-        """How the file begins."""
+        """Return the beginning of the file."""
         return self._take([HEADER, framed(head_payload(self.head))])
 
     def take_piece(self) -> list[bytes]:
-        """The next piece, or the end."""
+        """Return the next piece, or the end."""
         payload = next(self._payloads, None)
         if payload is None:
             self.is_at_end = True
@@ -256,7 +257,7 @@ class _Incoming:
         self.count = 0
 
     def add(self, payload: bytes) -> None:
-        """The next piece; the first is the head. Raises JournalUnreadable, SnapshotUnreadable."""
+        """Take the next piece; the first is the head. Raises JournalUnreadable, SnapshotUnreadable."""
         if self.head is None:
             found = read_record(payload)
             if found.WhichOneof("kind") != "head":
@@ -269,12 +270,13 @@ class _Incoming:
 
 
 def _payloads(data: bytes) -> list[bytes]:
-    """Of the records in a part of a file; on the disk's thread."""
+    """Return the payloads of the records in a part of a file; runs on the disk's thread."""
     return [payload for _, payload in read_records(data, 0)]
 
 
 def first_entries() -> tuple[LogEntry, LogEntry]:
-    """What the log of a new group begins with: far enough from 1 that whoever joins with an empty log gets the
-    snapshot first.
+    """Return the first entries of a new group's log.
+
+    They are far enough from 1 that a member that joins with an empty log gets the snapshot first.
     """
     return (b"\x01", 10, 1), (b"\x01", 11, 1)

@@ -1,49 +1,51 @@
-"""What is replicated, as a Raft member sees it."""
+"""The interface of the replicated state, as a Raft member sees it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 
 class Restoring(Protocol):
-    """A state on its way in, beside the one that is there."""
+    """A state that is being received, beside the present one."""
 
     def add(self, items: Sequence[bytes]) -> None:
-        """The next items of a snapshot. Raises SnapshotUnreadable."""
+        """Take the next items of a snapshot. Raises SnapshotUnreadable."""
 
     def install(self) -> None:
-        """All is there: from now on this is the state."""
+        """Replace the present state by this one, which is complete."""
 
 
 class SnapshotUnreadable(Exception):
-    """A snapshot has what this version does not know; the text is for the operator."""
+    """A snapshot has items that this version does not know; the text is for the operator."""
 
 
 class StateMachine(Protocol):
-    """Deterministic: members that apply the same commands in the same order have the same state."""
+    """The replicated state. It is deterministic: members that apply the same commands in the same order have the
+    same state.
+    """
 
     def apply(self, index: int, command: bytes) -> None:
-        """Do what a committed entry says. What it raises stops this member for good."""
+        """Apply a committed entry. An exception stops this member for good."""
 
     def snapshot(self) -> Iterator[bytes]:
-        """The state as it is now, as items; they may be made later, as they are asked for."""
+        """Return the state as it is now, as items; they may be made later, as they are asked for."""
 
     def begin_restore(self) -> Restoring:
-        """A new, empty state."""
+        """Return a new, empty state."""
 
     def before(self, now: float) -> None:
-        """A tick begins: propose what has gathered."""
+        """Begin a tick: propose the commands that have gathered."""
 
     def after(self, now: float) -> float:
-        """A tick is over: answer who waits. Gives when to be called again at the latest."""
+        """End a tick: answer commands that wait. Returns when to be called again at the latest."""
 
     def take_submitters(self) -> set[str]:
-        """The nodes whose commands were applied since the last call."""
+        """Return the nodes whose commands were applied since the last call."""
 
     def peer_applied(self, name: str, index: int) -> bool:
-        """A member has applied all up to this entry. Whether `after` has something to do because of that."""
+        """Note that a member has applied all up to this entry. True if `after` has something to do because of that."""
 
     def synced(self) -> bool:
-        """More of the journal is safe. Whether `after` has something to do because of that."""
+        """Note that more of the journal is safe. True if `after` has something to do because of that."""
 
     def broken(self, reason: str) -> None:
-        """This member takes part no more: nothing is applied or answered by it from now on."""
+        """Note that this member takes part no more: it applies and answers nothing from now on."""

@@ -1,4 +1,4 @@
-"""Changes of who votes that somebody on this node wants: proposed again and again until they are in force."""
+"""Changes of the voters that were requested on this node: proposed again and again until they are in force."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from typing import Final
 from cluster.metadata.entries import Change, ChangeKind, encode_change
 
 Done = Callable[[str | None], None]
-"""Gets None when it is done, else why it was not."""
+"""Called with None when the change is in force, else with the reason why it is not."""
 
 CHANGE_S: Final = 15.0
-"""For how long a change of who votes is tried."""
+"""For how many seconds a change of the voters is tried."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A change that somebody wants.   is_proposed: whether a leader got it."""
+    """A requested change of the voters.   is_proposed: whether a leader got it."""
 
     change: Change
     done: Done
@@ -26,8 +26,9 @@ class _Pending:
 
 
 class VoterChanges:
-    """The changes of one member.   retry_s: after how long without being in force one is proposed again: more than a
-    heartbeat.
+    """The requested changes of one member.
+
+    retry_s: a change that is not in force after so long is proposed again; more than a heartbeat.
     """
 
     def __init__(self, retry_s: float) -> None:
@@ -35,26 +36,26 @@ class VoterChanges:
         self._pending: list[_Pending] = []
 
     def add(self, kind: ChangeKind, name: str, done: Done, now: float) -> None:
-        """Somebody wants a member to begin or to cease to vote."""
+        """Request that a member begin or cease to vote."""
         self._pending.append(_Pending((kind, name), done, now + CHANGE_S, now))
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody wants any."""
+        """True if no change is pending."""
         return not self._pending
 
     def due(self) -> float:
-        """When to call `advance` next."""
+        """Return when to call `advance` next."""
         return min((each.retry_at for each in self._pending), default=inf)
 
     def advance(
         self, now: float, in_force: frozenset[str], *, is_current: bool, propose: Callable[[bytes], bool]
     ) -> None:
-        """Propose what is not in force yet.
+        """Propose the changes that are not in force yet.
 
-        in_force: who votes by what is applied here. That may be old news; so it counts only a while after a leader
-            was asked, while it is heard: is_current, within `retry_s`.
-        propose: whether a leader gets it.
+        in_force: the voters by what is applied here. That may be old news; so it counts only a while after a leader
+        was asked, while it is heard: is_current, within `retry_s`.
+        propose: proposes a command; True if a leader gets it.
         """
         for each in list(self._pending):
             kind, name = each.change

@@ -31,20 +31,21 @@ CoreMessage: TypeAlias = dict[str, Any]
 
 MESSAGE_MAX_BYTES: Final = 8 * 1024 * 1024
 _INDEX_MAX: Final = 2**62
-"""No log gets so long: beyond it arithmetic of others might overflow."""
+"""The limit of a log's length: beyond it arithmetic of others might overflow."""
 
 VOTERS_ONLY: Final = frozenset(
     {"request_vote", "grant_vote", "ask_vote", "answer_vote", "append", "piece", "resign", "remembered"}
 )
-"""Kinds that observers may not send: they only propose, and say how far they are (reliability §3.5: no role check in
-PySyncObj)."""
+"""The kinds that observers may not send: these only propose, and tell how far they are (reliability §3.5: PySyncObj
+has no role check).
+"""
 
 QUIET: Final = frozenset({"append", "next_index", "ask_vote"})
-"""Kinds that often leave the core nothing to do: it is asked whether they did."""
+"""The kinds that often leave the core nothing to do; for these the core is asked whether they did."""
 
 
 class BadMessage(Exception):
-    """A peer sent what is no message of Raft, or may not send it; the text says what is wrong."""
+    """A peer sent bytes that are no message of Raft, or a message that it may not send; the text says which."""
 
 
 class Received(NamedTuple):
@@ -56,7 +57,7 @@ class Received(NamedTuple):
 
 
 def encode(term: int, message: CoreMessage) -> bytes:
-    """A message of the core. Raises ValueError for one that may not leave this node."""
+    """Encode a message of the core. Raises ValueError for one that may not leave this node."""
     match message["type"]:
         case "request_vote":
             body = RaftMessage(
@@ -87,7 +88,7 @@ def encode(term: int, message: CoreMessage) -> bytes:
 
 
 def encode_own(term: int, message: AskVote | AnswerVote | Applied | Resign | Propose | Remembered) -> bytes:
-    """A message that PySyncObj knows nothing of."""
+    """Encode a message that PySyncObj does not know."""
     body = RaftMessage(term=term)
     match message:
         case AskVote():
@@ -106,7 +107,7 @@ def encode_own(term: int, message: AskVote | AnswerVote | Applied | Resign | Pro
 
 
 def decode(data: bytes) -> Received:
-    """A message of a peer. Raises BadMessage."""
+    """Decode a message of a peer. Raises BadMessage."""
     if len(data) > MESSAGE_MAX_BYTES:
         raise BadMessage(f"{len(data)} bytes are too many")
     message = RaftMessage()
@@ -128,7 +129,7 @@ def decode(data: bytes) -> Received:
 
 
 def to_core(received: Received) -> CoreMessage:
-    """The message as PySyncObj takes it. Only for the kinds that it knows, and no pieces of snapshots."""
+    """Convert a message to PySyncObj's form. Only for the kinds that it knows, and not for pieces of snapshots."""
     term, body = received.term, received.body
     match body:
         case RequestVote():
@@ -188,7 +189,9 @@ def _piece(message: CoreMessage) -> Piece:
 
 
 def _check_append(append: Append) -> None:
-    """Entries follow each other, and none is so large that the core would pass it on in parts."""
+    """Raise BadMessage unless the entries are consecutive, and none is so large that the core would pass it on in
+    parts.
+    """
     expected = append.previous_index
     if max(append.commit_index, append.previous_index, append.previous_term) > _INDEX_MAX:
         raise BadMessage("an index or a term is too high")

@@ -1,4 +1,4 @@
-"""What the master of a queue tells its mirrors in one turn, as one payload of the ring.
+"""One turn's news of a master for its mirrors, as one payload of the ring.
 
     batch     = next_seq:longlong mastership:longlong count:short (sender:longlong number:longlong)* step*
     step      = length:long (operation | roll | handover | sync-mode | sender-gone | clock)
@@ -35,7 +35,7 @@ _CLOCK: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """To a member that is not synchronised: these messages, and no others, exist at this point.
+    """The inventory for a member that is not synchronised: these messages, and no others, exist at this point.
 
     ids: rising, of step 1.   senders: the number of the last publish of each front end.
     """
@@ -47,28 +47,28 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The last word of a master that hands over.   version: the view's in which it does."""
+    """The last step of a master that hands over.   version: of the view in which it does."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class SyncMode:
-    """An operator wants the mirrors synchronised, or that they stop it."""
+    """An operator wants the mirrors to synchronise, or to stop that."""
 
     is_on: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SenderGone:
-    """A front end is no more."""
+    """A front end is gone."""
 
     sender: int
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time of the master's node, ms since 1970, by which it says when messages expire."""
+    """The time of the master's node, ms since 1970, to which the expiry times of messages refer."""
 
     at_ms: int
 
@@ -78,9 +78,10 @@ Step: TypeAlias = Operation | Roll | Handover | SyncMode | SenderGone | Clock
 
 @dataclass(slots=True)
 class Batch:
-    """next_seq: the number of the next message.   mastership: of who says this.
+    """The steps of one turn.
 
-    senders: of those from whom something came, the number of the last publish.
+    next_seq: the number of the next message.   mastership: of the master that sends this.
+    senders: the number of the last publish of each front end that published something.
     """
 
     next_seq: int
@@ -90,7 +91,7 @@ class Batch:
 
 
 def encode_batch(batch: Batch) -> bytes:
-    """The payload of a batch."""
+    """Encode a batch as a payload."""
     parts = [_HEAD.pack(batch.next_seq, batch.mastership, len(batch.senders)), *_pairs(batch.senders)]
     for step in batch.steps:
         raw = _encode_step(step)
@@ -122,7 +123,7 @@ def _encode_step(step: Step) -> list[bytes]:
 
 
 def decode_batch(payload: bytes) -> Batch:
-    """What `encode_batch` made. Raises: Malformed."""
+    """Decode a batch of `encode_batch`. Raises: Malformed."""
     try:
         next_seq, mastership, count = _HEAD.unpack_from(payload)
         at = _HEAD.size

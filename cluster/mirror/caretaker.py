@@ -1,10 +1,10 @@
-"""What a node proposes for the queues whose master is here, so that they get the shape that their policy wants.
+"""Proposes changes of the views of queues whose master is here, so that they get the shape that their policy wants.
 
     policy, members, views ─► look at the queue ─► what is wrong first? ─► one proposal ─► its view ─► look again …
         has the master taken over? ─ is a mirror too slow? ─ should the master move? ─ add ─ drop ─ unmirror
 
-Each look begins with what the view is and what is wanted now: nothing is remembered of earlier wishes, so a policy
-may change at any time and any proposal may be lost. Views make each change safe by itself: a master moves to a
+Each look begins with the present view and the present wishes: earlier wishes are not remembered, so a policy may
+change at any time and any proposal may be lost. Views make each change safe by itself: a master moves to a
 synchronised mirror or not at all. A member that comes or goes concerns every queue: those are looked at some at a
 time, and only so many proposals are on their way.
 
@@ -33,21 +33,23 @@ from node.catalogue.policy import QueueSettings
 from node.catalogue.records import Member, QueueRecord
 
 LOOKS_MAX: Final = 200
-"""Queues that are looked at in one go: a few milliseconds."""
+"""The most queues that are looked at in one go: a few milliseconds."""
 
 BACK_OFF_S: Final = 10.0
 """How long a node gets no new mirrors or masters after one there did not keep up. Doubled each time (§4.9)."""
 
 KEPT_S: Final = 60.0
-"""How long what cannot be read is awaited from mirrors on nodes that have another copy on disk, once all are there."""
+"""For how long unreadable messages are awaited from mirrors on nodes that have another copy on disk, once all are
+there.
+"""
 
 BACK_OFF_S_MAX: Final = 300.0
-"""The most; and who behaved for so long after it begins anew."""
+"""The longest such time; a node that has kept up for so long after it begins anew with `BACK_OFF_S`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is wanted first of a queue.   change, reason: as in `Proposal`."""
+    """The first change that a queue needs.   change, reason: as in `Proposal`."""
 
     change: ViewChange | None
     reason: str = ""
@@ -55,12 +57,12 @@ class Step:
 
 @dataclass(slots=True)
 class _Charge:
-    """A queue of ours.
+    """A queue whose master is here.
 
     slow: members that are to go since they don't keep up.   heard: the mastership in which the handover was heard.
     defect: why another node is to be master; empty: there is nothing wrong here.
-    kept_since_s: when all nodes were there that have a copy which was not taken, and may have what cannot be read here;
-        None: nothing of them is wanted.
+    kept_since_s: since when all nodes are up that have a copy which was not taken, and may have the messages that
+    cannot be read here; None: no messages are wanted of them.
     """
 
     record: QueueRecord
@@ -73,7 +75,7 @@ class _Charge:
 
 @dataclass(slots=True)
 class _BackOff:
-    """Of a node in one incarnation: no new mirrors until then."""
+    """A time in which a node gets no new mirrors, for one incarnation of it."""
 
     incarnation: int
     until_s: float
@@ -83,11 +85,11 @@ class _BackOff:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The members as far as they matter.
+    """The members of the cluster, as far as they matter to the caretaker.
 
-    incarnations: of those that are up.   draining: of these, who should get no masters, as they are in maintenance
-    mode or their message disks are stuck.
-    shunned: of these, who should get no new mirrors or masters of ours, since one did not keep up.
+    incarnations: of those that are up.   draining: of these, those that should get no masters, as they are in
+    maintenance mode or their message disks are stuck.
+    shunned: of these, those that should get no new mirrors or masters of ours, since one did not keep up.
     """
 
     incarnations: dict[str, int]
@@ -96,15 +98,17 @@ class Nodes:
 
 
 def is_mirrored(record: QueueRecord, settings: QueueSettings) -> bool:
-    """Whether the queue should have a view, even if it is one of a single node (§9.3)."""
+    """True if the queue should have a view, even if it is one of a single node (§9.3)."""
     return record.exclusive_owner is None and (record.type == "quorum" or settings.ha_mode is not None)
 
 
 class Caretaker:
-    """The queues of the node `here`. Tell it what happens, then `look`, and hand its proposals to the catalogue.
+    """The caretaker of the queues whose master is on the node `here`.
 
-    The caller looks again at the end of the turn and at `next_look`. What came of a proposal it need not tell.
-    is_acting: whether a queue, by uid, is here already, and not a copy that is to become one. `see` follows when it is.
+    The caller reports events, calls `look` at the end of the turn and at `next_look`, and hands the proposals to the
+    catalogue. It need not report the outcome of a proposal.
+    is_acting: whether a queue, by uid, is here already, and not a copy that is to become one. `see` follows when it
+    is.
     """
 
     def __init__(self, here: str, is_acting: Callable[[str], bool] = lambda uid: True) -> None:
@@ -114,21 +118,21 @@ class Caretaker:
         self._members: dict[str, Member] = {}
         self._nodes = Nodes({}, frozenset(), frozenset())
         self._stuck: frozenset[str] = frozenset()
-        """Nodes whose message disks are stuck: as if in maintenance mode."""
+        """Nodes whose message disks are stuck. They are treated as if in maintenance mode."""
         self._back_offs: dict[str, _BackOff] = {}
         self._proposals = Proposals()
         self._heard_early: set[str] = set()
         """Queues whose handover was heard, but whose view with us as master is still to be told."""
         self._is_stopping = False
         self._followed: set[str] = set()
-        """Queues whose master was here and said its last word, which is still on its way."""
+        """Queues whose master was here and sent its last batch, which is still on its way."""
         self._left: set[str] = set()
         """Queues whose master left since this node stops. One that comes back stays: others don't know that we stop."""
 
     # --- what happens ---
 
     def members_changed(self, members: Iterable[Member]) -> None:
-        """These are the nodes of the cluster now. To be told first, and each time that one changes."""
+        """Take the nodes of the cluster. Called first, and each time that one changes."""
         self._members = {member.name: member for member in members}
         for node, back_off in list(self._back_offs.items()):
             member = self._members.get(node)
@@ -137,20 +141,20 @@ class Caretaker:
         self._renew()
 
     def disks_changed(self, stuck: frozenset[str]) -> None:
-        """The message disks of these nodes are stuck. Where one goes on, what came of it is forgiven."""
+        """Take the nodes whose message disks are stuck. A node whose disk goes on is not shunned any more."""
         for node in self._stuck - stuck:
             self._back_offs.pop(node, None)
         self._stuck = stuck
         self._renew()
 
     def healed(self, *nodes: str) -> None:
-        """What kept mirrors on these nodes from keeping up, as a link that was cut, is over: forgive them."""
+        """Stop shunning these nodes: what kept their mirrors from keeping up, as a link that was cut, is over."""
         for node in nodes:
             self._back_offs.pop(node, None)
         self._renew()
 
     def see(self, record: QueueRecord, settings: QueueSettings) -> None:
-        """A queue is new, or has another view or other settings. Also of queues that are none of our business."""
+        """Take a queue that is new, or has another view or other settings. Also called for queues of other nodes."""
         uid = record.uid
         is_heard = uid in self._heard_early
         self._heard_early.discard(uid)
@@ -174,7 +178,7 @@ class Caretaker:
         self._proposals.look_at(uid)
 
     def forget(self, uid: str) -> None:
-        """A queue was deleted. Nothing if it isn't known."""
+        """Forget a queue that was deleted. An unknown one is ignored."""
         self._heard_early.discard(uid)
         self._followed.discard(uid)
         self._release(uid)
@@ -184,9 +188,9 @@ class Caretaker:
             self._proposals.forget(uid)
 
     def heard_handover(self, uid: str) -> None:
-        """The master, which is here, has heard the last word of the one before it.
+        """Note that the master, which is here, has heard the last batch of the one before it.
 
-        To be told after `see`, or right before it with the view that makes this node the master.
+        Called after `see`, or right before it with the view that makes this node the master.
         """
         charge = self._charges.get(uid)
         if charge is None:
@@ -196,7 +200,7 @@ class Caretaker:
             self._proposals.look_at(uid)
 
     def evict(self, uid: str, mirror: RingMember, now: float) -> None:
-        """A mirror does not keep up (`SlowMirrors`): it goes, if the queue is ours; `shun` its node."""
+        """Remove a mirror that does not keep up (`SlowMirrors`), if the queue is ours, and `shun` its node."""
         charge = self._charges.get(uid)
         if charge is not None and charge.record.view is not None:
             if charge.record.view.member(mirror.id) is None or mirror.id in charge.slow:
@@ -206,7 +210,7 @@ class Caretaker:
         self.shun(mirror, now)
 
     def shun(self, mirror: RingMember, now: float) -> None:
-        """The node of a mirror that can't keep up, or be master, gets no new mirrors or masters for a while."""
+        """Give the node of a mirror that can't keep up, or be master, no new mirrors or masters for a while."""
         member = self._members.get(mirror.node)
         if member is None or member.incarnation != mirror.incarnation:
             return
@@ -222,22 +226,25 @@ class Caretaker:
         self._renew()
 
     def hand_over(self, uid: str, reason: str) -> None:
-        """Another node is to be master, as soon as there is one with a synchronised mirror.   reason: for the log."""
+        """Move the master to another node, as soon as there is one with a synchronised mirror.   reason: for the
+        log.
+        """
         charge = self._charges.get(uid)
         if charge is not None:
             charge.defect = reason
             self._proposals.look_at(uid)
 
     def is_waiting(self, uid: str) -> bool:
-        """Whether copies that were not taken are waited for."""
+        """True if copies that were not taken are waited for."""
         charge = self._charges.get(uid)
         return charge is not None and charge.kept_since_s is not None
 
     def awaits_kept(self, uid: str, now: float) -> bool:
-        """The master, which is here, cannot read something, and no mirror is synchronised. May be told again.
+        """True if nodes may have messages that the master here cannot read, in a copy that was not taken
+        (`View.kept`).
 
-        Whether nodes may have it in a copy that was not taken when the queue came back (`View.kept`): these get
-        mirrors, whatever the policy says, and who is not there is waited for.
+        Called, maybe again, when no mirror is synchronised. These nodes get mirrors, whatever the policy says, and
+        those that are not up are waited for.
         """
         charge = self._charges.get(uid)
         view = None if charge is None else charge.record.view
@@ -254,15 +261,15 @@ class Caretaker:
         return charge.kept_since_s is not None
 
     def stop(self) -> None:
-        """This node is about to stop: masters move away, as they do from one in maintenance mode."""
+        """Move masters away, as from a node in maintenance mode: this node is about to stop."""
         self._is_stopping = True
         self._renew()
 
     @property
     def moving(self) -> int:
-        """How many masters here will move as soon as they may, or have moved and are still to be followed.
+        """The number of masters here that will move as soon as they may, or have moved and are still to be followed.
 
-        Who stops or drains waits for them, for a while. Looks at each queue.
+        A node that stops or drains waits for them, for a while. Looks at each queue.
         """
         return len(self._followed) + sum(
             charge.record.view is not None and self._refuge(charge, charge.record.view) is not None
@@ -270,14 +277,14 @@ class Caretaker:
         )
 
     def back_off_of(self, node: str, now: float) -> float:
-        """For how many seconds yet the node gets no new mirrors of ours."""
+        """Return for how many more seconds the node gets no new mirrors of ours."""
         back_off = self._back_offs.get(node)
         return max(0.0, back_off.until_s - now) if back_off is not None else 0.0
 
     # --- looking ---
 
     def look(self, now: float) -> list[Proposal]:
-        """What is to be proposed now. Looks at some queues only: `next_look` says whether there are more."""
+        """Return the proposals to make now. Looks at some queues only: `next_look` says whether there are more."""
         for back_off in self._back_offs.values():
             if back_off.is_on and now >= back_off.until_s:
                 back_off.is_on = False
@@ -295,18 +302,18 @@ class Caretaker:
         return self._proposals.take()
 
     def next_look(self, now: float) -> float | None:
-        """When to look again, if nothing happens until then."""
+        """Return when to look again, if nothing happens until then."""
         times = [back_off.until_s for back_off in self._back_offs.values() if back_off.is_on]
         time = self._proposals.next_time(now)
         return min(times if time is None else (*times, time), default=None)
 
     def _step(self, charge: _Charge) -> Step | None:
-        """What is wanted of a queue that is ours."""
+        """Return the first change that a queue of ours needs."""
         record, settings, view = charge.record, charge.settings, charge.record.view
         if view is None:
             return Step(None)
         charge.slow.intersection_update(member.id for member in view.ring)
-        if charge.slow:  # be it the master before: what it said may not come round while it is there
+        if charge.slow:  # even the master before: its broadcasts may not come round while it is there
             return Step(DropMirror(min(charge.slow)))
         if view.previous:
             return Step(TookOver(view.since)) if charge.heard == view.since else None
@@ -331,7 +338,10 @@ class Caretaker:
         return self._reshaped(charge, view, {master, *wanted, *kept})
 
     def _reshaped(self, charge: _Charge, view: View, wanted: set[str]) -> Step | None:
-        """Mirrors are added first, so that the queue never has fewer copies than before and after."""
+        """Return the next change towards the wanted nodes.
+
+        Mirrors are added first, so that the queue never has fewer copies than before and after.
+        """
         for node in sorted(wanted):
             if view.member_on(node) is None and node in self._nodes.incarnations:
                 return Step(AddMirror(node, self._nodes.incarnations[node]))
@@ -340,7 +350,7 @@ class Caretaker:
         is_always = charge.record.type == "quorum" or bool(charge.record.placement)
         is_automatic = is_always or charge.settings.ha_sync_mode == "automatic"
         if is_automatic and any(member.id not in view.synced for member in mirrors if member.node in wanted):
-            # Those who are to take their place will have everything soon.
+            # Wait until the mirrors that replace them have everything.
             extra = [member for member in extra if member.id not in view.synced]
         if extra:
             # Meanwhile another one may go, by a plan or because it died: then this one may be needed.
@@ -355,9 +365,10 @@ class Caretaker:
     # --- masters that move ---
 
     def _refuge(self, charge: _Charge, view: View) -> RingMember | None:
-        """Who becomes master since this node stops, is in maintenance mode or has no good copy; None: nobody.
+        """Return the member that becomes master since this node stops, drains or has no good copy; None: no member
+        can.
 
-        The name decides among several, so that they are spread and the choice stays.
+        The queue's uid decides among several, so that masters are spread and the choice stays.
         """
         is_leaving = self._is_stopping and charge.record.uid not in self._left
         if view.previous or not (is_leaving or charge.defect or self.here in self._nodes.draining):
@@ -386,7 +397,7 @@ class Caretaker:
         return view.state == "live" and view.master_node == self.here
 
     def _candidates(self, record: QueueRecord, current: Sequence[str]) -> Sequence[str]:
-        """Where copies may be. What the queue has it keeps."""
+        """Return the nodes that may have copies. Nodes that have one keep it."""
         candidates = candidate_nodes(without(self._members.values(), self._stuck), record, current)
         shunned = self._nodes.shunned
         if not shunned:
@@ -394,7 +405,7 @@ class Caretaker:
         return [node for node in candidates if node not in shunned or node in current]
 
     def _renew(self) -> None:
-        """Nodes came, went, or are welcome to more or less: that concerns each queue."""
+        """Look at all queues if nodes came, went, or may have more or fewer mirrors or masters."""
         up = [member for member in self._members.values() if member.is_up]
         nodes = Nodes(
             {member.name: member.incarnation for member in up},
@@ -407,7 +418,7 @@ class Caretaker:
 
 
 def declined(before: View | None, after: View | None, here: str) -> RingMember | None:
-    """The member that was to be master instead of one here, if it could not (`DeclineMaster`)."""
+    """Return the member that was to be master instead of one here, if it could not (`DeclineMaster`)."""
     if before is None or after is None or not before.previous or after.previous:
         return None
     is_back = after.master == before.previous and after.master_node == here

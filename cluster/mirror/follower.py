@@ -1,4 +1,4 @@
-"""A mirror's side of a queue: does to its copy what the master did, and says when it has all and all is on disk.
+"""A mirror's side of a queue: repeats the master's changes in its copy, and reports how far it and its disk are.
 
     ring ─ payload ─► Batch ─► Copy           its own disk ─ settle ─► how far it is, for the durable mark
     Roll ─► owed: what is missing ─ removed, or fetched by a synchronisation ─► nothing: synchronised
@@ -17,37 +17,38 @@ from node.queue.storage import Storage
 
 
 class Ring(Protocol):
-    """What a follower needs of its group."""
+    """The interface of a group to its follower."""
 
     id: int
 
     @property
     def now(self) -> float:
-        """The broker's clock."""
+        """The broker's clock in seconds."""
 
     def on_disk(self, origin: int, upto: int) -> None:
-        """This node's disk has what it must of a member's broadcasts up to here."""
+        """Note that this node's disk has what it must of a member's broadcasts up to this number."""
 
     def handed_over(self, version: int) -> None:
-        """The master that hands over in that view has said its last word."""
+        """Note that the master that hands over in that view has sent its last batch."""
 
     def count_disk(self, *, is_on: bool) -> None:
-        """From now on marks wait for this disk, or don't any more, as it keeps nothing."""
+        """Make marks wait for this disk, or not any more, as it keeps nothing."""
 
     def is_complete(self) -> None:
-        """The copy lacks nothing, and all of it is on disk, or waited for by marks."""
+        """Note that the copy lacks nothing, and all of it is on disk, or waited for by marks."""
 
     def sync_mode(self, *, is_on: bool) -> None:
-        """An operator wants this mirror synchronised, or not any more."""
+        """Note that an operator wants this mirror synchronised, or not any more."""
 
     def rolled(self) -> None:
-        """It is known what this copy lacks."""
+        """Note that it is known what this copy lacks."""
 
 
 class Follower:
-    """copy: what is here.   senders: the last publish of each front end that the queue got.
+    """A mirror's copy and its state.
 
-    is_rolled: it is known what the copy lacks; until then nothing that comes is of use.
+    copy: the messages here.   senders: the last publish of each front end that the queue got.
+    is_rolled: it is known what the copy lacks; until then no operation that comes is of use.
     is_written: nothing of the copy is on its way to the disk: else no mark passes before that is there.
     """
 
@@ -62,16 +63,16 @@ class Follower:
         self._is_durable = copy.is_durable
         self._was_kept = self._is_durable and not is_written
         self._asked: deque[tuple[int, int, int]] = deque()
-        """Broadcasts that wait for the disk: number of the wait, who sent them, and up to which."""
+        """Broadcasts that wait for the disk: number of the wait, the member that sent them, and the last one."""
         self._waits = 0
         self._is_broken = False
         self._is_finishing = False
-        """Whether the copy lacks nothing and waits for its disk."""
+        """True if the copy lacks nothing and waits for its disk."""
 
     # --- what the ring brings ---
 
     def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """Do what the master did. Raises: Malformed."""
+        """Repeat the master's changes. Raises: Malformed."""
         for payload in payloads:
             if payload:  # it is empty where its sender was alone
                 self._apply(decode_batch(payload))
@@ -83,7 +84,7 @@ class Follower:
         if batch.steps and isinstance(clock := batch.steps[0], Clock):
             copy.hear_clock(clock.at_ms, self._ring.now)
         if not self.is_rolled:
-            # All of that was before this member's time, unless it is told what there is.
+            # These operations are older than this member's copy, unless the batch has its inventory.
             steps = batch.steps
             at = next(
                 (at for at, step in enumerate(steps) if isinstance(step, Roll) and self._is_meant(step)), None
@@ -115,7 +116,7 @@ class Follower:
         copy.next_seq = max(copy.next_seq, batch.next_seq)
 
     def _watch(self, batch: Batch) -> None:
-        """What concerns a member that knows nothing yet."""
+        """Take the steps that concern a member that knows nothing yet."""
         for step in batch.steps:
             if isinstance(step, Handover):
                 self._ring.handed_over(step.version)
@@ -134,7 +135,7 @@ class Follower:
     # --- the disk ---
 
     def _report(self, origin: int, upto: int) -> None:
-        """Say how far the disk is, now or when it is that far."""
+        """Report the broadcasts as on disk, now or when they are."""
         if not self._was_kept and not self._asked:
             self._ring.on_disk(origin, upto)
             return
@@ -144,7 +145,7 @@ class Follower:
         self._storage.await_safety(self, self._waits, self._waits)
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`: these waits for the disk are over; or it is broken."""
+        """End waits for the disk: report these broadcasts as on disk, or the disk as broken."""
         if not is_safe:
             self._is_broken = True
             self._ring.count_disk(is_on=False)
@@ -155,7 +156,7 @@ class Follower:
             self._ring.on_disk(origin, upto)
 
     def check_complete(self) -> None:
-        """If the copy lacks nothing (any more), say so once all of it is on disk."""
+        """If the copy lacks nothing, report so once all of it is on disk."""
         if (
             self._is_finishing
             or self._is_broken
@@ -172,11 +173,11 @@ class Follower:
             self._finished(is_safe=True)
 
     def _written(self, *, is_safe: bool) -> None:
-        """The disk works: from now on marks wait for it."""
+        """Make marks wait for this disk, which works."""
         if not is_safe or self._is_broken or self.copy.owed:
             self._finished(is_safe=is_safe)
             return
-        # What marks have passed this disk before was here before, and is on it when this wait is over.
+        # Broadcasts whose marks passed this disk before came before, and are on it when this wait is over.
         self._ring.count_disk(is_on=True)
         self._storage.await_safety(_Finish(self._finished), 0, 0)
 
@@ -191,11 +192,11 @@ class Follower:
 
 
 class _Finish:
-    """Waits for the disk."""
+    """A waiter for the disk that passes the outcome to a callback."""
 
     def __init__(self, on_settled: Callable[..., None]) -> None:
         self._on_settled = on_settled
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """See `Waiter.settle`."""
+        """Pass on whether the disk is safe."""
         self._on_settled(is_safe=is_safe)

@@ -1,11 +1,10 @@
-"""What one node has to do with one mirrored queue of which it has a copy: a member of the ring, and above it the
-master's side or a mirror's.
+"""One node's part in one mirrored queue of which it has a copy: the ring's member and the master's or mirror's side.
 
     Leader ─► broadcast ─► Member ─► right neighbour ─► … ─► confirmed, durable ─► Leader
     left neighbour ─► Member ─► deliver ─► Follower ─► Copy ─► on_disk ─► Member
 
-Views say who is master. Who *acts* as master has heard all that came before: a mirror is made master by a view, fills
-a queue with its copy, and begins. Source: reliability §4.3-§4.7.
+Views say which node is master. A node *acts* as master once it has heard all that came before: a view makes a mirror
+the master, it fills a queue with its copy, and begins. Source: reliability §4.3-§4.7.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from cluster.mirror.mirrors import Mirrors
 
 LAZY_S: Final = 0.010
-"""How late an acknowledgement may go round: it only lets others forget."""
+"""The longest delay of an acknowledgement in seconds: it only lets others forget."""
 
 _NEVER: Final = float("inf")
 
@@ -42,7 +41,8 @@ _NEVER: Final = float("inf")
 class Group:
     """The member `id` of one queue's ring.
 
-    queue: what clients of this node have, while this node acts as master.   storage: the disk side of the queue here.
+    queue: the queue that clients of this node use, while it acts as master.   storage: the disk side of the queue
+    here.
     """
 
     def __init__(self, mirrors: "Mirrors", record: QueueRecord, id_: int, storage: QueueStorage) -> None:
@@ -57,56 +57,56 @@ class Group:
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self.is_lost = False
-        """Whether its member has left the ring: nothing comes from it any more."""
+        """True if its member has left the ring: nothing comes from it any more."""
         self.is_gone = False
-        """Whether the view shows that, and does not want its copy, which is dropped."""
+        """True if the view shows that, and does not want its copy, which is dropped."""
         self.defect = ""
-        """Why the copy is of no use; empty: it is."""
+        """Why the copy is of no use; empty: it is of use."""
         self._mirrors = mirrors
         self._broker = mirrors.broker
         self._source: SyncSource | None = None
         self._target: SyncTarget | None = None
         self._is_sync_wanted = False
-        """By an operator, whatever the policy says."""
+        """True if an operator wants the copy synchronised, whatever the policy says."""
         self._watch = RingWatch(mirrors)
         self._former: list[Leader] = []
-        """What this node was earlier, as long as somebody waits for that."""
+        """Earlier leaders of this node, as long as publishers or others wait for them."""
         self._handed_over = 0
-        """The latest view in which a master handed over whose last word was heard."""
+        """The latest view in which a master handed over whose last batch was heard."""
         self.told_from: dict[int, int] = {}
-        """Members who were told by this leader what there is, and the number of the first message after that."""
+        """The members that got an inventory from this leader, and the number of the first message after that."""
         self.is_filling = False
         self._is_complete = False
-        """Whether the copy lacks nothing, which the view may not show yet."""
+        """True if the copy lacks nothing, which the view may not show yet."""
         self._is_broken = False
-        """Whether a mirror's disk keeps nothing any more."""
+        """True if a mirror's disk keeps nothing any more."""
         self._confirmed = self._durable = -1
-        """How far our broadcasts are, which leaders hear while the view is settled."""
+        """The number up to which our broadcasts are confirmed; leaders hear it while the view is settled."""
         self._lazy_at: float | None = None
         self._counted = 0
-        """Pending bytes that `Mirrors` knows of."""
+        """The pending bytes that `Mirrors` knows of."""
         self.member = Member(id_, record.view, self)
 
     # --- views ---
 
     @property
     def view(self) -> View:
-        """The one that was seen last."""
+        """The view that was seen last."""
         assert self.record.view is not None
         return self.record.view
 
     @property
     def is_master(self) -> bool:
-        """Whether the view makes this node the master, which may not have begun."""
+        """True if the view makes this node the master, which may not have begun."""
         return self.view.master == self.id and self.view.state == "live"
 
     @property
     def is_acting(self) -> bool:
-        """Whether it does what a master does."""
+        """True if this node acts as master."""
         return self.leader is not None and not self.is_lost
 
     def see(self, record: QueueRecord) -> None:
-        """The next view, in order."""
+        """Take the next view, in order."""
         assert record.view is not None
         self.record = record
         was_lost = self.is_lost
@@ -126,7 +126,7 @@ class Group:
 
     @property
     def is_spared(self) -> bool:
-        """Whether the ring has another synchronised copy."""
+        """True if the ring has another synchronised copy."""
         return is_spared(self.view, self.id)
 
     def look_after(self) -> None:
@@ -140,7 +140,7 @@ class Group:
 
     @property
     def is_restless(self) -> bool:
-        """Whether it has to be looked after."""
+        """True if the group must be looked after each second."""
         view = self.view
         is_settled = len(view.ring) == len(view.members) and not view.previous
         is_well = self.id in view.synced and not (self._is_broken or self.is_lost or self.defect)
@@ -148,14 +148,14 @@ class Group:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether something of what this node said is awaited by others, or by it."""
+        """True if a broadcast of this node has not come round, or is awaited on disks."""
         leader = self.leader
         return self.member.oldest_unconfirmed is not None or (leader is not None and leader.is_disk_awaited)
 
     # --- roles ---
 
     def begin_as_mirror(self, copy: Copy, *, is_rolled: bool, spare: Spare | None = None) -> None:
-        """Have a copy.   is_rolled: it is known what it lacks: nothing.   spare: see `SyncTarget`."""
+        """Begin with a copy.   is_rolled: it is known that it lacks nothing.   spare: see `SyncTarget`."""
         self._follow(copy, is_rolled=is_rolled, is_written=True, spare=spare)
 
     def _follow(self, copy: Copy, *, is_rolled: bool, is_written: bool, spare: Spare | None = None) -> None:
@@ -184,8 +184,8 @@ class Group:
             return  # another one is to be master
         self.is_filling = True
         live = follower.copy.held
-        # Who lacks something may have been told of publishes that it lacks. Their publishers are not to believe that
-        # they are here; that they may come twice is the lesser evil.
+        # An incomplete copy may have heard of publishes that it lacks. Their publishers must not believe that they
+        # are here; that they may come twice is the lesser evil.
         is_whole = follower.is_rolled and not follower.copy.owed
         senders = follower.senders if is_whole else {}
         queue = self._broker.make_queue(self.record, self.storage)
@@ -202,7 +202,7 @@ class Group:
                 queue.apply_settings(self._mirrors.settings_of(self.record), self.now)
                 self._mirrors.live_changed(self)
             else:
-                self._step_down()  # the view has gone on meanwhile, and whoever is master waits for the last word
+                self._step_down()  # the view has gone on meanwhile, and the next master waits for the last batch
                 self.take_up()  # it may be this one again
 
         queue.begin_with(follower.copy, filled)
@@ -232,7 +232,7 @@ class Group:
         self.nodes_changed()
 
     def _roll_newcomers(self) -> None:
-        """Tell members that lack something what there is, once."""
+        """Send each member that is not synchronised the inventory, once."""
         leader, view = self.leader, self.view
         if leader is None or not self.is_master:
             return
@@ -242,7 +242,7 @@ class Group:
                 leader.roll(member.id)
 
     def _forget_served(self) -> None:
-        """Who is gone, or has all, gets no more by synchronisation."""
+        """Stop serving members that are gone or have all."""
         if self._source is not None:
             there = {member.id for member in self.view.ring}
             for id_ in list(self._source.progress):
@@ -269,17 +269,17 @@ class Group:
         self._follow(copy, is_rolled=True, is_written=False)
         assert self.follower is not None
         self.follower.senders = dict(leader.senders)
-        if missing:  # then it is not what the view says that it is
+        if missing:  # then the copy is not synchronised, as the view claims
             self.give_up(f"lacks {sum(map(len, missing))} messages")
 
     # --- a `Host` of the ring's member ---
 
     def send(self, to: int, message: Activity | CatchUp) -> None:
-        """See `Host.send`."""
+        """Send a ring message to another member."""
         self._mirrors.send(self, to, message)
 
     def deliver(self, origin: int, first: int, payloads: Sequence[bytes]) -> None:
-        """See `Host.deliver`. The neighbour that passed it on has nothing to do with what an origin says."""
+        """Apply broadcasts; a bad one is its origin's fault, not that of the neighbour that passed it on."""
         if self.follower is None:
             return
         try:
@@ -291,20 +291,20 @@ class Group:
         self.take_up()
 
     def confirmed(self, upto: int) -> None:
-        """See `Host.confirmed`."""
+        """Note that own broadcasts up to this number are everywhere, and tell the leaders."""
         self._confirmed = upto
         self._tell_leaders()
 
     def durable(self, upto: int) -> None:
-        """See `Host.durable`."""
+        """Note that own broadcasts up to this number are on all disks that count, and tell the leaders."""
         self._durable = upto
         self._tell_leaders()
 
     def _tell_leaders(self) -> None:
         leader, view = self.leader, self.view
         if leader is not None and view.previous and self._confirmed >= leader.first_number:
-            # Only now: what has come round came everywhere after the last word of the master before. A flush after this
-            # one's death would tell of its own broadcasts, and of none of a former master that is alive.
+            # Only now: broadcasts that came round came everywhere after the last batch of the master before. A flush
+            # after this one's death would tell of its own broadcasts, and of none of a former master that is alive.
             self._mirrors.took_over(self)
         if view.is_settled:
             for leader in self._leaders():
@@ -315,11 +315,11 @@ class Group:
         return [*self._former, self.leader] if self.leader is not None else self._former
 
     def propose(self, change: ViewChange) -> None:
-        """See `Host.propose`."""
+        """Submit a change of the view."""
         self._mirrors.propose(self.record, change)
 
     def lost(self, reason: str) -> None:
-        """See `Host.lost`. While the view wants its copy that stays: it still has all that was confirmed."""
+        """Leave the ring. While the view wants the copy it stays: it still has all that was confirmed."""
         self.is_lost = True
         if not self.view.wants(self._own):
             self._go()
@@ -334,71 +334,71 @@ class Group:
         self._mirrors.gone(self)
 
     def active(self) -> None:
-        """See `Host.active`."""
+        """Do nothing: the copy begins with its inventory."""
 
     # --- a `Ring` of leader and follower ---
 
     @property
     def now(self) -> float:
-        """See `leader.Ring`."""
+        """The broker's clock in seconds."""
         return self._broker.now
 
     @property
     def next_number(self) -> int:
-        """See `leader.Ring`."""
+        """The number of this member's next broadcast."""
         return self.member.last_of(self.id) + 1
 
     @property
     def is_alone(self) -> bool:
-        """See `leader.Ring`."""
+        """True if this is the only member of the ring."""
         return len(self.view.ring) == 1
 
     @property
     def pending_bytes(self) -> int:
-        """See `leader.Ring`."""
+        """The bytes of payloads that are not acknowledged."""
         return self.member.pending_bytes
 
     @property
     def is_node_full(self) -> bool:
-        """See `leader.Ring`."""
+        """True if the masters of this node together have too many bytes under way."""
         return self._mirrors.own_bytes > NODE_BYTES
 
     @property
     def newly_pending(self) -> int:
-        """How much more a master here has under way than when this was asked last: ask for it once in a turn."""
+        """How many more bytes a master here has under way than at the last call: ask for it once in a turn."""
         before, self._counted = self._counted, self.member.pending_bytes if self.is_acting else 0
         return self._counted - before
 
     def broadcast(self, payload: bytes) -> int:
-        """See `leader.Ring`."""
+        """Broadcast a payload, and return its number."""
         number = self.member.broadcast(payload)
         # The leader looks after this node's disk. A mark that waited for it would go after the broadcast by itself.
         self.member.on_disk(self.id, number)
         return number
 
     def on_disk(self, origin: int, upto: int) -> None:
-        """See `follower.Ring`."""
+        """Note that an origin's broadcasts up to this number are on this node's disk."""
         if not self.is_lost:
             self.member.on_disk(origin, upto)
             self.touch()
 
     def touch(self) -> None:
-        """There is something to send."""
+        """Have this group's turn come, as it has something to send."""
         self._mirrors.touch(self)
 
     def handed_over(self, version: int) -> None:
-        """See `follower.Ring`."""
+        """Note the view in which a master handed over that has sent its last batch."""
         self._handed_over = max(self._handed_over, version)
 
     def count_disk(self, *, is_on: bool) -> None:
-        """See `follower.Ring`."""
+        """Make marks wait for this disk, or leave the ring, as the disk keeps nothing."""
         self._is_broken = not is_on
         if is_on or self.id not in self.view.synced:
             self.member.counts = is_on
         self._propose_leaving()
 
     def give_up(self, reason: str) -> None:
-        """This copy is of no use: it goes as soon as another one is master and has heard all that this one said.
+        """Give up this copy: it goes as soon as another one is master and has heard all that this one sent.
 
         The node may get a new one then, which is another member. Until then it passes on what it gets, if it can.
         """
@@ -408,7 +408,7 @@ class Group:
         self._propose_leaving()
 
     def _propose_leaving(self) -> None:
-        """Who is synchronised can't stop to count, but leave: it would hold up all confirms."""
+        """Propose to leave the ring: a synchronised member that can't keep messages would hold up all confirms."""
         is_useless = self._is_broken and self.follower is not None and self.id in self.view.synced
         if self.is_gone or not (self.defect or is_useless):
             return
@@ -418,7 +418,7 @@ class Group:
             self.propose(GiveUp(self.id))
 
     def is_complete(self) -> None:
-        """See `follower.Ring`."""
+        """Note that the copy lacks nothing, and propose to show it as synchronised."""
         self._is_complete = True
         self._propose_synced()
 
@@ -429,7 +429,7 @@ class Group:
     # --- synchronisation ---
 
     def sync_mode(self, *, is_on: bool) -> None:
-        """See `follower.Ring`. A quorum queue always synchronises: nothing would begin it again."""
+        """Begin or stop to synchronise. A quorum queue always does, as nothing would begin it again."""
         if self.record.type == "quorum":
             return
         self._is_sync_wanted = is_on
@@ -442,13 +442,13 @@ class Group:
         self.touch()
 
     def rolled(self) -> None:
-        """See `follower.Ring`."""
+        """Begin to synchronise if the policy wants so: it is known what the copy lacks."""
         if self._target is not None:
             self._target.rolled()
         self.settings_changed()
 
     def settings_changed(self) -> None:
-        """Another policy may want the copy synchronised, or confirms sooner."""
+        """Follow the policy, which may want the copy synchronised, or confirms sooner."""
         if self.leader is not None:
             self.leader.is_own_disk_enough = self._mirrors.settings_of(self.record).ha_confirm == "master"
         if self._target is not None and (self._is_sync_wanted or self._mirrors.is_automatic(self.record)):
@@ -457,22 +457,22 @@ class Group:
 
     @property
     def sync_progress(self) -> dict[int, SyncProgress]:
-        """At the master: how far its mirrors are that were ever synchronised, by member."""
+        """At the master: the progress of its mirrors that were ever synchronised, by member."""
         return self._source.progress if self._source is not None else {}
 
     @property
     def pending(self) -> int:
-        """Own broadcasts that are not everywhere."""
+        """The number of own broadcasts that are not everywhere."""
         oldest = self.leader.oldest_number if self.leader is not None else None
         return 0 if oldest is None else self.next_number - oldest
 
     def set_sync(self, *, is_on: bool) -> None:
-        """An operator wants the mirrors of a queue whose master is here synchronised, or not any more."""
+        """Have the mirrors of a queue whose master is here synchronise, or stop it, as an operator wants."""
         if self.leader is not None:
             self.leader.set_sync(is_on=is_on)
 
     def send_side(self, to: int, message: bytes) -> None:
-        """Tell a member something beside the ring."""
+        """Send a member a message beside the ring."""
         self._mirrors.send(self, to, message)
 
     def _send_to_master(self, message: bytes) -> None:
@@ -481,7 +481,7 @@ class Group:
     # --- what comes from other nodes ---
 
     def receive(self, parcel: Parcel) -> None:
-        """A parcel for this member. Raises: Malformed."""
+        """Take a parcel for this member. Raises: Malformed."""
         if isinstance(parcel.message, bytes):
             self._receive_side(parcel.sender, parcel.message)
         else:
@@ -506,7 +506,7 @@ class Group:
                 self._watch.reported(sender, message, self.now)
 
     def _pull(self, source: SyncSource, sender: int, message: Pull) -> None:
-        """A mirror asks, and maybe begins or ends to."""
+        """Serve a mirror's request, and report if a synchronisation begins or ends with it."""
         before = source.progress.get(sender)
         source.pull(sender, message)
         after = source.progress.get(sender)
@@ -520,7 +520,7 @@ class Group:
     # --- the end of a turn ---
 
     def turn(self, now: float) -> float | None:
-        """Send what is due; when to come again for what isn't, None: nothing is left."""
+        """Send what is due. Returns when to come again for the rest, None: nothing is left."""
         due: list[float] = []
         leader = self.leader
         if leader is not None:
@@ -543,14 +543,14 @@ class Group:
         return at if at < _NEVER else None
 
     def _send_out(self, now: float) -> float | None:
-        """Pass on what the member has to say; when that is due, if not now."""
+        """Pass on the member's messages. Returns when that is due, if not now."""
         member = self.member
         if not member.has_output:
             self._lazy_at = None
             return None
         if self._lazy_at is None:
             self._lazy_at = now + LAZY_S
-        # What is told of dead ones is waited for: until they are erased there is no master.
+        # Others wait for news of dead members: until these are erased there is no master.
         is_urgent = member.is_urgent or len(self.view.ring) < len(self.view.members)
         if not is_urgent and now < self._lazy_at:
             return self._lazy_at
@@ -561,18 +561,20 @@ class Group:
     # --- the end ---
 
     def nodes_changed(self) -> None:
-        """Nodes came or went."""
+        """Forget front ends whose nodes are down."""
         if self.leader is not None:
             self.leader.forget_senders(self._mirrors.incarnations_up)
 
     def unmirror(self) -> None:
-        """The queue goes on without a view, here."""
+        """Go on here without a view."""
         for leader in self._leaders():
             leader.go_on_alone()
         self.close(is_safe=True)
 
     def close(self, *, is_safe: bool) -> None:
-        """The queue was deleted, or has no view any more: who waits hears that it `is_safe`, or not."""
+        """End the group: the queue was deleted or has no view any more. Waiters hear whether their publishes are
+        safe.
+        """
         self.is_lost = self.is_gone = True
         self._abandon(is_safe=is_safe)
         if self.follower is not None:
@@ -581,7 +583,9 @@ class Group:
             self.storage.drop()
 
     def part(self) -> None:
-        """Let go of all that refers to this group, once it is closed: else Python would have to look for them."""
+        """Drop all references to this group, once it is closed: else Python's collector would have to find the
+        cycle.
+        """
         assert self.is_gone
         self.member.leave()
         self.queue = self.leader = self.follower = self._target = self._source = None

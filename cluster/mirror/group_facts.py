@@ -1,4 +1,4 @@
-"""What there is to see of a group: for `list_rings`, metrics and the web UI."""
+"""The facts of a group for `list_rings`, metrics and the web UI."""
 
 from cluster.mirror.group import Group
 from node.queue.mirroring import ReplicaFacts
@@ -7,8 +7,9 @@ from node.queue.mirroring import ReplicaFacts
 def lacks(group: Group) -> dict[int, int]:
     """At the master: how many messages its unsynchronised mirrors have not got, at most, by member.
 
-    They lack of what was there when they were told of it: what came later has come by the ring. Those that the queue
-    still has are so many; a mirror that synchronises has said how many it lacked then, which get only fewer.
+    They lack messages that were there when they got the inventory: later ones have come by the ring. The result
+    counts those of them that the queue still has. A mirror that synchronises has reported how many it lacked then,
+    which get only fewer.
     """
     leader, view = group.leader, group.view
     if leader is None or not group.is_acting:
@@ -24,7 +25,7 @@ def lacks(group: Group) -> dict[int, int]:
 
 
 def facts(group: Group) -> ReplicaFacts:
-    """How far this copy is."""
+    """Return how far this copy is."""
     leader, follower = group.leader, group.follower
     if leader is not None:
         return ReplicaFacts(True, leader.next_seq, group.pending, leader.oldest_age_s(group.now), 0)

@@ -1,8 +1,9 @@
-"""What becomes of mirrored queues, for the log and for whoever counts: in RabbitMQ's words where it has some.
+"""Events of mirrored queues, for the log and for counters: in RabbitMQ's words where it has some.
 
     ViewChanged ─► happenings(before, after) ─► a promotion, a copy more or less, too few copies, stopped, back again
 
 Each is told once in a cluster: by the master's node, or if there is none by a node that had a copy (`is_speaker`).
+
 Source: management.md §6 (mirroring); reliability §4.6, S12; amqp-behaviour §9.4.
 """
 
@@ -42,12 +43,12 @@ Kind: TypeAlias = Literal[
 def happening(
     level: Level, kind: Kind, record: QueueRecord, text: str, *, node: str = "", former: str = ""
 ) -> MirrorEvent:
-    """A line about a mirrored queue.   node, former: as in `MirrorEvent`."""
+    """Return an event of a mirrored queue, with its line for the log.   node, former: as in `MirrorEvent`."""
     return MirrorEvent(level, kind, record.vhost, record.name, line(record, text), node, former)
 
 
 def line(record: QueueRecord | Proposal, text: str) -> str:
-    """How the log begins to speak of a mirrored queue."""
+    """Return a line for the log, with the queue's name and vhost at its beginning."""
     return f"Mirrored queue '{record.name}' in vhost '{record.vhost}': {text}"
 
 
@@ -57,7 +58,7 @@ def named(member: RingMember) -> str:
 
 
 def is_speaker(before: View | None, after: View | None, here: str, up: Iterable[str]) -> bool:
-    """Whether the node `here` is the one that tells what happened.   up: the nodes that are."""
+    """True if the node `here` is the one that tells of an event.   up: the nodes that are up."""
     running = set(up)
     for view in (after, before):
         if view is not None and view.master_node in running:
@@ -67,12 +68,12 @@ def is_speaker(before: View | None, after: View | None, here: str, up: Iterable[
 
 
 def wanted_copies(record: QueueRecord, settings: QueueSettings, members: Iterable[Member]) -> int:
-    """How many copies the policy asks for, no matter which nodes are up; 0: the queue is not to be mirrored."""
+    """Return how many copies the policy asks for, no matter which nodes are up; 0: the queue is not to be mirrored."""
     return copies_wanted(settings, record, members) if is_mirrored(record, settings) else 0
 
 
 def happenings(before: QueueRecord, after: QueueRecord, wanted: int) -> list[MirrorEvent]:
-    """What a change of a queue's view means.   wanted: see `wanted_copies`."""
+    """Return the events that a change of a queue's view means.   wanted: see `wanted_copies`."""
     old, new = before.view, after.view
     if new is None:
         return []
@@ -87,7 +88,7 @@ def happenings(before: QueueRecord, after: QueueRecord, wanted: int) -> list[Mir
 
 def _members(record: QueueRecord, old: View, new: View) -> Iterator[MirrorEvent]:
     if old.state == "down":
-        return  # who brings it back is no new mirror
+        return  # a member that brings the queue back is no new mirror
     known = {member.id for member in old.members}
     there = {member.id for member in new.ring}
     for member in new.ring:
@@ -148,12 +149,12 @@ def _masters(record: QueueRecord, old: View, new: View) -> Iterator[MirrorEvent]
 
 
 def _last_master(view: View) -> str:
-    """Where the master was that a view lacks: the first of those whose copies could bring the queue back."""
+    """Return a node for a view without a master: the first of those whose copies could bring the queue back."""
     return next(iter(view.recoverable), "")
 
 
 def _copies(record: QueueRecord, old: View | None, new: View, wanted: int) -> Iterator[MirrorEvent]:
-    """Told when a good copy is gone, and when there are enough again."""
+    """Yield an event when a good copy is gone, and when there are enough again."""
     now, then = _good(new), 0 if old is None else _good(old)
     if now < wanted and now < then:
         text = f"{now} of {wanted} copies are synchronised (under_replicated)"
@@ -170,7 +171,7 @@ def _good(view: View) -> int:
 
 
 def evicted(record: QueueRecord, member: RingMember, reason: str, back_off_s: float) -> MirrorEvent:
-    """A mirror does not keep up and goes.   back_off_s: how long its node gets no new ones."""
+    """Return the event that a mirror does not keep up and goes.   back_off_s: how long its node gets no new ones."""
     text = (
         f"Dropping queue mirror on node {member.node}: {named(member)} {reason}; "
         f"no new mirrors there for {back_off_s:.0f} s"
@@ -179,36 +180,38 @@ def evicted(record: QueueRecord, member: RingMember, reason: str, back_off_s: fl
 
 
 def blocked(record: QueueRecord, member: RingMember, reason: str) -> MirrorEvent:
-    """A mirror does not keep up, and publishers have to wait for it."""
+    """Return the event that a mirror does not keep up, and publishers have to wait for it."""
     text = f"Waiting for mirror {named(member)}, which {reason}"
     return happening("warning", "mirror-slow", record, text, node=member.node)
 
 
 def disk_stuck(record: QueueRecord, master: RingMember, reason: str) -> MirrorEvent:
-    """The master's disk holds up publishers."""
+    """Return the event that the master's disk holds up publishers."""
     return happening("warning", "mirror-slow", record, f"Leader {named(master)} {reason}", node=master.node)
 
 
 def given_up(record: QueueRecord, member: RingMember, reason: str) -> MirrorEvent:
-    """A node's copy is of no use: it is dropped as soon as others can do without, and a new one made."""
+    """Return the event that a node's copy is of no use: it is dropped as soon as others can do without, and a new
+    one made.
+    """
     text = f"Giving up the copy on node {member.node}: {named(member)} {reason}"
     return happening("error", "copy-given-up", record, text, node=member.node)
 
 
 def kept_awaited(record: QueueRecord, master: RingMember, reason: str, nodes: Iterable[str]) -> MirrorEvent:
-    """What the master cannot read may be in copies that were not taken when the queue came back."""
+    """Return the event that messages which the master cannot read may be in copies that were not taken."""
     text = f"Leader {named(master)} {reason}. Waits for the copy of one of: {', '.join(nodes)}"
     return happening("error", "detail", record, text, node=master.node)
 
 
 def proposed(proposal: Proposal) -> MirrorEvent:
-    """A change that somebody should know the reason of."""
+    """Return the event that a change was proposed, with its reason."""
     text = line(proposal, proposal.reason)
     return MirrorEvent("info", "proposed", proposal.vhost, proposal.name, text)
 
 
 def sync_begun(record: QueueRecord, messages: int, batch_size: int, mirror: str) -> list[MirrorEvent]:
-    """The mirror on this node begins to get what it lacks."""
+    """Return the events that the mirror on this node begins to get the messages that it lacks."""
     return [
         happening(
             "info", "sync-begun", record, f"Synchronising: {messages} messages to synchronise", node=mirror
@@ -219,7 +222,7 @@ def sync_begun(record: QueueRecord, messages: int, batch_size: int, mirror: str)
 
 
 def sync_ended(record: QueueRecord, outcome: Literal["complete", "cancelled", "needless"]) -> MirrorEvent:
-    """They have it, won't get it, or had it before."""
+    """Return the event that a synchronisation is complete, was stopped or was not needed."""
     words = {
         "complete": "complete",
         "cancelled": "stopped, the mirrors stay unsynchronised",

@@ -1,8 +1,9 @@
-"""What a node has of a copy that was not taken when its queue came back, for the mirror of the queue that it has now.
+"""The messages of a copy that was not taken when its queue came back, for the mirror that this node has of it now.
 
-Of the copy that was taken something may turn out to be unreadable before any mirror is synchronised. The others are
-still where they were then. Which numbers are of the same messages in all of them says the view (`View.common`); which
-of these the queue still has says its master.
+Messages of the copy that was taken may turn out to be unreadable before any mirror is synchronised. The other copies
+are still where they were then. The view knows which numbers are the same messages in all of them (`View.common`);
+the master knows which of these the queue still has.
+
 Source: reliability §4.10.
 """
 
@@ -18,7 +19,7 @@ from node.queue.storage import Page
 
 
 class KeptMessages:
-    """Of one copy.   upto: what has a lower number may be taken.   wake: called after each answer."""
+    """The messages of one copy.   upto: those with lower numbers may be taken.   wake: called after each answer."""
 
     def __init__(self, found: RecoveredCopy, upto: int, wake: Callable[[], None]) -> None:
         self._upto = upto
@@ -26,7 +27,7 @@ class KeptMessages:
         self._reader = QueueReader(_Stored(found), lambda: ())
 
     def give(self, wanted: Sequence[range], epoch_s: float, done: Callable[[list[Enqueue]], None]) -> None:
-        """See `Spare.give`."""
+        """Read some of the wanted messages that are common to all copies, and pass them to `done`, now or later."""
         common = [range(seqs.start, min(seqs.stop, self._upto)) for seqs in wanted if seqs.start < self._upto]
         if not common:
             done([])
@@ -41,7 +42,7 @@ class KeptMessages:
 
 
 class _Stored:
-    """A copy as something that is read from; also its only level, all of which is on disk."""
+    """A copy as a source of messages; also its only level, all of which is on disk."""
 
     def __init__(self, found: RecoveredCopy) -> None:
         self.storage = found.storage
@@ -50,18 +51,18 @@ class _Stored:
 
     @property
     def backlog(self) -> "_Stored":
-        """See `Source`."""
+        """The copy itself, which has all ready messages."""
         return self
 
     @property
     def levels(self) -> Sequence["_Stored"]:
-        """See `PagedBacklog.levels`."""
+        """The only level, which is the copy itself."""
         return (self,)
 
     def in_memory(self, first: int) -> Iterator[Run]:
-        """See `PagedBacklog.in_memory`."""
+        """Yield nothing: all messages are on disk."""
         return iter(())
 
     def on_disk(self, first: int) -> Iterator[Page]:
-        """See `PagedBacklog.on_disk`."""
+        """Yield the pages with messages from this number on."""
         return (page for page in self._pages if page.last_seq >= first)

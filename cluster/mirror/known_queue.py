@@ -1,4 +1,4 @@
-"""A mirrored queue as one broker knows it: what the catalogue says of it, and the copy that is here, if any."""
+"""A mirrored queue as one broker knows it: its record in the catalogue, and the copy that is here, if any."""
 
 from typing import Any
 
@@ -8,7 +8,9 @@ from node.catalogue.records import QueueRecord
 
 
 class KnownQueue:
-    """One mirrored queue.   kind: what clients here have of it: where, and since when.   group: if a copy is here."""
+    """One mirrored queue.   kind: which live queue clients here have: where, and since when.   group: if a copy is
+    here.
+    """
 
     __slots__ = ("group", "kind", "record")
 
@@ -24,7 +26,7 @@ class KnownQueue:
         return self.record.view
 
     def unreadable(self, reason: str) -> None:
-        """See `StorageOwner.unreadable`: of a mirror's copy."""
+        """Give up a mirror's copy: its disk could not read messages."""
         if self.group is not None:
             self.group.give_up(f"has unreadable messages ({reason})")
             self.group.touch()

@@ -1,6 +1,6 @@
-"""A copy of a queue that keeps account of the time it takes: see `node.queue.metering`.
+"""A copy of a queue that accounts the CPU time that it takes (`node.queue.metering`).
 
-Whoever has no meter has a plain `Group`.
+A broker without a meter has plain `Group`s.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MeteredGroup(Group):
-    """As `Group`. What its queue does meanwhile, as a master that takes over, counts once."""
+    """A `Group` with an account. Work of its queue meanwhile, as a master that takes over, counts once."""
 
     def __init__(
         self, mirrors: "Mirrors", record: QueueRecord, id_: int, storage: QueueStorage, meter: Meter
@@ -26,14 +26,14 @@ class MeteredGroup(Group):
         self._clock = meter.clock
 
     def receive(self, parcel: Parcel) -> None:
-        """See `Group.receive`. Raises: Malformed."""
+        """Take a parcel for this member, and account the time. Raises: Malformed."""
         account, clock = self._account, self._clock
         before, started = account.cpu_ns, clock()
         super().receive(parcel)
         account.cpu_ns = before + clock() - started
 
     def turn(self, now: float) -> float | None:
-        """See `Group.turn`."""
+        """Send what is due, and account the time. Returns when to come again."""
         account, clock = self._account, self._clock
         before, started = account.cpu_ns, clock()
         due = super().turn(now)

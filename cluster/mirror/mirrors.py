@@ -1,4 +1,4 @@
-"""The mirrored queues of one broker: see `node.queue.mirroring.Mirroring`.
+"""The mirrored queues of one broker: the `Mirroring` of `node.queue.mirroring`.
 
     ViewChanged ─► see ─► Group (if this node has a copy) ─► live queue: here, on the master's node, or nowhere
     data stream ─► receive ─► Group of the parcel's member
@@ -19,7 +19,7 @@ from cluster.mirror.group_facts import facts, lacks
 from cluster.mirror.kept_messages import KeptMessages
 from cluster.mirror.known_queue import KnownQueue
 from cluster.mirror.metered_group import MeteredGroup
-from cluster.mirror.overseer import Overseer
+from cluster.mirror.overseer import NoOverseer, Overseer
 from cluster.mirror.post import Post
 from cluster.mirror.recovered_copies import RecoveredCopies
 from node.broker.unsettled import unsettled
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 FLUSH_S: Final = 0.002
-"""Between two times at which masters broadcast: what a moderate load gathers costs the ring once."""
+"""The time between two broadcasts of masters: what a moderate load gathers costs the ring once."""
 
 FEW: Final = 8
 FEW_FACTOR: Final = 2.5
@@ -46,14 +46,15 @@ FEW_FACTOR: Final = 2.5
 all nodes what a hundred messages do, so it would be CPU, not this time, that confirms wait for."""
 
 RETRY_S: Final = 1.0
-"""When proposals are made again, and what isn't settled is looked after."""
+"""How often proposals are repeated, and unsettled groups are looked after."""
 
 
 class Mirrors:
-    """All of one broker.
+    """All mirrored queues of one broker.
 
-    send: hands a frame for a node to the transport.   on_fault: told that a node sent nonsense, and what.
-    flush_s: between two times at which masters here broadcast: all at once, so that what they say shares frames.
+    send: hands a frame for a node to the transport.   on_fault: called with a node and text after a malformed
+    message.
+    flush_s: between two times at which masters here broadcast: all at once, so that their batches share frames.
     broadcast_at: when the next one is.
     """
 
@@ -73,8 +74,8 @@ class Mirrors:
         self._post = Post(send)
         self._on_fault = on_fault
         self._incarnation = 0
-        """Of this broker, from the moment when it counts as up."""
-        self._overseer: Overseer | None = None
+        """The incarnation of this broker, from the moment when it counts as up."""
+        self._overseer: Overseer | NoOverseer = NoOverseer()
         self._known: dict[str, KnownQueue] = {}
         self._dirty: dict[Group, None] = {}
         self._waiting: dict[Group, None] = {}
@@ -84,15 +85,15 @@ class Mirrors:
         self._recovered = RecoveredCopies(broker.settings.node_name)
         self.is_store_whole = True
         self._is_early_due = False
-        """Whether something that came too early may be for a queue that is known now."""
+        """True if a parcel that came too early may be for a queue that is known now."""
         self._is_closed = False
         self.own_bytes = 0
-        """What masters here have said that is not everywhere yet."""
+        """The bytes that masters here have broadcast and that are not everywhere yet."""
 
     # --- what the catalogue says ---
 
     def entered(self, incarnation: int) -> None:
-        """See `Mirroring.entered`."""
+        """Begin with this node's copies: the broker counts as up from now on, as this incarnation."""
         broker = self.broker
         self._incarnation = incarnation
         self._overseer = Overseer(broker, incarnation, self._is_acting)
@@ -110,9 +111,9 @@ class Mirrors:
         broker.wake()
 
     def _recover_unread(self) -> None:
-        """Queues that were declared for an earlier start of this node, and became known after the store was read.
+        """Recover queues declared for an earlier start of this node, which became known after the store was read.
 
-        Nothing was in our copies, unless the store has lost it; nobody else could say so, and they would stay down.
+        Our copies were empty, unless the store lost them. No other node could say so, and they would stay down.
         """
         here = self.broker.settings.node_name
         for uid, known in self._known.items():
@@ -123,11 +124,11 @@ class Mirrors:
 
     @property
     def incarnations_up(self) -> set[int]:
-        """Of all nodes that are up."""
+        """The incarnations of all nodes that are up."""
         return {member.incarnation for member in self.broker.catalogue.members.values() if member.is_up}
 
     def open(self, record: QueueRecord) -> LiveQueue:
-        """See `Mirroring.open`."""
+        """Begin with a mirrored queue, with the copy here if there is one, and return its live queue."""
         known = self._known[record.uid] = KnownQueue(record)
         self._join(known, is_new=True)
         known.kind = self._kind_of(known)
@@ -138,7 +139,7 @@ class Mirrors:
         return self._live(known)
 
     def see(self, before: QueueRecord, after: QueueRecord, cause: str = "") -> None:
-        """See `Mirroring.see`."""
+        """Follow a queue to another view, to its first one, or to none.   cause: see `ViewChanged`."""
         if after.view is None:
             self._unmirror(after)
         elif before.view is None:
@@ -149,9 +150,8 @@ class Mirrors:
             self._follow(self._known[after.uid], after)
         self.broker.vhosts[after.vhost].queues[after.name].record = after
         self._take_early()
-        if self._overseer is not None:
-            self._overseer.see(after, self.settings_of(after))
-            self._overseer.tell(before, after, cause)
+        self._overseer.see(after, self.settings_of(after))
+        self._overseer.tell(before, after, cause)
 
     def _follow(self, known: KnownQueue, record: QueueRecord) -> None:
         known.record = record
@@ -165,61 +165,56 @@ class Mirrors:
         self._recovered.sift(record.uid, known.view)
 
     def _replan(self, known: KnownQueue, record: QueueRecord) -> None:
-        """The view is the same, but a plan wants copies elsewhere, or no more: then others may be synchronised."""
+        """Take a record with the same view, but another plan: copies that are wanted now may be synchronised."""
         known.record = record
         if known.group is not None:
             known.group.record = record
             known.group.settings_changed()
 
     def close(self, record: QueueRecord) -> None:
-        """See `Mirroring.close`."""
+        """Drop what is here of a queue that was deleted."""
         known = self._known.pop(record.uid, None)
         self._recovered.discard(record.uid)
         if known is not None and known.group is not None:
             known.group.close(is_safe=True)
             known.group.part()
-        if self._overseer is not None:
-            self._overseer.forget(record.uid)
+        self._overseer.forget(record.uid)
 
     def settings_changed(self, record: QueueRecord) -> None:
-        """See `Mirroring.settings_changed`."""
+        """Follow the policy of a queue."""
         known = self._known.get(record.uid)
         if known is not None and known.group is not None:
             known.group.settings_changed()
-        if self._overseer is not None:
-            self._overseer.see(record, self.settings_of(record))
+        self._overseer.see(record, self.settings_of(record))
 
     def disks_changed(self) -> None:
-        """The message disks of other nodes are stuck now (`Broker.stuck_disks`)."""
-        if self._overseer is not None:
-            self._overseer.disks_changed()
+        """Note that the set of stuck message disks of other nodes has changed (`Broker.stuck_disks`)."""
+        self._overseer.disks_changed()
 
     def healed(self, *nodes: str) -> None:
-        """Links to or between these nodes are there again."""
-        if self._overseer is not None:
-            self._overseer.healed(*nodes)
+        """Note that links to or between these nodes are up again."""
+        self._overseer.healed(*nodes)
 
     def nodes_changed(self) -> None:
-        """See `Mirroring.nodes_changed`."""
-        if self._overseer is not None:
-            self._overseer.nodes_changed()
+        """Note that nodes came, went, or are in maintenance mode."""
+        self._overseer.nodes_changed()
         for known in self._known.values():
             if known.group is not None:
                 known.group.nodes_changed()
 
     def recovered(self, record: QueueRecord, copy: RecoveredCopy) -> None:
-        """See `Mirroring.recovered`. Comes before this broker counts as up."""
+        """Keep a copy that was found on disk and may bring its queue back. Comes before this broker is up."""
         self._recovered[record.uid] = copy
 
     # --- copies of this node ---
 
     def _own(self, view: View) -> RingMember | None:
-        """The member that is in this broker."""
+        """Return the view's member in this broker, if any."""
         own = view.member_on(self.broker.settings.node_name)
         return own if own is not None and self._incarnation and own.incarnation == self._incarnation else None
 
     def _join(self, known: KnownQueue, *, is_new: bool) -> None:
-        """Begin with a copy, if the view has one here. Of a new queue nothing is missing."""
+        """Begin with a copy, if the view has one here. A new queue lacks nothing."""
         own = self._own(known.view)
         if own is None or known.group is not None:
             return
@@ -247,7 +242,7 @@ class Mirrors:
             group.begin_as_mirror(copy, is_rolled=own.id in view.synced, spare=spare)
             group.take_up()
         if not is_new and not group.is_gone and group.is_restless:
-            self._restless[group] = None  # who begins late may be the only one who can do what is to be done
+            self._restless[group] = None  # a late member may be the only one that can act
 
     def _make_group(self, record: QueueRecord, id_: int, storage: QueueStorage) -> Group:
         meter = self.broker.meter
@@ -260,7 +255,7 @@ class Mirrors:
 
     @property
     def place_and_time(self) -> tuple[Callable[[list[bytes], bool], int], Callable[[], float], int]:
-        """What a copy needs of the node's storage; see `Copy`."""
+        """The node's functions and limit for placing contents and reading time that a `Copy` needs."""
         storage = self.broker.storage
         return (
             lambda contents, is_kept: storage.place(contents, persistent=is_kept),
@@ -269,7 +264,7 @@ class Mirrors:
         )
 
     def _start_mirroring(self, record: QueueRecord) -> None:
-        """A queue that was not mirrored goes on as it is; its copies are still to come."""
+        """Begin to mirror a queue, which goes on as it is; its copies are still to come."""
         known = self._known[record.uid] = KnownQueue(record)
         live = self.broker.vhosts[record.vhost].queues[record.name]
         own = self._own(known.view)
@@ -290,7 +285,7 @@ class Mirrors:
             group.part()
 
     def retire(self, group: Group) -> None:
-        """A copy of no use is not what clients have of the queue any more, if it was. What is on disk stays."""
+        """Take a useless copy from clients, if it was the live queue. Its messages on disk stay."""
         queue, group.leader, group.queue = group.queue, None, None
         if (known := self._known.get(group.record.uid)) is not None:
             self._refresh(known)
@@ -299,7 +294,7 @@ class Mirrors:
             queue.retire()
 
     def gone(self, group: Group) -> None:
-        """The view has a member no more: its copy is dropped."""
+        """Drop a copy whose member is in the view no more."""
         queue = group.queue
         group.close(is_safe=False)
         known = self._known.get(group.record.uid)
@@ -311,7 +306,7 @@ class Mirrors:
         group.part()
 
     def damaged(self, record: QueueRecord, reason: str) -> bool:
-        """See `Mirroring.damaged`."""
+        """Give up a damaged copy if a better one may exist. False: its unreadable messages are lost."""
         known = self._known.get(record.uid)
         group = None if known is None else known.group
         if group is None or group.is_gone:
@@ -343,7 +338,7 @@ class Mirrors:
         return known is not None and known.group is not None and known.group.is_acting
 
     def _live(self, known: KnownQueue) -> LiveQueue:
-        """A new live queue of that kind."""
+        """Return a live queue of the present kind."""
         record, group = known.record, known.group
         if known.kind[0] == "here":
             assert group is not None
@@ -353,14 +348,14 @@ class Mirrors:
         return self.broker.peers.open(record, self.settings_of(record))
 
     def _refresh(self, known: KnownQueue) -> None:
-        """Give clients what they are to have now."""
+        """Give clients the live queue that they are to have now."""
         kind = self._kind_of(known)
         if kind != known.kind and known.kind:
             known.kind = kind
             self.broker.replace(known.record, self._live(known))
 
     def live_changed(self, group: Group) -> None:
-        """A group acts as master now, or does so no more."""
+        """Note that a group begins or ceases to act as master."""
         known = self._known.get(group.record.uid)
         if known is not None and known.group is group:
             if group.leader is None:
@@ -371,33 +366,32 @@ class Mirrors:
     # --- what groups need ---
 
     def settings_of(self, record: QueueRecord) -> QueueSettings:
-        """What arguments and policies come to."""
+        """Return the queue's settings by its arguments and policies."""
         return self.broker.queue_settings(record)
 
     def is_automatic(self, record: QueueRecord) -> bool:
-        """Whether copies are synchronised as soon as they lack something: also while a plan moves them."""
+        """True if copies synchronise as soon as they lack something: also while a plan moves them."""
         is_always = record.type == "quorum" or bool(record.placement)
         return is_always or self.settings_of(record).ha_sync_mode == "automatic"
 
     @property
     def overseer(self) -> Overseer:
-        """Whom groups tell what they find. There is one before there is a group."""
-        assert self._overseer is not None
+        """The overseer, which groups report to. It exists before there is a group."""
+        assert isinstance(self._overseer, Overseer)
         return self._overseer
 
     def touch(self, group: Group) -> None:
-        """A group has something to send."""
+        """Have a group's turn come, as it has something to send."""
         if not self._dirty:
             self.broker.wake()
         self._dirty[group] = None
 
     def took_over(self, group: Group) -> None:
-        """A group acts as master, and nobody lacks anything of what the one before it had to say."""
-        if self._overseer is not None:
-            self._overseer.took_over(group.record)
+        """Note that a group acts as master, and that all members have all batches of the master before."""
+        self._overseer.took_over(group.record)
 
     def propose(self, record: QueueRecord, change: ViewChange) -> None:
-        """Ask for another view; not again while the answer is awaited."""
+        """Submit a change of the view; not again while the answer is awaited."""
         key = record.uid, change
         if key in self._proposed or self._is_closed:
             return
@@ -406,14 +400,12 @@ class Mirrors:
         self.broker.log.submit(command, lambda _: self._proposed.discard(key))
 
     def sync_began(self, record: QueueRecord, member: int, messages: int) -> None:
-        """A mirror begins to get what it lacks, from here."""
-        if self._overseer is not None:
-            self._overseer.tell_sync_begun(record, member, messages)
+        """Report that a mirror begins to get the messages that it lacks, from here."""
+        self._overseer.tell_sync_begun(record, member, messages)
 
     def sync_ended(self, record: QueueRecord, *, is_whole: bool) -> None:
-        """It has all, or wants no more."""
-        if self._overseer is not None:
-            self._overseer.tell_sync_ended(record, is_whole=is_whole)
+        """Report that a mirror has all messages, or wants no more."""
+        self._overseer.tell_sync_ended(record, is_whole=is_whole)
 
     def send(self, group: Group, to: int, message: Activity | CatchUp | bytes) -> None:
         """Send to another member of a group's ring, at the end of the turn."""
@@ -428,7 +420,7 @@ class Mirrors:
     # --- frames ---
 
     def receive(self, node: str, frames: Sequence[bytes]) -> None:
-        """See `Mirroring.receive`."""
+        """Take frames of a node's mirrors; a turn has to follow."""
         if self._is_early_due:
             self._is_early_due = False
             self._take_early()  # what came earlier goes first
@@ -440,7 +432,7 @@ class Mirrors:
             self._on_fault(node, faults[0])
 
     def _take(self, node: str, parcel: Parcel, faults: list[str]) -> None:
-        """Take a parcel. What is wrong with it is no matter of the others'.   faults: where to tell that."""
+        """Take a parcel. A malformed one does not affect the others.   faults: gets the error's text."""
         known = self._known.get(parcel.uid)
         group = known.group if known is not None else None
         if group is not None and group.id == parcel.receiver and not group.is_lost:
@@ -463,16 +455,11 @@ class Mirrors:
 
     @property
     def has_work(self) -> bool:
-        """See `Mirroring.has_work`."""
-        return bool(
-            self._dirty
-            or self._post
-            or self._is_early_due
-            or (self._overseer is not None and self._overseer.has_work)
-        )
+        """True if `turn` has something to do."""
+        return bool(self._dirty or self._post or self._is_early_due or self._overseer.has_work)
 
     def turn(self, now: float) -> None:
-        """See `Mirroring.turn`."""
+        """End a turn: send what has gathered."""
         if self._is_early_due:
             self._is_early_due = False
             self._take_early()
@@ -492,11 +479,10 @@ class Mirrors:
                 self.broadcast_at = now + factor * self._flush_s
         if self._post:
             self._post.flush()
-        if self._overseer is not None:
-            self._overseer.turn(now)
+        self._overseer.turn(now)
 
     def may_broadcast(self, now: float, count: int) -> bool:
-        """Whether a master's broadcast of so many messages may go in this turn, as it then does."""
+        """True if a master's broadcast of so many messages may go in this turn, as it then does."""
         is_time = now >= self.broadcast_at
         if is_time:
             self._has_broadcast = True
@@ -521,7 +507,7 @@ class Mirrors:
             self.touch(group)
 
     def _tick(self, now: float) -> None:
-        """Look after what is not settled."""
+        """Look after groups that are not settled, each second."""
         if self._is_closed:
             return
         self._post.age()
@@ -536,13 +522,13 @@ class Mirrors:
     # --- what others ask ---
 
     def sync(self, record: QueueRecord, *, is_on: bool) -> None:
-        """See `Mirroring.sync`."""
+        """Have the mirrors of a queue whose master is here synchronise, or stop it."""
         known = self._known.get(record.uid)
         if known is not None and known.group is not None:
             known.group.set_sync(is_on=is_on)
 
     def status(self, record: QueueRecord) -> MirrorStatus:
-        """See `Mirroring.status`."""
+        """Return the state of a queue that has a view."""
         view, known = record.view, self._known.get(record.uid)
         assert view is not None
         group = known.group if known is not None else None
@@ -567,13 +553,13 @@ class Mirrors:
         )
 
     def replica(self, record: QueueRecord) -> ReplicaFacts | None:
-        """See `Mirroring.replica`."""
+        """Return the facts of this node's copy of a queue; None: there is none."""
         known = self._known.get(record.uid)
         group = known.group if known is not None else None
         return None if group is None or group.is_lost else facts(group)
 
     def copies(self) -> Iterable[Copy]:
-        """See `Mirroring.copies`."""
+        """Return all mirrors' copies here, which can be paged out."""
         return [
             known.group.follower.copy
             for known in self._known.values()
@@ -583,17 +569,16 @@ class Mirrors:
     # --- the end ---
 
     def leave(self) -> None:
-        """See `Mirroring.leave`."""
-        if self._overseer is not None:
-            self._overseer.leave()
+        """Move masters away, as far as there are mirrors: this node is about to stop."""
+        self._overseer.leave()
 
     @property
     def moving(self) -> int:
-        """See `Mirroring.moving`."""
-        return self._overseer.caretaker.moving if self._overseer is not None else 0
+        """The number of masters here that will still move."""
+        return self._overseer.moving
 
     def close_all(self) -> None:
-        """See `Mirroring.close_all`."""
+        """Stop: note the deliveries of all copies."""
         self._is_closed = True
         for copy in self.copies():
             copy.note_deliveries()

@@ -1,11 +1,11 @@
-"""Carries out what the caretaker and the revival of a node want, and tells what became of its mirrored queues.
+"""Submits the proposals of a node's caretaker and revival, and reports events of its mirrored queues.
 
 catalogue ─► Caretaker, Revival ─ proposals ─► catalogue            views ─► happenings ─► log
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.mirror.caretaker import Caretaker, declined
 from cluster.mirror.happenings import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Overseer:
-    """Of one broker, from the moment when it counts as up in this incarnation.   is_acting: as in `Caretaker`."""
+    """The overseer of one broker, from when it counts as up in this incarnation.   is_acting: as in `Caretaker`."""
 
     def __init__(self, broker: "Broker", incarnation: int, is_acting: Callable[[str], bool]) -> None:
         here = broker.settings.node_name
@@ -56,45 +56,45 @@ class Overseer:
     # --- what happens ---
 
     def see(self, record: QueueRecord, settings: QueueSettings) -> None:
-        """A queue is new, or has another view or other settings."""
+        """Take a queue that is new, or has another view or other settings."""
         self.caretaker.see(record, settings)
         self.revival.see(record, self._broker.now)
         self.look_soon()
 
     def forget(self, uid: str) -> None:
-        """A queue was deleted."""
+        """Forget a queue that was deleted."""
         self.caretaker.forget(uid)
         self.revival.forget(uid)
 
     def recovered(self, record: QueueRecord, found: RecoveredCopy) -> None:
-        """There is a copy on disk that may bring a queue back."""
+        """Note a copy on disk that may bring a queue back."""
         now = self._broker.now
         is_clean = found.is_clean and not found.storage.unreadable  # which was found since it was recovered
         self.revival.recovered(record, found.copy, found.next_seq, now, is_clean=is_clean)
         self.look_soon()
 
     def nodes_changed(self) -> None:
-        """Nodes came, went, or are in maintenance mode."""
+        """Note that nodes came, went, or are in maintenance mode."""
         self.caretaker.members_changed(self._broker.catalogue.members.values())
         self.look_soon()
 
     def disks_changed(self) -> None:
-        """The message disks of other nodes, or the one here, are stuck or go on."""
+        """Note that message disks, here or of other nodes, are stuck or go on."""
         self.caretaker.disks_changed(self._broker.stuck_disks)
         self.look_soon()
 
     def healed(self, *nodes: str) -> None:
-        """Links to or between these nodes are there again."""
+        """Note that links to or between these nodes are up again."""
         self.caretaker.healed(*nodes)
         self.look_soon()
 
     def took_over(self, record: QueueRecord) -> None:
-        """This node acts as master of a queue, and nobody lacks anything of what the one before it had to say."""
+        """Note that this node acts as master of a queue, and all members have all batches of the master before."""
         self.caretaker.heard_handover(record.uid)
         self.look_soon()
 
     def evict(self, record: QueueRecord, member: int, reason: str) -> None:
-        """A mirror does not keep up."""
+        """Remove a mirror that does not keep up."""
         now = self._broker.now
         if record.view is not None and (mirror := record.view.member(member)) is not None:
             self.caretaker.evict(record.uid, mirror, now)
@@ -103,12 +103,12 @@ class Overseer:
         self.look_soon()
 
     def hand_over(self, record: QueueRecord, reason: str) -> None:
-        """Another node is to be master of a queue whose master is here."""
+        """Move the master of a queue, which is here, to another node."""
         self.caretaker.hand_over(record.uid, reason)
         self.look_soon()
 
     def awaits_kept(self, record: QueueRecord, member: int, reason: str) -> bool:
-        """Whether copies that were not taken may have what the master, here, cannot read: see `Caretaker`."""
+        """True if copies that were not taken may have messages that the master here cannot read: see `Caretaker`."""
         view = record.view
         assert view is not None
         was_waiting = self.caretaker.is_waiting(record.uid)
@@ -119,26 +119,31 @@ class Overseer:
         self.look_soon()
         return is_waiting
 
+    @property
+    def moving(self) -> int:
+        """How many masters of this node are to move before it stops."""
+        return self.caretaker.moving
+
     def leave(self) -> None:
-        """This node is about to stop."""
+        """Move masters away: this node is about to stop."""
         self.caretaker.stop()
         self.look_soon()
 
     # --- what is proposed ---
 
     def look_soon(self) -> None:
-        """Look at the end of the turn."""
+        """Look at queues at the end of the turn."""
         if not self._is_due:
             self._is_due = True
             self._broker.wake()
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
         return self._is_due
 
     def turn(self, now: float) -> None:
-        """Propose what is wanted now."""
+        """Submit the proposals that are wanted now."""
         if not self._is_due:
             return
         self._is_due = False
@@ -155,11 +160,11 @@ class Overseer:
             self._timer = self._broker.timers.at(due, self._look_now)
 
     def _submit(self, proposal: Proposal) -> None:
-        """Have the catalogue do it, unless it has the same already and has not answered."""
+        """Submit a proposal, unless the same one is submitted already and has no answer."""
         key = proposal.uid, proposal.change
         if key not in self._submitted:
             self._submitted.add(key)
-            # What came of it a view shows.
+            # A view shows the outcome.
             self._broker.log.submit(_command(proposal), lambda _: self._submitted.discard(key))
 
     def _look_now(self, now: float) -> None:
@@ -169,7 +174,7 @@ class Overseer:
     # --- what is told ---
 
     def tell(self, before: QueueRecord, after: QueueRecord, cause: str = "") -> None:
-        """A queue has another view.   cause: see `ViewChanged`."""
+        """Report the events of a queue's changed view.   cause: see `ViewChanged`."""
         broker = self._broker
         members = broker.catalogue.members
         up = [name for name, member in members.items() if member.is_up]
@@ -182,7 +187,7 @@ class Overseer:
             broker.observer.mirror_event(replace(each, cause=cause) if cause else each)
 
     def tell_sync_begun(self, record: QueueRecord, member: int, messages: int) -> None:
-        """A mirror begins to get what it lacks."""
+        """Report that a mirror begins to get the messages that it lacks."""
         mirror = record.view.member(member) if record.view is not None else None
         if mirror is not None:
             size = batch_size(self._broker.queue_settings(record).ha_sync_batch_size)
@@ -190,25 +195,65 @@ class Overseer:
                 self._broker.observer.mirror_event(each)
 
     def tell_sync_ended(self, record: QueueRecord, *, is_whole: bool) -> None:
-        """It has all, or wants no more."""
+        """Report that a mirror has all messages, or wants no more."""
         each = sync_ended(record, "complete" if is_whole else "cancelled")
         self._broker.observer.mirror_event(each)
 
     def tell_defect(self, record: QueueRecord, member: int, reason: str) -> None:
-        """The copy of this node is of no use."""
+        """Report that the copy of this node is of no use."""
         if record.view is not None and (mirror := record.view.member(member)) is not None:
             self._broker.observer.mirror_event(given_up(record, mirror, reason))
 
     def tell_disk(self, record: QueueRecord, member: int, reason: str) -> None:
-        """The disk of the master, which is here, does not get on."""
+        """Report that the disk of the master, which is here, makes no progress."""
         if record.view is not None and (master := record.view.member(member)) is not None:
             self._broker.observer.mirror_event(disk_stuck(record, master, reason))
 
     def tell_slow(self, record: QueueRecord, member: int, reason: str) -> None:
-        """A mirror does not keep up."""
+        """Report that publishers wait for a mirror that does not keep up."""
         if record.view is not None and (mirror := record.view.member(member)) is not None:
             each = blocked(record, mirror, reason)
             self._broker.observer.mirror_event(each)
+
+
+class NoOverseer:
+    """Stands in for the overseer until this broker counts as up: a node that is not up proposes and reports nothing."""
+
+    has_work: Final = False
+    moving: Final = 0
+
+    def see(self, record: QueueRecord, settings: QueueSettings) -> None:
+        """Do nothing: the overseer reads all queues from the catalogue when it begins."""
+
+    def forget(self, uid: str) -> None:
+        """Do nothing: no queue is known."""
+
+    def nodes_changed(self) -> None:
+        """Do nothing: the overseer reads all members from the catalogue when it begins."""
+
+    def disks_changed(self) -> None:
+        """Do nothing: the overseer asks the broker for stuck disks when it begins."""
+
+    def healed(self, *nodes: str) -> None:
+        """Do nothing: no mirror has a back-off."""
+
+    def took_over(self, record: QueueRecord) -> None:
+        """Do nothing: no handover is awaited."""
+
+    def tell(self, before: QueueRecord, after: QueueRecord, cause: str = "") -> None:
+        """Do nothing: a node that is up reports this view."""
+
+    def tell_sync_begun(self, record: QueueRecord, member: int, messages: int) -> None:
+        """Do nothing: no master here synchronises a mirror."""
+
+    def tell_sync_ended(self, record: QueueRecord, *, is_whole: bool) -> None:
+        """Do nothing: no master here synchronises a mirror."""
+
+    def turn(self, now: float) -> None:
+        """Do nothing: nothing is proposed."""
+
+    def leave(self) -> None:
+        """Do nothing: there are no masters to hand over."""
 
 
 def _command(proposal: Proposal) -> Command[Any]:

@@ -1,7 +1,8 @@
-"""Messages of a copy that are on disk only: known by number, and how many of what size they are in each segment.
+"""Messages of a copy that are on disk only: known by number, with counts and sizes for each segment.
 
-A promotion makes pages of them, whose counts must be exact. They mostly are known; where this and that was removed
-of a segment only its file can tell, and it is read before.
+A promotion makes pages of them, whose counts must be exact. Mostly the counts are known. Where messages were removed
+from a segment only its file can tell, and it is read before.
+
 Source: architecture §2.2.
 """
 
@@ -17,7 +18,7 @@ from node.queue.storage import NO_STORE_ID, Page, QueueStorage
 
 @dataclass(slots=True)
 class _Tally:
-    """Of one priority. first, last: as in `Page`."""
+    """The counts of one priority. first, last: as in `Page`."""
 
     first: int
     last: int
@@ -27,11 +28,12 @@ class _Tally:
 
 @dataclass(slots=True)
 class _Segment:
-    """count: of all its messages.   tallies: by priority.   size: of all bodies; None: nobody knows.
+    """The counts of one segment.
 
-    is_exact: whether the tallies are.
+    count: of all its messages.   tallies: by priority.   size: of all bodies if they are equal and known, else None.
+    is_exact: whether the tallies are exact.
     knows_ids: whether `ids` has all contents that are in the message store: first number, number behind, first id;
-        by number.
+    by number.
     """
 
     count: int = 0
@@ -42,7 +44,7 @@ class _Segment:
     ids: list[tuple[int, int, int]] = field(default_factory=list)
 
     def count_in(self, priority: int, numbers: range, body_bytes: int, size: int, *, count: int) -> None:
-        """There are more."""
+        """Add messages."""
         self.size = size if not self.count or self.size == size else None
         if self.size == MIXED_SIZES:
             self.size = None
@@ -57,7 +59,7 @@ class _Segment:
         tally.body_bytes += body_bytes
 
     def know_ids(self, numbers: range, store_id: int) -> None:
-        """The contents of these are in the message store, from this id on."""
+        """Note that the contents of these are in the message store, from this id on."""
         if self.ids and self.ids[-1][1] == numbers.start:
             start, stop, first_id = self.ids[-1]
             if first_id + stop - start == store_id:
@@ -66,7 +68,7 @@ class _Segment:
         insort(self.ids, (numbers.start, numbers.stop, store_id))
 
     def count_out(self, count: int) -> None:
-        """So many are gone."""
+        """Remove so many messages."""
         self.count -= count
         if self.size is None or len(self.tallies) > 1:
             self.is_exact = False
@@ -76,8 +78,9 @@ class _Segment:
 
 
 class PagedMessages:
-    """What a copy has on disk only. All of it is in segments, and indexed.   count: messages.   stop: above the highest
-    number that ever was here.
+    """The messages of a copy that are on disk only, all in segments and indexed.
+
+    count: messages.   stop: above the highest number that ever was here.
     """
 
     __slots__ = ("_segments", "_storage", "count", "stop")
@@ -91,7 +94,7 @@ class PagedMessages:
     # --- in ---
 
     def take_in(self, runs: list[Run]) -> None:
-        """These leave memory: the storage is told."""
+        """Take runs from memory, and page them out in the storage."""
         self._storage.page_out(runs)
         for run in runs:
             if run.is_indexed and run.deliveries > 1:
@@ -106,7 +109,7 @@ class PagedMessages:
                     segment.know_ids(part, piece.store_id)
 
     def take_absent(self, absent: Absent) -> None:
-        """These are on disk only already, and have been paged out."""
+        """Take messages that are on disk only already, and have been paged out."""
         for number, part in self._by_segment(absent.seqs):
             at = part.start - absent.seqs.start
             piece = absent if len(part) == len(absent) else absent[at : at + len(part)]
@@ -116,7 +119,7 @@ class PagedMessages:
                 segment.know_ids(part, piece.store_id)
 
     def take_page(self, page: Page) -> None:
-        """These are on disk only already."""
+        """Take a page of messages that are on disk only already."""
         segment = self._segment(page.segment)
         segment.knows_ids = False
         numbers = range(page.first_seq, page.last_seq + 1)
@@ -125,7 +128,7 @@ class PagedMessages:
         self.count += page.count
 
     def recount(self, numbers: NumberSet) -> None:
-        """These are all that are here. What was said of pages may have been more or less."""
+        """Count exactly these messages: pages may have named more or fewer."""
         entries = self._storage.segment_entries
         counts: dict[int, int] = {}
         for seqs in numbers.intersection(range(self.stop)):
@@ -151,7 +154,7 @@ class PagedMessages:
     # --- out ---
 
     def forget(self, seqs: range) -> None:
-        """These, all of which are here, are done with."""
+        """Forget these messages, all of which are here and done with."""
         self.count -= len(seqs)
         for number, part in _cut(seqs, self._storage.segment_entries):
             segment = self._segments[number]
@@ -168,14 +171,14 @@ class PagedMessages:
                 segment.count_out(len(part))
 
     def clear(self) -> None:
-        """Let go of all; the storage knows what became of it."""
+        """Forget all messages; the storage knows what became of them."""
         self._segments.clear()
         self.count = 0
 
     # --- what there is ---
 
     def pages(self) -> list[Page]:
-        """All of it, in order. `settle` has been called before, and nothing was removed since."""
+        """Return all pages, in order. `settle` has been called before, and nothing was removed since."""
         return [
             Page(number, priority, tally.first, tally.last, tally.count, tally.body_bytes)
             for number, segment in sorted(self._segments.items())
@@ -183,10 +186,10 @@ class PagedMessages:
         ]
 
     def settle(self, on_done: Callable[[NumberSet], None]) -> None:
-        """Read segments of which it isn't known what exactly is in them.
+        """Read the segments whose counts are not exact.
 
-        on_done: called with the numbers of the segments that were read and with those that were found there; at once
-            if there is nothing to be read.
+        on_done: called with the numbers of the segments that were read and of which nothing was found there; at once
+        if there is nothing to be read.
         """
         unknown = [number for number, segment in sorted(self._segments.items()) if not segment.is_exact]
         self._read_next(unknown, NumberSet(), NumberSet(), on_done)
@@ -194,7 +197,7 @@ class PagedMessages:
     def _read_next(
         self, unknown: list[int], looked: NumberSet, found: NumberSet, on_done: Callable[[NumberSet], None]
     ) -> None:
-        """Read the last of these segments, and so on to the first.   looked, found: to be added to."""
+        """Read the last of these segments, and so on to the first.   looked, found: numbers are added to them."""
         if not unknown:
             on_done(looked.minus(found))
             return
@@ -221,13 +224,13 @@ class PagedMessages:
         self._storage.scan(number, first, stop - 1, scanned)
 
     def _unreadable(self, numbers: range) -> list[range]:
-        """Those that are here and can't be read: who takes over from this copy decides what becomes of them."""
+        """Return those numbers that are here and can't be read: the caller of `settle` decides what becomes of them."""
         unreadable = self._storage.unreadable
         return unreadable.intersection(numbers) if unreadable is not None else []
 
 
 def _cut(seqs: range, entries: int) -> Iterator[tuple[int, range]]:
-    """Consecutive numbers by segment.   entries: how many numbers share one."""
+    """Yield consecutive numbers by segment.   entries: how many numbers share one."""
     start = seqs.start
     while start < seqs.stop:
         number = start // entries
@@ -237,7 +240,7 @@ def _cut(seqs: range, entries: int) -> Iterator[tuple[int, range]]:
 
 
 def _with_ids(seqs: range, ids: list[tuple[int, int, int]]) -> Iterator[tuple[range, int]]:
-    """Consecutive numbers, cut by where their contents are.   ids: see `_Segment`."""
+    """Yield consecutive numbers, cut by where their contents are.   ids: see `_Segment`."""
     at = max(0, bisect_right(ids, seqs.start, key=_first) - 1)
     start = seqs.start
     while start < seqs.stop:

@@ -11,20 +11,22 @@ from cluster.gm_ring.messages import Activity, CatchUp
 from cluster.gm_ring.wire import Parcel, decode_frame
 
 FRAME_MAX_BYTES: Final = 1024 * 1024
-"""Parcels that share a frame; a single larger one goes by itself."""
+"""The most bytes of parcels that share a frame; a single larger parcel goes by itself."""
 
 EARLY_MAX_BYTES: Final = 64 * 1024 * 1024
-"""What is kept for members that this node hasn't heard of yet. Then the oldest goes, whose queue may be deleted."""
+"""The most that is kept for members that this node hasn't heard of yet. Beyond it the oldest parcel is dropped,
+whose queue may be deleted.
+"""
 
 EARLY_AGE_MAX: Final = 60
-"""For so many calls of `age`, each second one: nobody learns of a new queue that late; it was deleted."""
+"""A parcel is kept for so many calls of `age`, one a second: a queue that is still unknown then was deleted."""
 
 _PARCEL_BYTES: Final = 100
-"""What a parcel, or an item in it, takes beside its payloads."""
+"""The size of a parcel, or an item in it, beside its payloads."""
 
 
 class Post:
-    """What one broker's members send and get.   send: hands a frame for a node to the transport."""
+    """The parcels that one broker's members send and get.   send: hands a frame for a node to the transport."""
 
     def __init__(self, send: Callable[[str, bytes], None]) -> None:
         self._send = send
@@ -34,14 +36,14 @@ class Post:
         self._age = 0
 
     def add(self, node: str, parcel: bytes) -> None:
-        """Send this with the next frame."""
+        """Send a parcel with the next frame."""
         self._outboxes.setdefault(node, []).append(parcel)
 
     def __len__(self) -> int:
         return len(self._outboxes)
 
     def flush(self) -> None:
-        """Send all that has gathered."""
+        """Send all gathered parcels."""
         outboxes, self._outboxes = self._outboxes, {}
         for node, parcels in outboxes.items():
             for frame in _joined(parcels):
@@ -49,11 +51,11 @@ class Post:
 
     @staticmethod
     def open(frame: bytes, faults: list[str]) -> Iterable[Parcel]:
-        """The parcels of a frame.   faults: what makes no sense is told there."""
+        """Return the parcels of a frame.   faults: gets a text for each malformed parcel."""
         return decode_frame(frame, faults)
 
     def put_by(self, node: str, parcel: Parcel) -> None:
-        """Keep what is for a member that this node has not heard of yet."""
+        """Keep a parcel for a member that this node has not heard of yet."""
         self._early.append((self._age, node, parcel))
         self._early_bytes += _size(parcel)
         while self._early_bytes > EARLY_MAX_BYTES:
@@ -63,14 +65,14 @@ class Post:
         self._early_bytes -= _size(self._early.popleft()[2])
 
     def age(self) -> None:
-        """A second has passed: drop what has been kept for too long."""
+        """Drop the parcels that have been kept for too long; called each second."""
         if self._early:
             self._age += 1
             while self._early and self._early[0][0] < self._age - EARLY_AGE_MAX:
                 self._drop_oldest()
 
     def take_early(self) -> Sequence[tuple[str, Parcel]]:
-        """What was kept, which then is no longer here."""
+        """Remove and return the parcels that were kept."""
         if not self._early:
             return ()
         early, self._early, self._early_bytes = self._early, deque(), 0
@@ -78,7 +80,7 @@ class Post:
 
 
 def _size(parcel: Parcel) -> int:
-    """What a parcel takes in memory, about."""
+    """Return a parcel's size in memory, about."""
     match parcel.message:
         case bytes() as side:
             return _PARCEL_BYTES + len(side)
@@ -87,7 +89,7 @@ def _size(parcel: Parcel) -> int:
 
 
 def _joined(parcels: list[bytes]) -> list[bytes]:
-    """Parcels as frames."""
+    """Join parcels to frames."""
     if len(parcels) == 1:
         return parcels
     frames: list[bytes] = []

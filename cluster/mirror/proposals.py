@@ -1,10 +1,12 @@
-"""What is to be proposed of queues' views, paced: which queues to look at, and what is on its way to the catalogue.
+"""Paces the proposals of queues' views: which queues to look at, and which changes are on their way to the
+catalogue.
 
     an event ─► due ─ there is room ─► a look ─► pending, and to the catalogue ─► a view shows it: there is room
                                          ▲          │
                                          └──────────┘ not shown after a while
 
 A proposal that is lost, or refused since the view went on meanwhile, is only known by the view that doesn't come.
+
 Source: reliability §4.1 (commands are compare-and-set, so they may be repeated).
 """
 
@@ -28,13 +30,15 @@ from node.catalogue.mirrors.views import (
 from node.catalogue.records import QueueRecord
 
 OUTSTANDING_MAX: Final = 100
-"""Proposals of one node that no view has shown yet: a node that goes down has a change for each of its queues."""
+"""The most proposals of one node that no view has shown yet: a node that goes down has a change for each of its
+queues.
+"""
 
 PATIENCE_S: Final = 1.0
 """How long a proposal is waited for."""
 
 PATIENCE_S_MAX: Final = 8.0
-"""The same for one that was made again and again: while there is no majority none of them comes through."""
+"""The same for a proposal that was repeated: while there is no majority none of them comes through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ class _Timetable:
 
 @dataclass(slots=True)
 class _Pending:
-    """change: on its way since `sent_s`, for the `attempts`-th time."""
+    """A change that is on its way since `sent_s`, for the `attempts`-th time."""
 
     change: ViewChange | None
     sent_s: float
@@ -97,28 +101,28 @@ class _Pending:
 
 
 class Proposals:
-    """Which queues to look at, and what is on its way: one change of a queue at a time, and not too many of all."""
+    """The queues to look at, and the changes on their way: one of a queue at a time, and not too many of all."""
 
     def __init__(self) -> None:
         self._due: dict[str, None] = {}
         self._later: list[str] = []
         self._pending: dict[str, _Pending] = {}
         self._timetable = _Timetable()
-        """Of those that have something pending."""
+        """When to look again at the queues that have a change pending."""
         self._made: list[Proposal] = []
 
     # --- what to look at ---
 
     def look_at(self, uid: str) -> None:
-        """Something happened to this queue."""
+        """Look at this queue: something happened to it."""
         self._due[uid] = None
 
     def look_at_all(self, uids: Iterable[str]) -> None:
-        """Something happened to all queues. They come after those that something happened to by themselves."""
+        """Look at all queues, after those of `look_at`."""
         self._later = list(uids)
 
     def next(self, now: float) -> str | None:
-        """A queue to look at now: `make` or `lapse` has to follow. May be one that was forgotten."""
+        """Return a queue to look at now: `make` or `lapse` has to follow. It may be one that was forgotten."""
         while (uid := self._timetable.take(now)) is not None:
             if uid in self._pending or self._has_room:
                 return uid
@@ -132,13 +136,13 @@ class Proposals:
         return self._later.pop() if self._later else None
 
     def next_time(self, now: float) -> float | None:
-        """When there is a queue to look at, if nothing happens until then."""
+        """Return when there is a queue to look at, if nothing happens until then."""
         return now if self._has_room and (self._due or self._later) else self._timetable.next_time()
 
     # --- what came of it ---
 
     def make(self, record: QueueRecord, change: ViewChange | None, reason: str, now: float) -> None:
-        """Propose a change, unless this or another one of this queue may still come through: then it comes up again."""
+        """Propose a change. While this or another one of the queue may still come through, look again later."""
         pending = self._pending.get(record.uid)
         if pending is None:
             pending = self._pending[record.uid] = _Pending(change, now)
@@ -155,7 +159,7 @@ class Proposals:
         self._timetable.put(record.uid, now + pending.patience_s)
 
     def lapse(self, uid: str, now: float) -> None:
-        """Nothing is wanted of this queue. What is on its way may still come through for a while."""
+        """Note that the queue needs no change. One that is on its way may still come through for a while."""
         pending = self._pending.get(uid)
         if pending is not None:
             until = pending.sent_s + PATIENCE_S
@@ -165,24 +169,24 @@ class Proposals:
                 self.forget(uid)
 
     def see(self, record: QueueRecord) -> None:
-        """A queue has another view, which may show what was proposed."""
+        """Take a queue's changed view, which may show what was proposed."""
         pending = self._pending.get(record.uid)
         if pending is not None and is_shown(record, pending.change):
             self.forget(record.uid)
 
     def forget(self, uid: str) -> None:
-        """Nothing is on its way any more, or it is somebody else's business."""
+        """Forget a queue's pending change."""
         self._pending.pop(uid, None)
         self._timetable.remove(uid)
 
     def take(self) -> list[Proposal]:
-        """What was proposed since the last time."""
+        """Return the proposals since the last call."""
         made, self._made = self._made, []
         return made
 
     @property
     def outstanding(self) -> int:
-        """How many are on their way."""
+        """The number of changes on their way."""
         return len(self._pending)
 
     @property
@@ -191,7 +195,7 @@ class Proposals:
 
 
 def is_shown(record: QueueRecord, change: ViewChange | None) -> bool:
-    """Whether a change has been made, or can't be made any more."""
+    """True if a change has been made, or can't be made any more."""
     view = record.view
     if view is None or change is None:
         return (view is None) is not (change is None)

@@ -5,14 +5,14 @@ from node.queue.mirroring import RecoveredCopy
 
 
 class RecoveredCopies(dict[str, RecoveredCopy]):
-    """Of the node `here`, by uid of the queue."""
+    """The recovered copies of the node `here`, by uid of the queue."""
 
     def __init__(self, here: str) -> None:
         super().__init__()
         self._here = here
 
     def sift(self, uid: str, view: View | None) -> RecoveredCopy | None:
-        """What was found of a queue, if the queue may still come back from it; else it is removed."""
+        """Return a queue's copy, if the queue may still come back from it; else remove it."""
         copy = self.get(uid)
         if copy is not None and (view is None or view.copy_to_keep(self._here) != copy.copy):
             self.discard(uid)
@@ -20,7 +20,7 @@ class RecoveredCopies(dict[str, RecoveredCopy]):
         return copy
 
     def discard(self, uid: str) -> None:
-        """Remove what was found of a queue, if there is something: it goes on without it, or is gone."""
+        """Remove a queue's copy, if there is one: the queue goes on without it, or is gone."""
         copy = self.pop(uid, None)
         if copy is not None:
             copy.storage.drop()

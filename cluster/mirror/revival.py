@@ -3,9 +3,9 @@
     a queue is down and we have one of the copies that may bring it back ─► OfferCopy
     30 s after the first offer, and some are still missing ─► Revive: the best one is taken
 
-The catalogue takes the best copy when all have come. One that has lost something counts only then: where others may
-have all, they are waited for. After a restart of all nodes there may be thousands of such queues: as many proposals are
-on their way as of a `Caretaker`.
+The catalogue takes the best copy when all have come. A copy that has lost something counts only then: where others
+may have all, they are waited for. After a restart of all nodes there may be thousands of such queues: as many
+proposals are on their way as of a `Caretaker`.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from node.catalogue.mirrors.views import OfferCopy, Revive, View, is_offered
 from node.catalogue.records import QueueRecord
 
 T_WAIT_S: Final = 30.0
-"""How long the others are waited for once somebody has offered a copy."""
+"""How long the other copies are waited for once a node has offered one."""
 
 
 @dataclass(slots=True)
 class _Case:
     """A copy of ours, and since when there have been offers.
 
-    copy: which one it is.   position, is_clean: see `OfferCopy`.
+    copy: its number.   position, is_clean: see `OfferCopy`.
     """
 
     record: QueueRecord
@@ -42,21 +42,21 @@ class Revival:
         self.incarnation = incarnation
         self._cases: dict[str, _Case] = {}
         self._waiting: dict[str, float] = {}
-        """When those are due that others have offered for: all for the same time, so in order."""
+        """When the queues are due that others have offered copies for: all wait equally long, so in order."""
         self._proposals = Proposals()
 
     def recovered(
         self, record: QueueRecord, copy: int, position: int, now: float, *, is_clean: bool = True
     ) -> None:
-        """This node has read its copy of a queue that is down.
+        """Take a copy of a queue that is down, which this node has read.
 
-        copy: which one.   position, is_clean: see `OfferCopy`.
+        copy: its number.   position, is_clean: see `OfferCopy`.
         """
         self._cases[record.uid] = _Case(record, copy, position, is_clean)
         self.see(record, now)
 
     def see(self, record: QueueRecord, now: float) -> bool:
-        """A queue has another view. Also of queues that are none of our business.
+        """Take a queue's changed view. Also called for queues without a copy here.
 
         False when we had a copy to offer and it is not wanted any more; it may have been taken.
         """
@@ -78,18 +78,18 @@ class Revival:
         return True
 
     def _is_taken(self, view: View, copy: int) -> bool:
-        """Whether the queue goes on with this copy."""
+        """True if the queue goes on with this copy."""
         own = view.member_on(self.here)
         return own is not None and own.incarnation == self.incarnation and own.copy == copy
 
     def forget(self, uid: str) -> None:
-        """A queue was deleted. Nothing if it isn't known."""
+        """Forget a queue that was deleted. An unknown one is ignored."""
         if self._cases.pop(uid, None) is not None:
             self._waiting.pop(uid, None)
             self._proposals.forget(uid)
 
     def look(self, now: float) -> list[Proposal]:
-        """What is to be proposed now. Looks at some queues only: `next_look` says whether there are more."""
+        """Return the proposals to make now. Looks at some queues only: `next_look` says whether there are more."""
         while self._waiting:
             uid, time = next(iter(self._waiting.items()))
             if now < time:
@@ -109,7 +109,7 @@ class Revival:
         return self._proposals.take()
 
     def next_look(self, now: float) -> float | None:
-        """When to look again, if nothing happens until then."""
+        """Return when to look again, if nothing happens until then."""
         times = [self._proposals.next_time(now), next(iter(self._waiting.values()), None)]
         return min((time for time in times if time is not None), default=None)
 
@@ -117,7 +117,7 @@ class Revival:
         view = case.record.view
         assert view is not None
         if view.state != "down" or self.here not in view.recoverable:
-            return None  # who is dead is not known of all yet, or the queue comes back from another
+            return None  # dead members are not all known yet, or the queue comes back from another copy
         offer = OfferCopy(self.here, self.incarnation, case.position, case.is_clean)
         if not is_offered(view, offer):
             return offer

@@ -1,13 +1,13 @@
-"""Watches what holds up one queue, at each of its members, and has it put right: reliability §4.9.
+"""Watches, at each member, for what holds up one queue, and has it put right: reliability §4.9.
 
     at the master         a broadcast does not come round ─► SlowMirrors ─► a mirror goes, or is waited for
                           a mirror's disk holds up confirms ─► SlowDisks ─► the same
                           its own disk does, others' go on ─► another one is to be master
-    at who is to be it    the last word of the one before does not come ─► that one is to be master again
-    at who answers for    what a dead one said does not go round, and there is no master before it has
-    a dead one            ─► SlowMirrors, with a broadcast of its own
+    at the next master    the last batch of the one before does not come ─► that one is to be master again
+    at a dead one's heir  the dead one's broadcasts do not go round, and there is no master before they have
+                          ─► SlowMirrors, with a broadcast of its own
 
-It is looked at each second while something is not as it should be (`Mirrors`): nothing is done for each message.
+Each second the watch looks, while something is not as it should be (`Mirrors`): nothing is done for each message.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from cluster.mirror.mirrors import Mirrors
 
 FLUSH_S: Final = 1.0
-"""How long what a dead one said may take to go round, which it mostly does at once."""
+"""How long a dead member's broadcasts may take to go round, which they mostly do at once."""
 
 
 class RingWatch:
-    """Of one member, whose group is told each time: it has this watch, and the two are no circle."""
+    """The watch of one member. Its group is an argument of each call, so that the two make no reference cycle."""
 
     def __init__(self, mirrors: "Mirrors") -> None:
         self._mirrors = mirrors
@@ -37,24 +37,24 @@ class RingWatch:
         """Our first broadcast that has not come round, and since when it has been that."""
         self._oldest_s = 0.0
         self._flushing = 0
-        """The view in which a dead one was first waited for, and since when."""
+        """The view in which a dead member was first waited for, and since when."""
         self._flushing_s = 0.0
         self._condemned = 0
         """A member that is to go so that there can be a master."""
         self._heard = (0, -1)
-        """What came last of the master before, in which mastership, and when it came."""
+        """The last broadcast of the master before, in which mastership, and when it came."""
         self._heard_s = 0.0
         self._declined = 0
-        """The mastership that this node does not want."""
+        """The mastership that this node has declined."""
         self._is_disk_told = False
 
     def has_declined(self, view: View) -> bool:
-        """Whether this node is not to begin as master in this mastership, as the one before may have it back."""
+        """True if this node is not to begin as master in this mastership, as the one before may have it back."""
         former = view.member(view.previous)
         return self._declined == view.since and former is not None and is_there(former)
 
     def look(self, group: "Group", now: float) -> None:
-        """See what stands still. Called each second while `Group.is_restless`."""
+        """Find what makes no progress. Called each second while `Group.is_restless`."""
         view = group.view
         former = view.member(view.previous)
         oldest = group.member.oldest_unconfirmed
@@ -68,7 +68,7 @@ class RingWatch:
             self._await_last_word(group, now)
 
     def reported(self, sender: int, report: Report, now: float) -> None:
-        """A member says how far it is."""
+        """Take a member's report of how far it is."""
         self._ring.report(sender, report.last, now)
         self._disks.report(sender, report.disk)
 
@@ -92,7 +92,7 @@ class RingWatch:
         self._look_at_own_disk(group, self._disks.own_stuck_s(state, now))
 
     def _look_at_own_disk(self, group: "Group", stuck_s: float) -> None:
-        """Let another one be master whose disk gets on."""
+        """Let another node be master if only this one's disk makes no progress."""
         if stuck_s < T_RING_S:
             if self._is_disk_told and not group.defect:
                 self._mirrors.overseer.hand_over(group.record, "")
@@ -106,7 +106,7 @@ class RingWatch:
             self._mirrors.overseer.hand_over(group.record, reason)
 
     def _judged(self, group: "Group", age_s: float, now: float) -> Sequence[Verdict]:
-        """What to do about a broadcast of ours that has not come round.   age_s: as its sender knows it."""
+        """Return what to do about a broadcast of ours that has not come round.   age_s: as its sender knows it."""
         if self._oldest is None:
             return ()
         age_s = max(age_s, now - self._oldest_s)
@@ -118,7 +118,7 @@ class RingWatch:
     # --- while there is no master ---
 
     def _look_as_heir_of_the_dead(self, group: "Group", now: float) -> None:
-        """Who answers for a dead one finds out who holds up the ring, by a broadcast that says nothing."""
+        """Find out which member holds up the ring, by an empty broadcast, if this one answers for a dead one."""
         view = group.view
         is_owner = any(
             view.owner_of(member.id) == group.id for member in view.members if not is_there(member)

@@ -1,4 +1,4 @@
-"""What a mirror and its master tell each other directly, as values and as bytes.
+"""Messages that a mirror and its master send each other beside the ring, as values and as bytes.
 
     mirror ── Pull ─► master ── Chunk ─► mirror          master ── Probe ─► member ── Report ─► master
 
@@ -18,15 +18,15 @@ from cluster.remote.frames import decode_run
 from node.queue.operations import SEQ_MAX, Enqueue, encode
 
 RANGES_MAX: Final = 1024
-"""Ranges that a pull may name: some kilobytes, however many fragments are owed."""
+"""The most ranges that a pull may name: some kilobytes, however many fragments are owed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """A mirror wants messages: of its last request only.
+    """A mirror's request for messages; only its last one counts.
 
-    ranges: rising, apart, at most `RANGES_MAX`. A new request without any: it wants nothing any more. The request that
-        the master knows, without any: it has taken `taken` chunks of it.
+    ranges: rising, apart, at most `RANGES_MAX`. A new request without any: the mirror wants nothing any more. The
+    request that the master knows, without any: the mirror has taken `taken` chunks of it.
     installed, owed: messages that it has got by this synchronisation, and those that it lacks.
     """
 
@@ -41,7 +41,7 @@ class Pull:
 class Chunk:
     """Messages for a pull.
 
-    is_end: all that it named has been looked for.   is_refused: by who isn't the master; there is no more to come.
+    is_end: all named messages have been looked for.   is_refused: the sender isn't the master, and sends no more.
     """
 
     request: int
@@ -52,7 +52,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The master asks a member how much it has heard of it: its broadcast of that number doesn't come back."""
+    """The master's question how much a member has heard of it: its broadcast of that number doesn't come back."""
 
     number: int
 
@@ -72,7 +72,7 @@ Side: TypeAlias = Pull | Chunk | Probe | Report
 
 
 def encode_side(message: Side) -> bytes:
-    """The bytes of a message."""
+    """Encode a message."""
     match message:
         case Pull(request, ranges, taken, installed, owed):
             pull = wire.Pull(
@@ -92,7 +92,7 @@ def encode_side(message: Side) -> bytes:
 
 
 def decode_side(raw: bytes) -> Side:
-    """What `encode_side` made. Raises: Malformed."""
+    """Decode a message of `encode_side`. Raises: Malformed."""
     try:
         side = wire.Side.FromString(raw)
     except DecodeError as error:

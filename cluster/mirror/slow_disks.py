@@ -1,4 +1,4 @@
-"""Finds out whose disk holds up the confirms of persistent messages, and what is to be done about it.
+"""Finds the disk that holds up the confirms of persistent messages, and decides what is to be done about it.
 
     for 5 s no disk of a mirror has got further ─► each is asked how far its disk is (Probe ─► Report)
     after 10 s ─► those whose disk lacks what is waited for
@@ -6,7 +6,7 @@
                    ├ the master's has ─► publishers wait, the log says so, and after 20 s they go
                    └ no disk has, or the policy says `block` ─► publishers wait, and the log says so
 
-A disk that is slow but gets on is left alone. While somebody waits only: what nobody waits for holds up nobody.
+A disk that is slow but gets on is left alone. Disks are watched only while a publisher waits for them.
 """
 
 from collections.abc import Collection
@@ -19,10 +19,11 @@ _NOTHING: Final[tuple[frozenset[int], bool]] = frozenset(), False
 
 
 class DiskState(NamedTuple):
-    """What a leader knows of disks.
+    """A leader's knowledge of the disks.
 
-    awaited: its first broadcast that somebody waits to be on disks; None: nobody does.
-    confirmed: those up to here are at every member.   mark, own: … on the disks of all others that count; on its own.
+    awaited: its first broadcast that must be on disks for a waiter; None: there is none.
+    confirmed: those up to here are at every member.   mark, own: … on the disks of all others that count; on its
+    own.
     is_own_enough: confirms don't wait for the others' disks.
     """
 
@@ -34,7 +35,9 @@ class DiskState(NamedTuple):
 
 
 class SlowDisks:
-    """Watches the disks of one queue's copies for its master. Looked at each second while somebody waits for them."""
+    """Watches the disks of one queue's copies for its master. Looked at each second while a publisher waits for
+    them.
+    """
 
     def __init__(self) -> None:
         self._mark: int | None = None
@@ -46,7 +49,7 @@ class SlowDisks:
         self._said: tuple[Collection[int], bool] = _NOTHING
 
     def look(self, view: View, state: DiskState, policy: str, now: float) -> list[Verdict]:
-        """What to do about mirrors.   policy: `ha-slow-mirror`, evict or block."""
+        """Return what to do about mirrors.   policy: `ha-slow-mirror`, evict or block."""
         awaited = state.awaited
         is_held_up = (
             awaited is not None and state.mark < awaited <= state.confirmed and not state.is_own_enough
@@ -77,13 +80,15 @@ class SlowDisks:
         return verdicts
 
     def report(self, member: int, disk: int | None) -> None:
-        """A mirror says how far its disk is with the master's broadcasts; None: nobody waits for its disk."""
+        """Take a mirror's report of how far its disk is with the master's broadcasts; None: its disk is not waited
+        for.
+        """
         if disk is not None:
             self._asked.discard(member)
             self._disks[member] = disk
 
     def own_stuck_s(self, state: DiskState, now: float) -> float:
-        """For how long the master's own disk has not got on while all others have what is waited for; 0: it has."""
+        """Return for how long the master's own disk alone has lacked what is awaited, without progress; else 0."""
         own = state.own if state.awaited is not None and state.own < state.awaited else None
         if own is None or own != self._own:
             self._own, self._own_s = own, now

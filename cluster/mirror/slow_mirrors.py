@@ -1,4 +1,4 @@
-"""Finds out which mirror holds up a queue's ring, and what is to be done about it: reliability §4.9, W9.
+"""Finds the mirror that holds up a queue's ring, and decides what is to be done about it: reliability §4.9, W9.
 
     a broadcast of the master is not back after 5 s ─► each mirror is asked how far it has come (Probe ─► Report)
     after 10 s ─► the first in the ring that lacks it, and has got nothing new lately, is the one
@@ -6,9 +6,9 @@
                    ├ it is the last synchronised one ─► publishers wait, the log says so, and after 20 s it goes
                    └ the policy says `block`, or the master has no good copy ─► publishers wait, the log says so
 
-A ring that is slow but moves is left alone until it is too far behind: its publishers are held back meanwhile.
-A mirror whose disk is slow passes operations on like the others: it is no matter of the ring (S18), but of `SlowDisks`.
-While there is no master the one that answers for the dead one watches; then a single synchronised copy is enough.
+A ring that is slow but moves is left alone until it is too far behind: its publishers are held back meanwhile. A
+mirror whose disk is slow passes operations on like the others: `SlowDisks` sees to that, not this (S18). While there
+is no master the one that answers for the dead one watches; then a single synchronised copy is enough.
 """
 
 from collections.abc import Sequence
@@ -18,22 +18,23 @@ from typing import Final, TypeAlias
 from node.catalogue.mirrors.views import RingMember, View
 
 T_RING_S: Final = 10.0
-"""How long a broadcast may take, and a new neighbour to get going."""
+"""How many seconds a broadcast may take, and a new neighbour to get going."""
 
 LAST_S: Final = 2 * T_RING_S
 """How long publishers wait for the last synchronised mirror before it goes, too.
 
-Nothing is lost by it, since the master has all that was confirmed. A link or disk that is back by then costs no copy.
+Nothing is lost by it, since the master has all that was confirmed. A link or disk that is back by then costs no
+copy.
 """
 
 PROBE_S: Final = T_RING_S / 2
-"""When mirrors are asked, and how long the one that is to blame has got nothing."""
+"""The age of a broadcast at which mirrors are asked, and how long the blamed one has got nothing."""
 
 REPEAT_S: Final = 2.0
 """How soon a mirror is asked again after its answer. One that doesn't answer has the question already."""
 
 LAG_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What may be on its way round a ring, however well it moves."""
+"""The most bytes that may be on their way round a ring, however well it moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,10 @@ class _Mark:
 
 
 class SlowMirrors:
-    """Watches the ring of one queue for who broadcasts.
+    """Watches the ring of one queue for a member that broadcasts.
 
-    Looked at each second while there is an own broadcast that is older than `PROBE_S`; there is no need to otherwise.
+    Looked at each second while there is an own broadcast that is older than `PROBE_S`; there is no need to
+    otherwise.
     """
 
     def __init__(self) -> None:
@@ -86,7 +88,7 @@ class SlowMirrors:
         self._ring: tuple[int, ...] = ()
         self._oldest = -1
         self._front = -1
-        """Place in the ring of the first that lacks the oldest, as far as we know; beyond the end: nobody does."""
+        """Place in the ring of the first mirror known to lack the oldest broadcast; beyond the end: none lacks it."""
         self._front_s = 0.0
         self._settled_s = 0.0
         self._looked_s = 0.0
@@ -95,7 +97,7 @@ class SlowMirrors:
     def look(
         self, view: View, own: int, oldest: int, age_s: float, pending_bytes: int, policy: str, now: float
     ) -> Sequence[Verdict]:
-        """What to do.
+        """Return what to do.
 
         own: the member that broadcasts.   oldest: own broadcast that is not confirmed, and its age.
         pending_bytes: of all that are not.   policy: `ha-slow-mirror`, evict or block.
@@ -122,7 +124,7 @@ class SlowMirrors:
         return verdicts
 
     def report(self, member: int, last: int, now: float) -> None:
-        """A mirror says how far it has come."""
+        """Take a mirror's report of how far it has come."""
         mark = self._marks.get(member)
         if mark is None:
             return
@@ -131,7 +133,7 @@ class SlowMirrors:
             mark.last, mark.risen_s = last, now
 
     def _keep_up(self, mirrors: Sequence[RingMember], oldest: int, now: float) -> None:
-        """Begin anew where the ring, or what is waited for, is another one."""
+        """Begin anew where the ring, or the oldest broadcast, is another one."""
         ring = tuple(member.id for member in mirrors)
         if ring != self._ring or not self._marks:
             if self._marks:
@@ -140,7 +142,7 @@ class SlowMirrors:
             self._marks = {id_: self._marks.get(id_) or _Mark(-1, now, now) for id_ in ring}
         if oldest != self._oldest:
             self._oldest, self._front = oldest, -1
-        # Whoever has it got it from those before it, whether they answer or not.
+        # A mirror that has it got it from those before it, whether they answer or not.
         reached = [at for at, id_ in enumerate(ring) if self._marks[id_].last >= oldest]
         front = reached[-1] + 1 if reached else 0
         if front != self._front:
@@ -149,9 +151,10 @@ class SlowMirrors:
     def _blamed(
         self, mirrors: Sequence[RingMember], age_s: float, pending_bytes: int, now: float
     ) -> RingMember | None:
-        """The first in the ring that lacks what we wait for, if it stands still; else the last one: it is stuck there.
+        """Return the first in the ring that lacks the oldest broadcast, if it makes no progress; else None.
 
-        It stands still if it has got nothing new since the one before it could have given it something.
+        If all have it the last one is blamed: it is stuck there. A mirror makes no progress if it has got nothing
+        new since the one before it could have given it something.
         """
         blamed = mirrors[min(self._front, len(mirrors) - 1)]
         still_s = now - self._front_s
@@ -178,12 +181,12 @@ class SlowMirrors:
 
 
 def next_look(age_s: float, now: float) -> float:
-    """When a queue should be looked at whose oldest broadcast is so old: each second once it is too old."""
+    """Return when to look at a queue whose oldest broadcast is so old: each second once it is too old."""
     return now + max(PROBE_S - age_s, 1.0)
 
 
 def _after(view: View, own: int) -> tuple[RingMember, ...]:
-    """The others in the order in which this member's operations come to them."""
+    """Return the others in the order in which this member's operations come to them."""
     ring = view.ring
     ids = [member.id for member in ring]
     if own not in ids:

@@ -19,31 +19,31 @@ from node.queue.reader import Found, QueueReader, Source
 from node.queue.run import Run, bytes_of
 
 CHUNK_BYTES: Final = 1024 * 1024
-"""Contents of a chunk; only a single larger message makes a larger one."""
+"""The most contents of a chunk; only a single larger message makes a larger one."""
 
 BUSY_CHUNK_BYTES: Final = 256 * 1024
 """The same in a turn in which the queue had something else to do: a chunk costs no more than that, about."""
 
 CHUNKS_MAX: Final = 2
-"""Chunks on the way to one mirror: one travels while the other is put in its place."""
+"""The most chunks on the way to one mirror: one travels while the other is put in its place."""
 
 DEFAULT_BATCH: Final = 4096
-"""Messages of a chunk unless a policy says something else."""
+"""The messages of a chunk unless a policy says something else."""
 
 BATCH_MAX: Final = 65536
-"""What a policy can make of it: more small ones than that don't fit a chunk."""
+"""The most that a policy can make of it: more small messages than that don't fit a chunk."""
 
 BUSY_S: Final = 0.05
 """The queue counts as busy for so long after it had something else to do: most turns of a busy one have nothing."""
 
 BUSY_PAUSE_S: Final = 0.01
-"""Between two chunks beside that: a queue that is synchronised keeps more than half of its rate."""
+"""The pause between two chunks beside that: a queue that is synchronised keeps more than half of its rate."""
 
 _NEVER: Final = float("inf")
 
 
 class SyncQueue(Source, Protocol):
-    """What is synchronised: a `Queue`.   next_seq, delivered_count: rise with the queue's own traffic."""
+    """The queue that is synchronised.   next_seq, delivered_count: rise with the queue's own traffic."""
 
     next_seq: int
     delivered_count: int
@@ -52,8 +52,8 @@ class SyncQueue(Source, Protocol):
 class SyncSource:
     """Serves the mirrors of one queue.
 
-    unsettled: see `QueueReader`.   send: takes a side message for a member.   wake: called when there is work outside
-        of a turn.   epoch_s: see `Storage.epoch_s`.
+    unsettled: see `QueueReader`.   send: takes a side message for a member.   wake: called when there is work
+    outside of a turn.   epoch_s: see `Storage.epoch_s`.
     max_bytes_per_s: of contents, for all mirrors together; 0: no limit (RabbitMQ's `mirroring_sync_max_throughput`).
     """
 
@@ -80,10 +80,10 @@ class SyncSource:
         self._traffic: int | None = None
         self._busy_until = -_NEVER
         self.due_at = _NEVER
-        """When `turn` is to be called at the latest: a limit holds back what there is to send."""
+        """When `turn` is to be called at the latest: a limit holds back the next chunk."""
 
     def pull(self, member: int, message: Pull) -> None:
-        """A mirror asks, or has taken chunks. A turn has to follow. Raises: Malformed."""
+        """Take a mirror's request, or its receipt of chunks. A turn has to follow. Raises: Malformed."""
         service = self._services.get(member)
         if service is not None and service.request == message.request:
             if not service.taken <= message.taken <= service.sent:
@@ -100,25 +100,25 @@ class SyncSource:
         self._rest_if_idle()
 
     def forget(self, member: int) -> None:
-        """A member is no more, or is synchronised."""
+        """Stop serving a member that is gone, or is synchronised."""
         self._services.pop(member, None)
         self._progress.pop(member, None)
         self._rest_if_idle()
 
     def close(self) -> None:
-        """The queue has another master, or is gone."""
+        """Stop serving: the queue has another master, or is gone."""
         self._services.clear()
         self._progress.clear()
         self._rest_if_idle()
 
     @property
     def progress(self) -> dict[int, SyncProgress]:
-        """How far the mirrors were that ever asked, by member."""
+        """The progress of all mirrors that ever asked, by member."""
         return self._progress
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to send, or to look for."""
+        """True if `turn` has something to send, or to look for."""
         return self._reading is None and self._next() is not None and self.due_at == _NEVER
 
     def turn(self, now: float) -> None:
@@ -174,7 +174,7 @@ class SyncSource:
 
 
 class _Service:
-    """What one mirror is given.
+    """The request of one mirror.
 
     wanted: the numbers that were not looked for yet.   sent, taken: chunks of this request.
     """
@@ -189,15 +189,15 @@ class _Service:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something to look for, and room for it on the way."""
+        """True if there is something to look for, and room for it on the way."""
         return bool(self.wanted) and self.sent - self.taken < CHUNKS_MAX
 
     def first(self, count: int) -> list[range]:
-        """The first so many of the wanted numbers, as ranges."""
+        """Return the first so many of the wanted numbers, as ranges."""
         return first_of(self.wanted, count)
 
     def found(self, upto: int) -> None:
-        """Numbers below this one have been looked for."""
+        """Note that numbers below this one have been looked for."""
         wanted = self.wanted
         while wanted and wanted[0].stop <= upto:
             wanted.popleft()
@@ -206,12 +206,12 @@ class _Service:
 
 
 def refusal(pull: Pull) -> bytes:
-    """The answer of who is not the master (any more)."""
+    """Encode the answer of a node that is not the master (any more)."""
     return encode_side(Chunk(pull.request, is_end=True, is_refused=True))
 
 
 def first_of(wanted: Iterable[range], count: int) -> list[range]:
-    """The first so many of these numbers."""
+    """Return the first so many of these numbers."""
     ranges: list[range] = []
     for part in wanted:
         ranges.append(part[:count])
@@ -222,17 +222,17 @@ def first_of(wanted: Iterable[range], count: int) -> list[range]:
 
 
 def batch_size(policy: int) -> int:
-    """Messages of a chunk, by `ha-sync-batch-size`: 1 counts as the default (§9.3)."""
+    """Return the messages of a chunk, by `ha-sync-batch-size`: 1 counts as the default (§9.3)."""
     return DEFAULT_BATCH if policy == 1 else min(policy, BATCH_MAX)
 
 
 def pause_s(sent_bytes: int, max_bytes_per_s: int) -> float:
-    """How long to wait after so many bytes so that no more than that pass in a second."""
+    """Return how long to wait after so many bytes so that no more than the limit pass in a second."""
     return sent_bytes / max_bytes_per_s
 
 
 def entry_of(run: Run, epoch_s: float) -> Enqueue:
-    """A run with its contents, wherever they stand here."""
+    """Return a run with its contents, wherever these are here."""
     body_bytes = bytes_of(run.contents, run.size)
     return Enqueue(
         run.envelope,

@@ -1,11 +1,13 @@
-"""A mirror's side of a synchronisation: asks the master for what its copy lacks, and puts it there.
+"""A mirror's side of a synchronisation: requests the messages that its copy lacks from the master, and stores them.
 
     owed ── the next ranges ─► Pull          Chunk ─► Copy.install ─► the same Pull again: taken ─┐
       └── all asked for, something is missing: once more, after a while ◄──────── is_end ◄────────┘
             └── the master gives nothing of it: what the node has of a copy that was not taken (`KeptMessages`)
 
-It is pulled, so stopping is asking for no more. What is asked for and not given was not found just then, or is gone,
-of which the ring tells; what the ring brings meanwhile is not owed. Whatever happens, the copy is what it was, or more.
+The mirror pulls, so it stops by asking for no more. Messages that are asked for and not given were not found just
+then, or are gone, of which the ring tells; messages that the ring brings meanwhile are not owed. Whatever happens,
+the copy is what it was, or more.
+
 Source: reliability §4.5; amqp-behaviour §9.3.
 """
 
@@ -19,24 +21,24 @@ from node.queue.number_set import NumberSet
 from node.queue.operations import Enqueue
 
 RETRY_S: Final = 0.1
-"""Before what the master did not find is asked for again; twice as long each time that nothing came."""
+"""The delay before messages that the master did not find are asked for again; doubled each time that nothing came."""
 
 RETRY_MAX_S: Final = 5.0
 
 REFUSED_S: Final = 1.0
-"""Before who was refused asks again: it will have heard of another master, and been told what there is."""
+"""The delay after a refusal: the mirror will have heard of another master, and have got its inventory."""
 
 STUCK_S: Final = 60.0
-"""Without a chunk that was asked for, it is asked for anew."""
+"""After so long without a chunk that was asked for, it is asked for anew."""
 
 CONGESTED_S: Final = 0.05
-"""Before it is looked again whether this node has room."""
+"""The delay before the mirror checks again whether this node has room."""
 
 _NEVER: Final = float("inf")
 
 
 class Receiver(Protocol):
-    """What is completed: a `Copy`.   owed: numbers that it lacks; None: it is not known, or all is there."""
+    """The copy that is completed.   owed: numbers that it lacks; None: it is not known, or all is there."""
 
     @property
     def owed(self) -> NumberSet | None: ...
@@ -45,14 +47,16 @@ class Receiver(Protocol):
     def epoch_s(self) -> float: ...
 
     def install(self, entries: Iterable[Enqueue]) -> None:
-        """Take what is owed."""
+        """Store messages that are owed."""
 
 
 class Spare(Protocol):
-    """Has messages that the master may not be able to give."""
+    """A source of messages that the master may not be able to give."""
 
     def give(self, wanted: Sequence[range], epoch_s: float, done: Callable[[list[Enqueue]], None]) -> None:
-        """Find some of these, the first ones; `done` comes now or later.   epoch_s: see `Storage.epoch_s`."""
+        """Find some of the wanted messages, the first ones; `done` comes now or later.   epoch_s: see
+        `Storage.epoch_s`.
+        """
 
 
 class SyncTarget:
@@ -61,7 +65,7 @@ class SyncTarget:
     is_rolled: whether it is known what the copy lacks.   send: takes a side message for the master.
     on_done: called when nothing is owed any more, by whatever way.
     is_congested: whether this node should take nothing more for now: its disk doesn't keep up, memory is short.
-    spare: asked for what the master does not give.
+    spare: asked for messages that the master does not give.
     """
 
     def __init__(
@@ -86,7 +90,7 @@ class SyncTarget:
         self._is_asking = False  # whether more chunks of the request are to come
         self._has_asked = False  # whether the master knows of a request
         self._taken = 0
-        self._is_held = False  # whether what is to be said to the master waits for room here
+        self._is_held = False  # whether the next message to the master waits for room here
         self._next = 0  # the number from which on is asked next
         self._installed = 0
         self._installed_before = 0  # this time round
@@ -97,7 +101,7 @@ class SyncTarget:
 
     @property
     def progress(self) -> SyncProgress:
-        """How much came by this synchronisation, or the last one, and of how much."""
+        """The messages that came by this synchronisation, or the last one, and their total."""
         return SyncProgress(self._installed, self._installed + self._owed, self._is_running)
 
     @property
@@ -106,7 +110,7 @@ class SyncTarget:
         return 0 if owed is None else len(owed)
 
     def start(self) -> bool:
-        """Begin, or go on; whether there is something to do that isn't done already.
+        """Begin, or go on. True if there is something to do that isn't done already.
 
         A copy of which it isn't known yet what it lacks begins with its Roll.
         """
@@ -125,13 +129,13 @@ class SyncTarget:
         return True
 
     def rolled(self) -> None:
-        """It is known (anew) what the copy lacks: by a first Roll, or that of another master."""
+        """Begin anew with a known list of what the copy lacks: by a first Roll, or that of another master."""
         self._is_rolled = True
         if self._is_running:
             self._begin()
 
     def chunk(self, message: Chunk) -> None:
-        """The master gives something."""
+        """Take a chunk of the master."""
         if not self._is_asking or message.request != self._request:
             return  # of a request that counts no more
         if message.is_refused:
@@ -144,7 +148,7 @@ class SyncTarget:
         self._go_on()
 
     def tick(self, now: float) -> None:
-        """Time has passed, or something was removed from the copy."""
+        """Do what is due after some time, or after messages were removed from the copy."""
         self._now = now
         if not self._is_running or not self._is_rolled:
             return
@@ -167,7 +171,7 @@ class SyncTarget:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Say what is to be said next."""
+        """Send the next message of the present request, or the next request."""
         if not self._owed:
             self._finish()
             return
@@ -181,7 +185,7 @@ class SyncTarget:
             self._ask()
 
     def _ask(self) -> None:
-        """Ask for what comes next; once around, wait a little."""
+        """Request the next messages; after the last ones, wait a little."""
         owed = self._copy.owed
         assert owed is not None, "something is owed"
         ranges = owed.ranges_from(self._next, RANGES_MAX)
@@ -208,7 +212,7 @@ class SyncTarget:
         self._installed += owed - self._owed
 
     def _ask_spare(self, spare: Spare) -> None:
-        """The master has given nothing more: ask for the next of it here. Who was asked for all begins anew."""
+        """Ask the spare for the next messages, since the master has given nothing more; after the last begin anew."""
         owed = self._copy.owed
         assert owed is not None, "something is owed"
         wanted = first_of(owed.ranges_from(self._spare_next, RANGES_MAX), DEFAULT_BATCH)

@@ -1,8 +1,8 @@
-"""Runs as bytes between two nodes: cut, encoded, and checked when they come.
+"""Runs as bytes between two nodes: cut, encoded, and checked when they are received.
 
 A run travels as the Enqueue that journal and segments hold it in (`node.queue.operations`), so envelope and contents
-have one encoding. What comes is checked as far down as the frames inside the contents: nobody looks at them again
-before they are on a client's wire.
+have one encoding. Received bytes are checked as far down as the frames inside the contents, which are not looked at
+again before they are on a client's wire.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,17 +17,17 @@ from node.queue.operations import CorruptRecord, Enqueue, decode, encode
 from node.queue.run import NEVER, Envelope, Run, bytes_of
 
 FRAME_MAX_BYTES: Final = 1024 * 1024
-"""Contents in one frame between nodes; only a single larger message makes a larger frame."""
+"""The most contents in one frame between nodes; only a single larger message makes a larger frame."""
 
 _HEADER_MIN_BYTES: Final = 14
-"""Of a content header's payload: class, weight, body size, flags."""
+"""The least payload of a content header: class, weight, body size, flags."""
 
 _BODY_SIZE_AT: Final = range(11, 19)
-"""Of a content."""
+"""The place of the body size in a content."""
 
 
 def cut(contents: list[bytes]) -> list[list[bytes]]:
-    """Contents in lists that fit a frame each, in order."""
+    """Group contents, in order, in lists that fit a frame each."""
     if len(contents) == 1 or sum(map(len, contents)) <= FRAME_MAX_BYTES:
         return [contents]
     ends = list(accumulate(map(len, contents)))
@@ -43,7 +43,7 @@ def cut(contents: list[bytes]) -> list[list[bytes]]:
 def encode_run(
     envelope: Envelope, first: int, contents: list[bytes], size: int, deliveries: int = 0
 ) -> bytes:
-    """Contents under an envelope.   first: the number of the first.   size: as in `Run`."""
+    """Encode contents under an envelope.   first: the number of the first.   size: as in `Run`."""
     count = len(contents)
     body_bytes = bytes_of(contents, size)
     if count == 1:
@@ -52,7 +52,7 @@ def encode_run(
 
 
 def decode_run(raw: bytes) -> Enqueue:
-    """What `encode_run` made. Raises Malformed."""
+    """Decode a run of `encode_run`. Raises Malformed."""
     try:
         entry = decode(raw)
     except CorruptRecord as error:
@@ -64,12 +64,12 @@ def decode_run(raw: bytes) -> Enqueue:
 
 
 def delivered_run(entry: Enqueue) -> Run:
-    """A delivery as the run that a channel takes; its numbers are tags between the two nodes."""
+    """Return a delivery as the run that a channel takes; its numbers are tags between the two nodes."""
     return Run(entry.envelope, entry.seqs, entry.contents, entry.size, NEVER, entry.deliveries)
 
 
 def ranges(bounds: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last number of each range. Raises Malformed."""
+    """Yield the first and last number of each range. Raises Malformed."""
     if len(bounds) % 2:
         raise Malformed("a range without an end")
     numbers = iter(bounds)
@@ -82,8 +82,8 @@ def ranges(bounds: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _check_contents(raw: bytes, contents: list[bytes], size: int) -> None:
     """Raise Malformed unless each content is a header frame and the body frames that it asks for.
 
-    Contents of equal length, with which `raw` ends, are mostly framed alike: then the first is looked at, and
-    the bytes of its frames are compared with those of all others, a column at a time.
+    Contents of equal length, with which `raw` ends, are mostly framed alike: then the first is looked at, and the
+    bytes of its frames are compared with those of all others, a column at a time.
     """
     first = contents[0]
     frames = _frames(first, size)
@@ -104,7 +104,7 @@ def _check_contents(raw: bytes, contents: list[bytes], size: int) -> None:
 
 
 def _frames(content: bytes, size: int) -> list[tuple[int, int]]:
-    """Where the frames of a content begin, and where their last bytes are.
+    """Return where the frames of a content begin, and where their last bytes are.
 
     size: of the body, or `MIXED_SIZES`.   Raises: Malformed.
     """
@@ -130,7 +130,8 @@ def _frames(content: bytes, size: int) -> list[tuple[int, int]]:
 
 
 def _rigid(frames: list[tuple[int, int]]) -> list[int]:
-    """Where the bytes stand that make these frames: all of their headers but the channel, the size of the body
-    in the first one's, and the ends.
+    """Return the places of the bytes that make these frames.
+
+    They are all of the headers but the channel, the size of the body in the first frame's, and the ends.
     """
     return [*_BODY_SIZE_AT, *(spot for at, end in frames for spot in (at, *range(at + 3, at + 7), end))]

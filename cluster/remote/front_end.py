@@ -1,7 +1,8 @@
 """One front end, as its homes see it: its proxies at our queues, and its channels that consume from them.
 
-A front end may know of a queue, or of its mastership, before we do, as the metadata reaches us later: what it says
-about it is kept until then, or until it says that the queue is gone. What it said to an earlier master is dropped.
+A front end may know of a queue, or of its mastership, before we do, as the metadata reaches us later. Its frames
+about the queue are kept until then, or until it says that the queue is gone. Frames for an earlier master are
+dropped.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 EARLY_MAX_BYTES: Final = 256 * 1024 * 1024
-"""What may be kept for queues that we don't know yet: some sixty full windows."""
+"""The most that may be kept for queues that we don't know yet: some sixty full windows."""
 
 EARLY_MAX_S: Final = 60.0
-"""How long: metadata come within seconds, and who asks about a queue that has moved asks again elsewhere."""
+"""For how long it is kept: metadata come within seconds, and a question about a moved queue is asked again
+elsewhere.
+"""
 
 
 class FrontEnd:
-    """Everything here that belongs to clients of one node, in one incarnation of it."""
+    """All proxies and channels here that belong to clients of one node, in one incarnation of it."""
 
     def __init__(
         self, node: str, broker: "Broker", outbox: Outbox, way_is_congested: "Callable[[], bool]"
@@ -49,7 +52,7 @@ class FrontEnd:
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
         return bool(
             self._busy
             or self._granted
@@ -59,14 +62,14 @@ class FrontEnd:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is kept for anybody."""
+        """True if no proxy, outlet or frame is kept for the front end."""
         return not (self._outlets or self._early or self._withholding or self._granted) and all(
             proxy.is_idle for proxy in self.proxies.values()
         )
 
     @property
     def incarnation(self) -> int:
-        """Of the front end."""
+        """The incarnation of the front end."""
         member = self._broker.catalogue.member(self._node)
         assert member is not None, self._node
         return member.incarnation
@@ -74,7 +77,7 @@ class FrontEnd:
     # --- frames ---
 
     def receive(self, frame: Frame) -> None:
-        """What the front end has to say. Raises Malformed."""
+        """Take a frame of the front end. Raises Malformed."""
         if not frame.uid:
             for operation in frame.operations:
                 self._do_without_queue(operation)
@@ -149,7 +152,7 @@ class FrontEnd:
             raise Malformed("an operation of an unknown kind")
 
     def _find(self, frame: Frame) -> Queue | None:
-        """The queue that a frame is about, if we have it and are the master that it is meant for."""
+        """Return the queue that a frame is about, if it is here and the master that the frame is meant for."""
         vhost, name = _address(frame)
         live = self._broker.vhosts.get(vhost)
         queue = live.queues.get(name) if live is not None else None
@@ -158,23 +161,23 @@ class FrontEnd:
         return queue if queue.mastership == frame.mastership else None
 
     def _is_stale(self, frame: Frame) -> bool:
-        """Whether a frame is meant for an earlier master."""
+        """True if a frame is meant for an earlier master."""
         vhost, name = _address(frame)
         record = self._broker.catalogue.queue(vhost, name)
         return record is not None and record.uid == frame.uid and frame.mastership < record.mastership
 
     def _is_due(self, frame: Frame) -> bool:
-        """Whether a frame that came early need not be kept any more."""
+        """True if a frame that came early need not be kept any more."""
         return self._find(frame) is not None or self._is_stale(frame)
 
     def _put_by(self, frame: Frame) -> None:
-        """Keep a frame about a queue that isn't there yet, or not any more."""
+        """Keep a frame about a queue that isn't here yet, or not any more."""
         self._early_since.setdefault(frame.uid, self._broker.now)
         early = self._early.setdefault(frame.uid, [])
         early.append(frame)
         self._early_bytes += frame.ByteSize()
         if any(operation.WhichOneof("kind") == "close" for operation in frame.operations):
-            # It never came about, as far as we are concerned. Nobody waits for anything but deletions.
+            # The queue never existed for this node. Only deletions are awaited.
             for operation in (
                 operation for known in self._forget_early(frame.uid) for operation in known.operations
             ):
@@ -184,14 +187,14 @@ class FrontEnd:
             raise Malformed("too much about queues that there are not")
 
     def _forget_early(self, uid: str) -> list[Frame]:
-        """What was put by for a queue, which then is no longer here."""
+        """Remove and return the frames that were kept for a queue."""
         frames = self._early.pop(uid)
         del self._early_since[uid]
         self._early_bytes -= sum(frame.ByteSize() for frame in frames)
         return frames
 
     def _take_early(self, uid: str) -> None:
-        """Do what was put by for a queue, if that is there now. After long it is gone, and moved before it was."""
+        """Take the frames that were kept for a queue, if it is here now. After `EARLY_MAX_S` they are dropped."""
         frames = self._early.get(uid)
         if frames is None:
             return
@@ -202,13 +205,15 @@ class FrontEnd:
             self._forget_early(uid)
 
     def _close(self, proxy: Proxy) -> None:
-        """The front end has dropped a queue, which is deleted here, or soon will be."""
+        """Close a proxy: the front end has dropped its queue, which is deleted here, or soon will be."""
         self._drop(proxy)
         proxy.leave()
         proxy.requeue_all()
 
     def unsettled(self, queue: Queue, *, take: bool) -> list[Run]:
-        """See `live_queue.Peers.unsettled`."""
+        """Return the runs of a queue that the front end holds.   take: it belongs to the queue's successor from now
+        on.
+        """
         proxy = self.proxies.get(queue.record.uid)
         if proxy is None or proxy.queue is not queue:
             return []
@@ -225,14 +230,14 @@ class FrontEnd:
     # --- channels ---
 
     def outlet(self, number: int) -> RemoteOutlet:
-        """One of the front end's channels."""
+        """Return the outlet of one of the front end's channels; made when there is none yet."""
         outlet = self._outlets.get(number)
         if outlet is None:
             outlet = self._outlets[number] = RemoteOutlet(number, self._busy, self._way_is_congested)
         return outlet
 
     def forget_outlet(self, outlet: RemoteOutlet) -> None:
-        """A consumer has left a channel; the last one takes it along."""
+        """Drop a channel's outlet if its last consumer has left."""
         if not outlet.consumers:
             self._outlets.pop(outlet.id, None)
             self._busy.pop(outlet, None)
@@ -257,14 +262,14 @@ class FrontEnd:
             consumer.outlet.granted(consumer, 0)
 
     def relieved(self) -> None:
-        """The way to the front end has room again."""
+        """Go on: the stream to the front end has room again."""
         for outlet in self._outlets.values():
             outlet.unblock()
 
     # --- direct replies ---
 
     def _reply(self, reply: Reply) -> None:
-        """A reply for a channel of ours, which may be gone (§4.12). Raises Malformed."""
+        """Deliver a reply to a channel of ours, which may be gone (§4.12). Raises Malformed."""
         requester = self._broker.reply_consumers.find(reply.name.decode("utf-8", "surrogateescape"))
         if requester is None:
             return
@@ -282,7 +287,7 @@ class FrontEnd:
     # --- the turn, the end ---
 
     def turn(self) -> None:
-        """The end of a turn: what was granted for it is used now or goes back. Raises Malformed."""
+        """End a turn: what was granted for it is used now or goes back. Raises Malformed."""
         if self._granted:
             granted, self._granted = self._granted, {}
             for consumer in granted:
@@ -303,10 +308,10 @@ class FrontEnd:
             self._take_early(uid)
 
     def lose(self, *, is_stopping: bool = False) -> None:
-        """The node is gone: its consumers leave, then what it held goes back (§9.1).
+        """End all of the front end: its consumers leave, then the messages that it held go back (§9.1).
 
-        is_stopping: it is we who go. Its consumers stay where they are, without room for anything, or auto-delete
-            queues would go with the last of them.
+        is_stopping: this node stops. The front end's consumers stay where they are, without room for messages, or
+        auto-delete queues would go with the last of them.
         """
         proxies = list(self.proxies.values())
         self.proxies.clear()
@@ -328,5 +333,5 @@ class FrontEnd:
 
 
 def _address(frame: Frame) -> tuple[str, str]:
-    """Vhost and name of the queue that a frame is about."""
+    """Return vhost and name of the queue that a frame is about."""
     return frame.vhost.decode("utf-8", "surrogateescape"), frame.name.decode("utf-8", "surrogateescape")

@@ -1,11 +1,11 @@
-"""What the front end shares among all queues of one home: requests, and the channels that consume there.
+"""The front end's link to one home, shared by all queues there: requests, and the channels that consume there.
 
     DELIVER ─► Subscription ─► room in the channel's connection? ─► channel.deliver
                                   └ no: held, until `resume`           └► bytes go back as credit
 
 A channel-wide prefetch limit (§4.9) is kept here, where the channel is. A home that has messages for a limited
-consumer says WANT and is granted what is left; it uses that in the same turn or gives it back, so that nobody sits
-on what others wait for. Local and remote consumers get freed room in turns.
+consumer sends WANT and is granted what is left; it uses that in the same turn or gives it back, so that no home
+keeps a grant that others wait for. Local and remote consumers get freed room in turns.
 
 Direct replies (§4.12) for channels of that node go this way too: it is the home of their names.
 """
@@ -35,23 +35,25 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 CREDIT_BYTES: Final = 256 * 1024
-"""So much a channel must have taken before its home is told."""
+"""A channel must have taken so many bytes before its home is told."""
 
 REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Direct replies that one turn may gather; more are dropped, as they are when the way is congested."""
+"""The most direct replies that one turn may gather; more are dropped, as they are when the stream is congested."""
 
 _GONE_MAX: Final = 1024
-"""Subscriptions to queues that are over for which late deliveries are still known; they come within a moment."""
+"""The most subscriptions to queues that are over for which late deliveries are still known; these come within a
+moment.
+"""
 
 _COUNT_MAX: Final = (1 << 32) - 1
-"""What the protocol's methods can say."""
+"""The highest count in the protocol's methods."""
 
 
 class NearChannel:
     """One of our channels, as far as it consumes from one home.
 
-    taken_bytes: which the home has not been told of.
-    held: deliveries that wait for room; what the home's window allows.
+    taken_bytes: bytes that the channel took and the home has not been told of.
+    held: deliveries that wait for room; bounded by the home's window.
     """
 
     __slots__ = ("channel", "held", "id", "subscriptions", "taken_bytes")
@@ -68,7 +70,7 @@ class Subscription:
     """A consumer of ours on another node.
 
     is_joined: the home has said yes.   is_limited: its channel has a limit for all its consumers.
-    reserved: what of that limit the home may use for it.   wanted: messages that wait for it there.
+    reserved: the part of that limit that the home may use for it.   wanted: messages that wait for it there.
     had_turn: it got room before local consumers were asked; the next time they go first.
     """
 
@@ -100,7 +102,7 @@ class HomeLink:
     """Everything of ours that lives on one node, in one incarnation of it.
 
     awaiting: queues with publishers that wait for relief.   congested: queues with full windows.
-    on_left: called when a queue has; channels still count what they got from it.
+    on_left: called when a queue has left; channels still count what they got from it.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class HomeLink:
         self._reply_bytes = 0  # gathered in this turn
 
     def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue:
-        """The near end of a queue there."""
+        """Open the near end of a queue on that node."""
         home = self.member()
         queue = RemoteQueue(record, settings, self, home.incarnation if home is not None else None)
         self.queues[record.uid] = queue
@@ -140,22 +142,22 @@ class HomeLink:
         return queue
 
     def member(self) -> Member | None:
-        """What the catalogue says of the node."""
+        """Return the node's record in the catalogue; None if it is no member."""
         return self._broker.catalogue.member(self.node)
 
     @property
     def is_congested(self) -> bool:
-        """Whether too much is on its way to the node."""
+        """True if too much is on its way to the node."""
         return self._way_is_congested()
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
         return bool(self._wanting)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is kept for anybody."""
+        """True if no request, subscription or queue is waited for."""
         kept = (
             self._requests,
             self._subscriptions,
@@ -167,29 +169,29 @@ class HomeLink:
         return not any(kept) and all(queue.is_idle for queue in self.queues.values())
 
     def relieved(self) -> None:
-        """The way to the node has room again."""
+        """Go on: the stream to the node has room again."""
         for queue in list(self.awaiting):
             queue.relieve()
 
     def uncongest(self, queue: RemoteQueue) -> None:
-        """The window of a queue has room again."""
+        """Note that the window of a queue has room again."""
         self.congested.pop(queue, None)
         self._broker.wake()  # dead letters may wait for it
 
     def closed(self, queue: RemoteQueue) -> None:
-        """The queue is gone, or the home."""
+        """Forget a queue that is gone, or whose home is."""
         if self.queues.get(queue.record.uid) is queue:  # else it is its successor
             del self.queues[queue.record.uid]
         self.uncongest(queue)
 
     def left(self, queue: RemoteQueue) -> None:
-        """The queue has another master, on this node or another."""
+        """Forget a queue that has another master, on this node or another."""
         self.closed(queue)
         self.awaiting.pop(queue, None)
         self._on_left()
 
     def lose(self) -> None:
-        """The node is gone."""
+        """End all queues and requests: the node is gone."""
         for queue in list(self.queues.values()):
             queue.lose()
         for number in list(self._requests):  # for requesters, or deletions of what is deleted
@@ -211,7 +213,7 @@ class HomeLink:
         return number
 
     def answered(self, answer: Answer) -> None:
-        """The home has answered; nobody may wait for it any more. Raises Malformed."""
+        """Pass on an answer of the home; its request may be gone. Raises Malformed."""
         request = self._requests.pop(answer.request, None)
         if request is None:
             return
@@ -233,12 +235,14 @@ class HomeLink:
         request.on_done(request)
 
     def take_requests(self, queue: RemoteQueue) -> list[Request]:
-        """Take out all that is asked about a queue: late answers are ignored."""
+        """Take out all requests about a queue: late answers are ignored."""
         numbers = [number for number, request in self._requests.items() if request.queue is queue]
         return [self._requests.pop(number) for number in numbers]
 
     def fail_requests(self, queue: RemoteQueue, error: ProtocolError, *, with_deletes: bool) -> None:
-        """The queue is gone: only whoever deletes it still gets the home's answer."""
+        """Fail the requests about a queue that is gone. A deletion still gets the home's answer unless
+        `with_deletes`.
+        """
         for number, request in list(self._requests.items()):
             is_meant = request.queue is queue and (with_deletes or not request.is_delete)
             if is_meant and self._requests.pop(number, None) is not None:
@@ -283,7 +287,7 @@ class HomeLink:
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
-        """A consumer is gone: give back what it holds."""
+        """Remove a consumer, and give back the messages that it holds."""
         del self._subscriptions[subscription.id]
         self._wanting.pop(subscription, None)
         near, is_over = subscription.near, subscription.queue.is_over
@@ -307,7 +311,7 @@ class HomeLink:
         self._release(subscription, subscription.reserved)
 
     def resume(self, subscription: Subscription) -> None:
-        """Room or credit came back to the channel of a consumer."""
+        """Go on with a consumer: room or credit came back to its channel."""
         near = subscription.near
         while near.held and near.channel.room_bytes() > 0:
             holder, run = near.held.popleft()
@@ -329,7 +333,7 @@ class HomeLink:
     # --- deliveries ---
 
     def deliver(self, queue: RemoteQueue, message: Deliver) -> None:
-        """Messages came for a consumer; if it is gone they go back. Raises Malformed."""
+        """Deliver messages to a consumer; if it is gone they go back. Raises Malformed."""
         run = delivered_run(decode_run(message.run))
         subscription = self._subscriptions.get(message.consumer)
         if subscription is None:
@@ -345,7 +349,7 @@ class HomeLink:
             self._hand_over(subscription, run)
 
     def _hand_over(self, subscription: Subscription, run: Run) -> None:
-        """Give the channel messages, as many as its limit allows now, and the rest back."""
+        """Deliver as many messages as the channel's limit allows now, and return the rest."""
         channel, consumer, queue = subscription.near.channel, subscription.consumer, subscription.queue
         used = min(subscription.reserved, len(run))
         if used:
@@ -366,7 +370,7 @@ class HomeLink:
         channel.deliver(consumer, run, self._broker.now)
 
     def _missed(self, message: Deliver) -> None:
-        """Messages came from a queue that is over; for its channel they are off the way. Raises Malformed."""
+        """Credit the channel for messages from a queue that is over. Raises Malformed."""
         near = self._gone.get(message.consumer)
         if near is not None:
             self._took(near, decode_run(message.run).contents or [])
@@ -381,7 +385,7 @@ class HomeLink:
     # --- the limit of a channel ---
 
     def limit_changed(self, subscription: Subscription) -> bool:
-        """Follow the channel's limit; whether the home has to know."""
+        """Follow the channel's limit. True if the home has to know."""
         is_limited = subscription.near.channel.prefetch_limit > 0
         if is_limited is subscription.is_limited:
             return False
@@ -392,7 +396,7 @@ class HomeLink:
         return True
 
     def want(self, share: Share) -> None:
-        """The home has messages for a limited consumer."""
+        """Note that the home has messages for a limited consumer."""
         subscription = self._subscriptions.get(share.id)
         if subscription is None or not subscription.is_limited or not share.amount:
             return
@@ -405,7 +409,7 @@ class HomeLink:
         self._wanting[subscription] = None
 
     def given_back(self, share: Share) -> None:
-        """The home did not need all that it was granted."""
+        """Release the part of a grant that the home did not need."""
         subscription = self._subscriptions.get(share.id)
         if subscription is not None:
             self._release(subscription, min(share.amount, subscription.reserved))
@@ -428,7 +432,7 @@ class HomeLink:
             subscription.near.channel.unblock()
 
     def turn(self) -> None:
-        """The end of a turn, in which local consumers have had theirs: grant what is left."""
+        """End a turn, in which local consumers have had theirs: grant what is left."""
         self._reply_bytes = 0
         if not self._wanting:
             return
@@ -443,7 +447,7 @@ class HomeLink:
     # --- frames ---
 
     def receive(self, frame: Frame) -> None:
-        """What the home has to say about a queue. Raises Malformed."""
+        """Take a home's frame about a queue. Raises Malformed."""
         for operation in frame.operations:
             kind = operation.WhichOneof("kind")
             if kind == "answer":

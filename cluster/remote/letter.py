@@ -1,4 +1,4 @@
-"""What one side has to say to the other, gathered until the end of the turn: one frame a queue, unless it is long.
+"""The outgoing operations of a turn, gathered by queue: one frame a queue, unless it is long.
 
 operation, settle, accept ─► Letter (a queue, or all channels) ─► Outbox (a node) ─► send
 """
@@ -11,7 +11,7 @@ from cluster.remote.remote_pb2 import Accepted, Frame, Operation, Settle
 from node.catalogue.records import QueueRecord
 
 _OPERATION_BYTES: Final = 64
-"""What an operation takes beside its run, about."""
+"""The size of an operation beside its run, about."""
 
 _RANGE_BYTES: Final = 20
 
@@ -28,7 +28,7 @@ class Outbox:
         self._letters: dict[Letter, None] = {}
 
     def add(self, letter: "Letter") -> None:
-        """The letter has something to say."""
+        """Add a letter that has something to send."""
         if not self._letters:
             self._wake()
         self._letters[letter] = None
@@ -45,11 +45,11 @@ class Outbox:
 
 
 class Letter:
-    """What is said about one queue; without a record: about channels. It keeps its order.
+    """The outgoing operations about one queue; without a record: about channels. They keep their order.
 
-    is_for_front_end: it goes to who has the clients, who knows the queue by its uid.
+    is_for_front_end: the frames go to the node that has the clients, which knows the queue by its uid.
     mastership: of the home in this conversation, see `QueueRecord`.
-    What it holds is as much as one turn makes of it: runs that windows bound, and a few bytes for each range.
+    A letter holds as much as one turn makes: runs that windows bound, and a few bytes for each range.
     """
 
     __slots__ = (
@@ -86,12 +86,12 @@ class Letter:
         self._kind = Settle.ACK
         self._accepted: Accepted | None = None
         self.is_used = False
-        """Whether it ever said anything."""
+        """True if the letter ever had a frame."""
         self.is_closed = False
-        """Nobody wants to hear of it any more."""
+        """True if the other side has no use for its frames any more."""
 
     def operation(self, size: int = 0) -> Operation:
-        """Add an operation, to be filled in.   size: of the run in it."""
+        """Add an operation, which the caller fills in.   size: of the run in it."""
         self._settle = self._accepted = None
         self._bytes += size + _OPERATION_BYTES
         if not self._frames or self._bytes > FRAME_MAX_BYTES:
@@ -134,7 +134,7 @@ class Letter:
         return accepted
 
     def take(self) -> list[bytes]:
-        """The frames, which then are no longer here."""
+        """Remove and return the frames."""
         frames, self._frames = self._frames, []
         self._settle = self._accepted = None
         self._bytes = 0

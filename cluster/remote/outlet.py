@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from node.queue.queue import Queue
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""Contents on their way to one channel."""
+"""The most contents on their way to one channel."""
 
 TURN_BYTES: Final = 1024 * 1024
-"""Contents that one channel is given in a turn, so that the others get theirs."""
+"""The most contents that one channel is given in a turn, so that the others get theirs."""
 
 
 class RemoteConsumer(Consumer):
     """A consumer on another node.
 
-    id: what the front end calls it.   is_limited: its channel has a limit for all its consumers, so that
-        `granted` says how many messages it may be given.   has_asked: the front end knows that it wants some.
+    id: its number at the front end.   is_limited: its channel has a limit for all its consumers, so that `granted`
+    says how many messages it may be given.   has_asked: the front end knows that it wants some.
     """
 
     is_near = False
@@ -71,20 +71,20 @@ class RemoteConsumer(Consumer):
 
     @property
     def incarnation(self) -> int:
-        """See `Consumer.incarnation`."""
+        """The incarnation of the front end's node."""
         return self.proxy.sender
 
     @property
     def own_credit(self) -> int:
-        """What its own prefetch limit leaves."""
+        """The number of messages that the consumer's own prefetch limit leaves."""
         return self.prefetch - self.unacked if self.prefetch else UNLIMITED
 
 
 class RemoteOutlet:
     """A channel of another node, an `Outlet`.
 
-    way_is_congested: whether too much is on its way to the node.   busy: the outlets that were given something
-    in this turn, which this one adds itself to.   asking: the same of consumers that were granted something.
+    way_is_congested: whether too much is on its way to the node.   busy: the outlets that were given something in
+    this turn, which this one adds itself to.
     """
 
     __slots__ = (
@@ -111,22 +111,22 @@ class RemoteOutlet:
     # --- an `Outlet` ---
 
     def credit(self, consumer: Consumer) -> int:
-        """See `Outlet.credit`."""
+        """Return how many messages the consumer may be given by its prefetch limit and its grant."""
         assert isinstance(consumer, RemoteConsumer)
         credit = consumer.prefetch - consumer.unacked if consumer.prefetch else UNLIMITED
         return min(credit, consumer.granted) if consumer.is_limited else credit
 
     def room_bytes(self) -> int:
-        """See `Outlet.room_bytes`."""
+        """Return the room in the window and in this turn; 0 while the stream to the node is congested."""
         if self._way_is_congested():
             return 0
         return min(WINDOW_BYTES - self._on_way_bytes, TURN_BYTES - self._turn_bytes)
 
     def deliver(self, consumer: Consumer, run: Run, now: float) -> None:
-        """See `Outlet.deliver`.
+        """Send messages to the consumer's front end.
 
-        What needs no acknowledgement is kept like the rest until the front end has given it to the client: it may
-        come back.
+        Messages that need no acknowledgement are kept like the rest until the front end has given them to the
+        client: they may come back.
         """
         assert isinstance(consumer, RemoteConsumer)
         contents = run.contents
@@ -150,7 +150,7 @@ class RemoteOutlet:
             tag += len(piece)
 
     def block(self, consumer: Consumer) -> None:
-        """See `Outlet.block`. Where it is for want of a grant, that is asked for."""
+        """Note that a consumer can take no messages now. One that lacks a grant asks its front end for it."""
         assert isinstance(consumer, RemoteConsumer)
         self._blocked[consumer] = None
         self._busy[self] = None
@@ -161,29 +161,29 @@ class RemoteOutlet:
             want.id, want.amount = consumer.id, min(own, consumer.local.backlog.count)
 
     def cancelled_by_server(self, consumer: Consumer) -> None:
-        """See `Outlet.cancelled_by_server`: the front end has heard, or will hear, of the deletion itself."""
+        """Remove the consumer: the front end has heard, or will hear, of the deletion itself."""
         assert isinstance(consumer, RemoteConsumer)
         self.remove(consumer)
         consumer.proxy.forget(consumer)
 
     def reattached(self, consumer: Consumer, queue: "LiveQueue") -> Consumer | None:
-        """See `Outlet.reattached`: its own node sees to that."""
+        """Fail: a remote consumer never moves to the queue's successor here, as its own node sees to that."""
         raise AssertionError("a consumer of another node came along")
 
     # --- room and credit come back ---
 
     def remove(self, consumer: RemoteConsumer) -> None:
-        """A consumer leaves the channel."""
+        """Remove a consumer that leaves the channel."""
         self.consumers.pop(consumer, None)
         self._blocked.pop(consumer, None)
 
     def taken(self, size: int) -> None:
-        """So many bytes are not on their way any more."""
+        """Note that so many bytes are not on their way any more."""
         self._on_way_bytes = max(0, self._on_way_bytes - size)
         self.unblock()
 
     def granted(self, consumer: RemoteConsumer, amount: int) -> None:
-        """The front end lets a consumer have so many messages; 0: what was asked for is void."""
+        """Let a consumer have so many messages, as its front end says; 0: the request is void."""
         consumer.granted = min(consumer.granted + amount, UNLIMITED)
         consumer.has_asked = False
         self.unblock()
@@ -200,10 +200,10 @@ class RemoteOutlet:
                 consumer.local.resume(consumer)
 
     def shut(self) -> None:
-        """Nothing goes here any more."""
+        """Give the channel no more room."""
         self._turn_bytes = TURN_BYTES
 
     def end_turn(self) -> None:
-        """A new turn has room again."""
+        """End a turn: the next one has room again."""
         self._turn_bytes = 0
         self.unblock()

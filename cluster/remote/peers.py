@@ -1,4 +1,4 @@
-"""The other nodes of the cluster, as one broker deals with them: see `node.queue.live_queue.Peers`.
+"""The other nodes of the cluster, as one broker deals with them: the `Peers` of `node.queue.live_queue`.
 
     channels ─► RemoteQueue ─► HomeLink ─ frames ─► FrontEnd ─► Proxy ─► Queue of the other broker
                                   ▲                              │
@@ -6,6 +6,7 @@
 
 Between two nodes each is a front end for the other's queues. Frames come in order and exactly once between two
 incarnations; when one of them ends, everything between them does.
+
 Source: architecture §1, §3; amqp-behaviour §9.1.
 """
 
@@ -36,8 +37,8 @@ class Peers:
     """All other nodes.
 
     send: hands a frame for a node to the transport.   is_congested: whether too much is on its way to a node.
-    on_fault: told that a node sent nonsense, and what. Nothing more is heard from it until it is down: its data
-        stream is to be dropped, and the node to be declared down.
+    on_fault: called with a node and text when that node sent a malformed frame. Nothing more is taken from it until
+    it is down: its data stream is to be dropped, and the node to be declared down.
     """
 
     def __init__(
@@ -52,14 +53,14 @@ class Peers:
         self._way_is_congested = is_congested
         self._on_fault = on_fault
         self._nodes: dict[str, _Node] = {}
-        self._has_moved = False  # so that channels count what nobody waits for any more
+        self._has_moved = False  # so that channels count what is awaited no more
         self._is_closed = False
         self.is_entered = True
-        """Whether this node counts as up: until then there is no way to the others, and dead letters wait."""
+        """True if this node counts as up: until then no frames go to the others, and dead letters wait."""
 
     @property
     def is_congested(self) -> bool:
-        """See `live_queue.Peers.is_congested`. After the end dead letters stay in the queues where they died."""
+        """True if dead letters should wait: a node or window is full, or this node is not up yet, or stops."""
         return (
             self._is_closed
             or not self.is_entered
@@ -68,16 +69,18 @@ class Peers:
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
         return self._has_moved or any(node.has_work for node in self._nodes.values())
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is kept for anybody: no consumer, no request, no proxy."""
+        """True if nothing is kept for other nodes: no consumer, no request, no proxy."""
         return all(node.link.is_idle and node.front_end.is_idle for node in self._nodes.values())
 
     def open(self, record: QueueRecord, settings: QueueSettings) -> RemoteQueue | HomelessQueue:
-        """See `live_queue.Peers.open`."""
+        """Open the near end of a queue on another node; a mirrored queue without a ready master is a
+        `HomelessQueue`.
+        """
         view = record.view
         if view is not None and (view.state != "live" or view.master_node == self._broker.settings.node_name):
             return HomelessQueue(record, settings, self._broker)
@@ -87,27 +90,27 @@ class Peers:
         return queue
 
     def node_up(self, name: str) -> None:
-        """See `live_queue.Peers.node_up`."""
+        """Prepare the state of a node that has started."""
         self._node(name)
 
     def node_down(self, name: str) -> None:
-        """See `live_queue.Peers.node_down`."""
+        """End all queues, requests and consumers of a node that is gone."""
         node = self._nodes.pop(name, None)
         if node is not None:
             node.link.lose()
             node.front_end.lose()
 
     def reply(self, node: str, name: str, envelope: Envelope, content: bytes) -> None:
-        """See `live_queue.Peers.reply`. It is dropped where the way there is congested."""
+        """Send a direct reply to a requester on another node; it is dropped where the stream there is congested."""
         if not self._is_closed:
             self._node(node).link.reply(name, envelope, content)
 
     def has_requester(self, node: str, name: str) -> Asked[bool]:
-        """See `live_queue.Peers.has_requester`. If the node goes down meanwhile there is none."""
+        """Ask a node for a requester of direct replies. If the node goes down meanwhile there is none."""
         return at_once(False) if self._is_closed else self._node(node).link.has_requester(name)
 
     def relieved(self, name: str) -> None:
-        """The data stream to a node isn't congested any more."""
+        """Go on with a node whose data stream isn't congested any more."""
         node = self._nodes.get(name)
         if node is not None:
             node.link.relieved()
@@ -115,7 +118,7 @@ class Peers:
             self._broker.wake()
 
     def receive(self, name: str, frames: Sequence[bytes]) -> None:
-        """Take what a node sent; a turn has to follow. `Broker.now` must be up to date."""
+        """Take a node's frames; a turn has to follow. `Broker.now` must be up to date."""
         member = self._broker.catalogue.member(name)
         if member is None or not member.is_up or self._is_closed:
             return
@@ -129,13 +132,13 @@ class Peers:
                 self._fault(name, node, str(error))
 
     def unsettled(self, queue: "Queue", *, take: bool) -> list[Run]:
-        """See `live_queue.Peers.unsettled`."""
+        """Return the runs of a queue that all other nodes hold.   take: they belong to its successor from now on."""
         if take:
             self._moved()
         return [run for node in self._nodes.values() for run in node.front_end.unsettled(queue, take=take)]
 
     def turn(self, now: float) -> None:
-        """See `live_queue.Peers.turn`."""
+        """End a turn: send what has gathered for each node."""
         if self._has_moved:
             self._has_moved = False
             for channel in self._broker.channels:
@@ -147,7 +150,7 @@ class Peers:
                 self._fault(name, node, str(error))
 
     def close(self) -> None:
-        """See `live_queue.Peers.close`."""
+        """Stop: end all links, and take back the messages that other nodes hold."""
         self._is_closed = True
         nodes, self._nodes = self._nodes, {}
         for node in nodes.values():
@@ -177,7 +180,7 @@ class Peers:
 
 
 class _Node:
-    """One other node, in both of its parts."""
+    """One other node, as a home and as a front end."""
 
     def __init__(self, link: HomeLink, front_end: FrontEnd, outbox: Outbox) -> None:
         self.link = link

@@ -1,4 +1,4 @@
-"""The control stream of one session: messages in order; what a session has not sent when it ends is lost."""
+"""The control stream of one session: messages in order; those not sent when the session ends are lost."""
 
 from collections import deque
 from typing import Final
@@ -11,18 +11,18 @@ from cluster.transport.pieces import PIECE_COST, Joiner, Piece, PieceFault, spli
 from cluster.transport.stream import StreamFault
 
 PENDING_BYTES_MAX: Final = 4 * CONTROL_BYTES_MAX
-"""What may wait for a slow peer: a snapshot in pieces, and the heartbeats behind it."""
+"""The most that may wait for a slow peer: a snapshot in pieces, and the heartbeats behind it."""
 
 
 class ControlSender:
-    """What waits to be written."""
+    """The messages that wait to be written to a control stream."""
 
     def __init__(self) -> None:
         self._waiting: deque[Piece] = deque()
         self.waiting_bytes = 0
 
     def push(self, topic: Topic, message: bytes) -> bool:
-        """Send a message. False: too much waits already; it is dropped."""
+        """Send a message. False: too much waits already, and the message is dropped."""
         assert len(message) <= CONTROL_BYTES_MAX, f"a message of {len(message):,} bytes"
         if self.waiting_bytes + len(message) > PENDING_BYTES_MAX:
             return False
@@ -32,7 +32,7 @@ class ControlSender:
         return True
 
     def next_batch(self) -> bytes:
-        """What to write next; empty when nothing waits."""
+        """Return the bytes to write next; empty when nothing waits."""
         if not self._waiting:
             return b""
         taken = take_message(self._waiting)
@@ -42,13 +42,13 @@ class ControlSender:
 
 
 class ControlReceiver:
-    """Makes messages of what comes."""
+    """Puts the received pieces of a control stream together to messages."""
 
     def __init__(self) -> None:
         self._joiner = Joiner(CONTROL_BYTES_MAX)
 
     def receive(self, data: bytes) -> list[tuple[Topic, list[bytes]]]:
-        """Messages in order, those of one topic that follow each other together. Raises: StreamFault."""
+        """Return messages in order; consecutive ones of one topic come together. Raises: StreamFault."""
         try:
             control = Control.FromString(data)
         except DecodeError as error:

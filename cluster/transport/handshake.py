@@ -1,12 +1,13 @@
-"""How two nodes make sure of each other before anything else is read: one side of a stream's handshake.
+"""The handshake of a stream: two nodes make sure of each other before anything else is read.
 
     Opener     greet ─► receive_greeting ─► receive_proof ─► (admit) ─► accepted
     Answerer   receive_greeting ─► receive_proof ─► (admit) ─► proof ─► receive_accepted
 
-A proof is an HMAC by the cluster's secret over both greetings as they were on the wire. Those hold a nonce of
-either side, both names and node ids, and what the stream is for; the side that proves is part of it too, so a proof is
-of no use on any other stream, nor sent back. The opener proves first: who only connects learns nothing to guess the
-secret by. With certificates TLS has proved the names already.
+A proof is an HMAC by the cluster's secret over both greetings as they were on the wire. These hold a nonce of either
+side, both names and node ids, and the kind of the stream. The side that proves is part of the proof too, so it is of
+no use on any other stream, nor sent back. The opener proves first: a stranger that only connects learns nothing to
+guess the secret by. With certificates TLS has proved the names already.
+
 Source: reliability §5.4 last row, §6 row "Inter-node".
 """
 
@@ -27,14 +28,14 @@ PROTOCOL: Final = 1
 NONCE_BYTES: Final = 32
 
 REFUSAL_CHARACTERS_MAX: Final = 1000
-"""More of the other side's reason is not shown."""
+"""The most characters that are shown of the other side's reason."""
 
 _STEP_BYTES_MAX: Final = 16 * 1024
 _NAME_CHARACTERS_MAX: Final = 255
 
 
 class Kind(StrEnum):
-    """What a stream is for."""
+    """The purpose of a stream."""
 
     CONTROL = "control"
     DATA = "data"
@@ -53,12 +54,12 @@ class HandshakeFailed(Exception):
 
 
 def refusal(text: str) -> bytes:
-    """The message that says why a stream ends."""
+    """Encode the message that says why a stream ends."""
     return Handshake(refusal=text[:REFUSAL_CHARACTERS_MAX]).SerializeToString()
 
 
 class _Side:
-    """What both sides know and check."""
+    """The state and the checks of both sides."""
 
     def __init__(self, identity: Identity, secret: bytes, nonce: bytes) -> None:
         assert len(nonce) == NONCE_BYTES
@@ -71,7 +72,7 @@ class _Side:
 
     @property
     def hello(self) -> Hello:
-        """Who the other side is."""
+        """The other side's name, ids, incarnation and version."""
         assert self._hello is not None
         return self._hello
 
@@ -90,7 +91,7 @@ class _Side:
         return Handshake(greeting=greeting).SerializeToString()
 
     def _take_greeting(self, message: bytes, kind: Kind, names: Set[str] | None) -> None:
-        """Check a greeting. names: those that the certificate vouches for; None without certificates."""
+        """Check a greeting.   names: those that the certificate vouches for; None without certificates."""
         greeting = _step(message, "greeting").greeting
         if greeting.protocol != PROTOCOL:
             raise HandshakeFailed(
@@ -145,7 +146,7 @@ class _Side:
 
 
 class Opener(_Side):
-    """The side that opens a stream. to: the name that the other must have; empty when it isn't known."""
+    """The side that opens a stream.   to: the name that the other side must have; empty when it isn't known."""
 
     def __init__(self, identity: Identity, kind: Kind, to: str, secret: bytes, nonce: bytes) -> None:
         super().__init__(identity, secret, nonce)
@@ -154,11 +155,11 @@ class Opener(_Side):
         self._opening = self._greeting(kind, to)
 
     def greet(self) -> bytes:
-        """The first message."""
+        """Return the first message."""
         return self._opening
 
     def receive_greeting(self, message: bytes) -> bytes:
-        """The other side's greeting; what to answer. Raises: HandshakeFailed."""
+        """Take the other side's greeting and return the proof. Raises: HandshakeFailed."""
         self._take_greeting(message, self._kind, None)
         if self._to and self.hello.name != self._to:
             raise HandshakeFailed(f"it is node '{self.hello.name}', not '{self._to}'")
@@ -166,17 +167,17 @@ class Opener(_Side):
         return Handshake(proof=self._proof(b"opener")).SerializeToString()
 
     def receive_proof(self, message: bytes) -> Hello:
-        """The other side's proof; then it is who it says. Raises: HandshakeFailed."""
+        """Check the other side's proof, and return its `Hello`. Raises: HandshakeFailed."""
         self._check_proof(message, b"answerer")
         return self.hello
 
     def accepted(self) -> bytes:
-        """The last message."""
+        """Return the last message."""
         return Handshake(accepted=True).SerializeToString()
 
 
 class Answerer(_Side):
-    """The side that is called. names: those that the caller's certificate vouches for; None without one."""
+    """The side that is called.   names: those that the caller's certificate vouches for; None without one."""
 
     def __init__(
         self, identity: Identity, kind: Kind, names: Set[str] | None, secret: bytes, nonce: bytes
@@ -186,23 +187,23 @@ class Answerer(_Side):
         self._names = names
 
     def receive_greeting(self, message: bytes) -> bytes:
-        """The opener's greeting; what to answer. Raises: HandshakeFailed."""
+        """Take the opener's greeting and return this side's. Raises: HandshakeFailed."""
         self._take_greeting(message, self._kind, self._names)
         self._opening = message
         self._answer = self._greeting(self._kind, self.hello.name)
         return self._answer
 
     def receive_proof(self, message: bytes) -> Hello:
-        """The opener's proof; then it is who it says. Raises: HandshakeFailed."""
+        """Check the opener's proof, and return its `Hello`. Raises: HandshakeFailed."""
         self._check_proof(message, b"opener")
         return self.hello
 
     def proof(self) -> bytes:
-        """What to answer once it is admitted."""
+        """Return the proof, for an opener that was admitted."""
         return Handshake(proof=self._proof(b"answerer")).SerializeToString()
 
     def receive_accepted(self, message: bytes) -> None:
-        """The last message. Raises: HandshakeFailed."""
+        """Check the last message. Raises: HandshakeFailed."""
         if not _step(message, "accepted").accepted:
             raise HandshakeFailed("the handshake was not accepted")
 

@@ -1,7 +1,8 @@
-"""Which handshakes with strangers go on at the same time, and which have to end for others.
+"""Bounds the handshakes with strangers that go on at the same time, and chooses which have to end for others.
 
-Anybody who reaches the port can begin one and say nothing: none is refused for that, the oldest goes. So a member gets
-through, as it needs milliseconds. A host that has proved to be a member's is not put off for the others.
+Any host that reaches the port can begin a handshake and send nothing. So none is refused for that; the oldest one
+ends. A member gets through, as it needs milliseconds. A host from which a member has proved itself goes before
+strangers.
 """
 
 from collections import Counter
@@ -9,17 +10,17 @@ from collections.abc import Callable
 from typing import Final
 
 HANDSHAKES_MAX: Final = 64
-"""Streams in their handshake at once: each may hold a message of a megabyte."""
+"""The most streams in their handshake at once: each may hold a message of a megabyte."""
 
 OF_HOST_MAX: Final = 16
-"""Of these from one host."""
+"""The most of these from one host."""
 
 KNOWN_MAX: Final = 1024
-"""Hosts that are remembered as members'."""
+"""The most hosts that are remembered as members'."""
 
 
 class Handshakes:
-    """Those that go on now, the oldest first."""
+    """The handshakes that go on now, the oldest first."""
 
     def __init__(self) -> None:
         self._going_on: dict[int, tuple[str, Callable[[], None]]] = {}
@@ -31,7 +32,7 @@ class Handshakes:
         return len(self._going_on)
 
     def begin(self, host: str, end: Callable[[], None]) -> int:
-        """One more; others may be ended for it.   end: has it end soon.   Returns: what to `leave` with."""
+        """Add a handshake; others may be ended for it.   end: ends this one soon.   Returns: the number for `leave`."""
         if self._of_host[host] >= OF_HOST_MAX:
             self._end_oldest(lambda other: other == host)
         elif len(self._going_on) >= HANDSHAKES_MAX and not self._end_oldest(self._is_strange):
@@ -42,11 +43,11 @@ class Handshakes:
         return self._last
 
     def leave(self, number: int) -> None:
-        """One has come to its end."""
+        """Remove a handshake that has come to its end."""
         self._drop(number)
 
     def has_proved(self, host: str) -> None:
-        """A member has called from there."""
+        """Note that a member has called from this host."""
         self._known.pop(host, None)
         self._known[host] = None
         if len(self._known) > KNOWN_MAX:

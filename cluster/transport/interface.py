@@ -1,4 +1,4 @@
-"""What a node says to its links to other nodes, and what it hears from them. No I/O, and no gRPC, in here."""
+"""The interface of a node to its links to other nodes. No I/O, and no gRPC, in here."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,7 +15,7 @@ CALL_BYTES_MAX: Final = 1024 * 1024
 
 
 class Topic(IntEnum):
-    """Whom a frame is for."""
+    """The part of a node that a frame is for."""
 
     RAFT = 1
     MEMBERSHIP = 2
@@ -25,7 +25,7 @@ class Topic(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a node is.
+    """The identity of this node.
 
     cluster_id: empty while it belongs to no cluster.   incarnation: 0 until the cluster has given it one.
     """
@@ -37,7 +37,7 @@ class Identity:
 
 
 class Hello(NamedTuple):
-    """Who the other node says it is; with certificates or a secret it has proved so.
+    """The identity that the other node claims; with certificates or a secret it has proved that.
 
     is_call: it wants no link, only to ask something.
     """
@@ -51,42 +51,44 @@ class Hello(NamedTuple):
 
 
 class Listener(Protocol):
-    """Who is told what the links bring. All calls come on the event loop."""
+    """Receives what the links bring. All calls come on the event loop."""
 
     def admit(self, hello: Hello) -> str | None:
-        """Why this node is refused; None to let it in. Asked in each handshake, by both sides."""
+        """Return why a node is refused; None to let it in. Asked in each handshake, by both sides."""
 
     def link_up(self, name: str, incarnation: int) -> None:
-        """Control messages pass in both directions. incarnation: as in its last hello."""
+        """Note that control messages pass in both directions.   incarnation: as in the node's last hello."""
 
     def link_down(self, name: str, *, is_gone: bool, reason: str) -> None:
-        """They don't any more. is_gone: its process has ended, that is sure. reason: for the log."""
+        """Note that the link to a node is down.   is_gone: its process is known to have ended.   reason: for the
+        log.
+        """
 
     def control(self, name: str, topic: Topic, messages: list[bytes]) -> None:
-        """Messages of a control stream, in order; what a link loses when it breaks is lost."""
+        """Take messages of a control stream, in order; messages that a link loses when it breaks are lost."""
 
     def data(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
-        """Frames of a data stream: each once and in order, as long as both incarnations live."""
+        """Take frames of a data stream: each once and in order, as long as both incarnations live."""
 
     def received(self) -> None:
-        """What one read brought was handed over: time for a turn."""
+        """Run a turn: all messages of one read were handed over."""
 
     def relieved(self, name: str) -> None:
-        """The data stream to that node is not congested any more."""
+        """Note that the data stream to that node is not congested any more."""
 
     async def call(self, name: str, body: bytes) -> bytes:
-        """The answer to a request of a node that was admitted."""
+        """Return the answer to a request of a node that was admitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """What may be tuned; the defaults are measured (ring.md §0, §1c, §4).
+    """The options of links; the defaults are measured (ring.md §0, §1c, §4).
 
-    keepalive_s: a ping when nothing was heard for so long.   ping_timeout_s: a link ends when a ping has no answer for
-    so long; together 1.5 s for a host that froze or vanished.   data_keepalive_s: the same for the data channels, which
-    need not notice it first: eight idle channels that ping twice a second cost a node more than all else.
-    handshake_s: how long the other side may take for it.   probe_after_s: how long after a link broke its node is
-    tried again, before it counts as gone.   refused_retry_s: how long to wait after a refusal.   ack_after_s,
+    keepalive_s: a ping when nothing was heard for so long.   ping_timeout_s: a link ends when a ping has no answer
+    for so long; together 1.5 s for a host that froze or vanished.   data_keepalive_s: the same for the data
+    channels, which need not notice it first: eight idle channels that ping twice a second cost a node more than all
+    else. handshake_s: how long the other side may take for it.   probe_after_s: how long after a link broke its node
+    is tried again, before it counts as gone.   refused_retry_s: how long to wait after a refusal.   ack_after_s,
     ack_bytes: received frames are acknowledged after this time or amount, whichever comes first.   congested_bytes:
     unacknowledged bytes above which a data stream is congested.
     """
@@ -106,10 +108,10 @@ class LinkOptions:
 
 
 class Traffic(NamedTuple):
-    """What goes between this node and another one.
+    """The traffic between this node and another one.
 
-    address: where it is reached; empty: no links to it are kept.   sent_bytes, received_bytes: of messages, since this
-    node's process knows the other node.
+    address: where the other node is reached; empty: no links to it are kept.   sent_bytes, received_bytes: of
+    messages, since this node's process knows the other node.
     """
 
     address: str

@@ -1,4 +1,4 @@
-"""All that goes between this node and one other: two streams that it opens, two that come from there.
+"""The links to one other node: two streams that this node opens, and two that the other one opens.
 
     connect ─► control stream ──┐ both: link_up ─► one ends: is it gone? ─► link_down
     its control stream here ────┘
@@ -6,6 +6,7 @@
 
 The other node is *gone* when our stream was reset and then its host refuses a connection: no process holds the port
 any more. Silence proves nothing.
+
 Source: ring.md §4, architecture §3 "Failure".
 """
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _TOLD_MAX: Final = 32
-"""Reasons that are logged until the link is up again; a peer that makes up reasons gets no more."""
+"""The most reasons that are logged until the link is up again; a peer that makes up reasons gets no more."""
 
 
 class Session:
@@ -40,11 +41,11 @@ class Session:
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing that it brings is wanted any more."""
+        """True if nothing that the stream brings is wanted any more."""
         return self._end.is_set()
 
     def end(self, reason: str) -> None:
-        """Have the handler return."""
+        """Make the handler return."""
         if not self._end.is_set():
             self.reason = reason
         self._end.set()
@@ -55,7 +56,7 @@ class Session:
 
 
 class Peer:
-    """One other node."""
+    """One other node, with all streams to and from it."""
 
     def __init__(self, transport: "Transport", name: str) -> None:
         self._transport = transport
@@ -63,7 +64,7 @@ class Peer:
         self._options = transport.options
         self.name = name
         self.address = ""
-        """Where links to it go; empty: none are wanted."""
+        """The address that links go to; empty: none are wanted."""
         self.channel: Any = None
         """The channel of the control stream; calls go over it too."""
         self.sent_bytes = self.received_bytes = 0
@@ -102,7 +103,7 @@ class Peer:
             self._start(Kind.DATA, self._data_session)
 
     def disconnect_links(self) -> None:
-        """Give up the streams that we open."""
+        """End the streams that this node opens."""
         self.address = ""
         for task in self._tasks.values():
             task.cancel()
@@ -113,7 +114,7 @@ class Peer:
             self.channel = None
 
     def close(self) -> None:
-        """Forget the other node; nobody is told."""
+        """Forget the other node; the listener is not told."""
         self.close_data()
         self._is_up = False
         if self._judging is not None:
@@ -125,16 +126,16 @@ class Peer:
 
     @property
     def traffic(self) -> Traffic:
-        """What goes between the nodes."""
+        """The address, the link's state and the bytes in both directions."""
         return Traffic(self.address, self._is_up, self.sent_bytes, self.received_bytes)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left of it."""
+        """True if no stream, data or address is left of the node."""
         return not (self.address or self._incoming or self._sender or self._is_up)
 
     def send_control(self, topic: Topic, message: bytes) -> bool:
-        """Send a message if the link is up and has room."""
+        """Send a message if the link is up and has room. False: it is dropped."""
         if self._control is None or not self._is_up or self._judging is not None:
             return False
         is_sent = self._control.push(topic, message)
@@ -158,7 +159,7 @@ class Peer:
             self._start(Kind.DATA, self._data_session)
 
     def close_data(self) -> None:
-        """Drop the data stream and what is on it."""
+        """Drop the data stream with all frames on it."""
         if self._sender is None:
             return
         self._closed_pair = max(self._closed_pair, (self._sender.own, self._sender.peer))
@@ -171,19 +172,19 @@ class Peer:
             session.end("the data stream was closed")
 
     def send_data(self, topic: Topic, frame: bytes) -> None:
-        """Send a frame, exactly once. When there is no stream it is lost with all others that were on it."""
+        """Send a frame, exactly once. Without a data stream it is lost, with all others that were on it."""
         if self._sender is not None:
             self._sender.push(topic, frame)
             self._data_waits.set()
 
     @property
     def is_congested(self) -> bool:
-        """Whether more is unacknowledged than should be."""
+        """True if more bytes are unacknowledged than should be."""
         return self._sender is not None and self._sender.is_congested
 
     @property
     def pending_bytes(self) -> int:
-        """What is unacknowledged."""
+        """The unacknowledged bytes of the data stream."""
         return 0 if self._sender is None else self._sender.unacknowledged_bytes
 
     # --- streams that we open ---
@@ -389,7 +390,7 @@ class Peer:
     def _stream_ready(self, hello: Hello) -> None:
         self._incarnation = hello.incarnation
         if self._judging is not None:
-            # It is there: what broke was the connection.
+            # The node is there: only the connection broke.
             self._judging.cancel()
             self._link_is_down(is_gone=False, reason="the connection broke")
         if self._control is not None and Kind.CONTROL in self._incoming and not self._is_up:
@@ -402,7 +403,7 @@ class Peer:
             self._judging = self._transport.spawn(self._judge(reason))
 
     async def _judge(self, reason: str) -> None:
-        """Find out whether the other node is gone, and tell."""
+        """Find out whether the other node is gone, and report that the link is down."""
         is_gone = False
         if not (self._control is None and self._was_silent):
             await asyncio.sleep(self._options.probe_after_s)
@@ -431,7 +432,7 @@ class Peer:
 
 
 async def greet(transport: "Transport", stream: OutgoingStream, kind: Kind, name: str) -> Hello:
-    """The opener's side of the handshake. name: who must answer; empty: anybody of the cluster.
+    """Run the opener's side of the handshake.   name: the node that must answer; empty: any of the cluster.
 
     Raises: HandshakeFailed, StreamEnded.
     """
@@ -456,7 +457,7 @@ async def greet(transport: "Transport", stream: OutgoingStream, kind: Kind, name
 
 
 async def is_refused(address: str, timeout_s: float) -> bool:
-    """Whether every address of a host refuses the connection. address: host:port."""
+    """True if every address of a host refuses the connection.   address: host:port."""
     loop = asyncio.get_running_loop()
     host, _, port = address.rpartition(":")
     try:

@@ -1,7 +1,8 @@
-"""Frames cut in pieces, so that no message on the wire is big, and put together again.
+"""Cut frames in pieces, so that no message on the wire is big, and put them together again.
 
-A big message would hold up what is behind it, and memory for it would have to be promised before its sender has
+A big message would hold up the messages behind it, and memory for it would have to be promised before its sender has
 said who it is. A piece has a *mark*: the topic, with bit 7 set when the frame goes on in the next piece.
+
 Source: ring.md §1a (64 to 256 KiB a message are cheapest), §1d.
 """
 
@@ -14,7 +15,7 @@ from cluster.transport.interface import Topic
 PIECE_BYTES: Final = 256 * 1024
 
 PIECES_PER_MESSAGE: Final = 16 * 1024
-"""So many small frames share a message at most: some milliseconds of work."""
+"""The most small frames that share a message: some milliseconds of work."""
 
 PIECE_COST: Final = 64
 """Bytes that each piece counts for besides its content, so that empty frames are bounded too."""
@@ -24,7 +25,7 @@ _GOES_ON: Final = 0x80
 _TOPICS: Final = {int(topic): topic for topic in Topic}
 
 Piece = tuple[int, bytes]
-"""Mark and content."""
+"""The mark and the content of a piece."""
 
 
 class PieceFault(Exception):
@@ -32,7 +33,7 @@ class PieceFault(Exception):
 
 
 def split(topic: Topic, frame: bytes) -> Iterator[Piece]:
-    """The pieces of a frame; an empty frame is one empty piece."""
+    """Yield the pieces of a frame; an empty frame is one empty piece."""
     size = len(frame)
     if size <= PIECE_BYTES:
         yield topic, frame
@@ -43,7 +44,7 @@ def split(topic: Topic, frame: bytes) -> Iterator[Piece]:
 
 
 def take_message(waiting: deque[Piece]) -> list[Piece]:
-    """Take what goes in the next message on the wire: pieces of up to PIECE_BYTES together, at least one."""
+    """Take the pieces of the next message on the wire: up to PIECE_BYTES together, at least one piece."""
     taken = [waiting.popleft()]
     size = len(taken[0][1])
     while waiting and len(taken) < PIECES_PER_MESSAGE:
@@ -55,7 +56,7 @@ def take_message(waiting: deque[Piece]) -> list[Piece]:
 
 
 class Joiner:
-    """Makes frames of pieces. frame_bytes_max: a bigger one is a fault."""
+    """Puts pieces together to frames.   frame_bytes_max: a bigger frame is a fault."""
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
@@ -64,7 +65,7 @@ class Joiner:
         self._begun_topic = 0
 
     def join(self, marks: bytes, pieces: Iterable[bytes]) -> list[tuple[Topic, bytes]]:
-        """The frames that are complete now. Raises: PieceFault."""
+        """Return the frames that are complete now. Raises: PieceFault."""
         frames = []
         for mark, piece in zip(marks, pieces, strict=True):
             topic = _TOPICS.get(mark & ~_GOES_ON)

@@ -1,10 +1,12 @@
-"""What proves that a node belongs to the cluster: certificates of its own authority, a secret, or both.
+"""The proofs that a node belongs to the cluster: certificates of the cluster's own authority, a secret, or both.
 
 With certificates, links are TLS in both directions and the name in a node's certificate must be the name that it
-claims: the common name, a DNS name or a URI of its subject alternative names for a node that calls us, and for a node
-that we call a DNS name, or the common name where there are no other names (that is what gRPC can check).
-Certificates of nodes are marked, with a URI: no client's makes a node.
-With a secret, both sides prove that they know it; it never goes over the wire, and what goes is not encrypted.
+claims: the common name, a DNS name or a URI of its subject alternative names for a node that calls us, and for a
+node that we call a DNS name, or the common name where there are no other names (that is what gRPC can check).
+Certificates of nodes are marked, with a URI: a client's certificate makes no node.
+
+With a secret, both sides prove that they know it; it never goes over the wire, and the traffic is not encrypted.
+
 Source: reliability §6 row "Inter-node".
 """
 
@@ -16,12 +18,12 @@ from dataclasses import dataclass, field
 
 
 class SecurityError(Exception):
-    """Files that cannot be used; the text says which and why."""
+    """A file of certificates, keys or secrets cannot be used; the text says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Certificates as PEM (all three or none), and the cluster's secret (empty: none)."""
+    """A node's certificates as PEM (all three or none), and the cluster's secret (empty: none)."""
 
     ca: bytes = b""
     certificate: bytes = b""
@@ -41,7 +43,7 @@ class Security:
         key_file: str | None = None,
         secret_file: str | None = None,
     ) -> "Security":
-        """What the files hold. Raises: SecurityError."""
+        """Read the files. Raises: SecurityError."""
         ca = _read(ca_file) if ca_file else b""
         certificate = _read(certificate_file) if certificate_file else b""
         key = _read_private(key_file, "key") if key_file else b""
@@ -54,17 +56,17 @@ class Security:
 
     @property
     def has_certificates(self) -> bool:
-        """Whether links are TLS."""
+        """True if links are TLS."""
         return bool(self.certificate)
 
     @property
     def is_safe(self) -> bool:
-        """Whether other hosts may be listened to."""
+        """True if the node may listen to other hosts."""
         return self.has_certificates or bool(self.secret)
 
 
 def certified_names(properties: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
-    """The names that a peer's certificate vouches for. properties: gRPC's authentication context."""
+    """Return the names that a peer's certificate vouches for.   properties: gRPC's authentication context."""
     kinds = ("x509_common_name", "peer_dns", "peer_uri")
     return frozenset(name.decode("utf-8", "replace") for kind in kinds for name in properties.get(kind, ()))
 
@@ -90,7 +92,7 @@ def _read_private(path: str, what: str) -> bytes:
 
 
 def _check(ca_file: str, certificate_file: str, key_file: str) -> None:
-    """gRPC says nothing of use when a file is wrong."""
+    """Raise SecurityError for a bad file, with its name: gRPC's own errors say nothing of use."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_verify_locations(ca_file)

@@ -1,4 +1,4 @@
-"""What this node does with streams that others open: the handshake, then the stream or the call.
+"""Serve the streams that other nodes open: the handshake, then the stream or the call.
 
 Before the handshake has ended nothing else of a stream is read, only so many are in it at once, and it has a time
 limit.
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from cluster.transport.transport import Transport
 
 CALLS_MAX: Final = 64
-"""Calls that are being answered at once."""
+"""The most calls that are being answered at once."""
 
 _TOLD_MAX: Final = 256
 _TOLD_S: Final = 600.0
-"""So many different refusals are logged in so many seconds, each once: strangers may make up any number."""
+"""In so many seconds at most `_TOLD_MAX` different refusals are logged, each once: strangers may make up any number."""
 
 
 class Service:
@@ -42,11 +42,11 @@ class Service:
         self._told_since_s = 0.0
 
     def handlers(self) -> dict[str, Any]:
-        """gRPC's handlers by kind of stream."""
+        """Return gRPC's handlers by kind of stream."""
         return {Kind.CONTROL: self._control, Kind.DATA: self._data, Kind.CALL: self._call}
 
     def close(self) -> None:
-        """Have the calls end that are being answered."""
+        """End the calls that are being answered."""
         for session in self._calls:
             session.end("this node stops")
 
@@ -71,7 +71,7 @@ class Service:
             else:
                 await self._transport.peer(hello.name).serve(kind, session)
         except StreamEnded:
-            # Whoever opened the stream notices too, and logs it.
+            # The node that opened the stream notices too, and logs it.
             pass
         except StreamFault as error:
             self._tell(stream, hello.name if hello else "", f"it breaks the protocol: {error}")
@@ -82,7 +82,7 @@ class Service:
     # --- handshake ---
 
     async def _greet(self, kind: Kind, stream: IncomingStream) -> Hello | None:
-        """Who opened the stream; None when it is refused. Raises: StreamEnded."""
+        """Return the node that opened the stream; None when it is refused. Raises: StreamEnded."""
         if self._transport.is_closing:
             return None
         patience, now = asyncio.timeout(self._transport.options.handshake_s), asyncio.get_running_loop().time
@@ -124,7 +124,7 @@ class Service:
         return hello
 
     def _tell(self, stream: IncomingStream, name: str, reason: str) -> None:
-        """Log a refusal once. name: empty as long as it could be anybody's."""
+        """Log a refusal once.   name: empty as long as the claim is not proved."""
         host = _host(stream)
         who = f"node '{name}' at {host}" if name else f"a link from {host}"
         line = f"refused {who}: {reason}"
@@ -168,7 +168,7 @@ class Service:
 
 
 def _host(stream: IncomingStream) -> str:
-    """Where a stream comes from."""
+    """Return the host that a stream comes from."""
     return stream.source.rpartition(":")[0]
 
 

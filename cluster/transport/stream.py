@@ -5,11 +5,12 @@
                          └── resume: a session ─┘
                              begins after what
                              the receiver has
-    Receiver  receive ─► frames, `received` rises; what came before is skipped
+    Receiver  receive ─► frames, `received` rises; pieces that came before are skipped
 
-Pieces of frames are numbered from 1. A session begins with the number that the receiver has; the sender goes on after
-it. A batch carries both incarnations and means nothing to any other pair; so does an acknowledgement. When either
-incarnation ends the stream has ended, with all that was on it.
+Pieces of frames are numbered from 1. A session begins with the number that the receiver has; the sender goes on
+after it. A batch carries both incarnations and means nothing to any other pair; so does an acknowledgement. When
+either incarnation ends the stream has ended, with all frames on it.
+
 Source: reliability §4.0 (both incarnations on each frame), architecture §3 "Transport".
 """
 
@@ -27,9 +28,9 @@ class StreamFault(Exception):
 
 
 class Sender:
-    """Keeps what was sent until it is acknowledged.
+    """Keeps sent frames until they are acknowledged.
 
-    own, peer: the incarnations.   congested_bytes: see `is_congested`. Nothing is refused: who sends must ask
+    own, peer: the incarnations.   congested_bytes: see `is_congested`. Nothing is refused: the caller must ask
     `is_congested`, which bounds what is kept by that amount and what one turn may add.
     """
 
@@ -46,7 +47,7 @@ class Sender:
         self.unacknowledged_bytes = 0
 
     def opening(self) -> bytes:
-        """What a session begins with."""
+        """Return the first message of a session."""
         return Open(from_incarnation=self.own, to_incarnation=self.peer).SerializeToString()
 
     def push(self, topic: Topic, frame: bytes) -> None:
@@ -59,18 +60,18 @@ class Sender:
 
     @property
     def is_congested(self) -> bool:
-        """Whether more is unacknowledged than should be."""
+        """True if more bytes are unacknowledged than should be."""
         return self.unacknowledged_bytes > self._congested_bytes
 
     def take_relieved(self) -> bool:
-        """Whether it was congested and has half of the limit free again; told once each time."""
+        """True, once, after a congestion when half of the limit is free again."""
         is_relieved = self._was_congested and self.unacknowledged_bytes <= self._congested_bytes // 2
         if is_relieved:
             self._was_congested = False
         return is_relieved
 
     def next_batch(self) -> bytes:
-        """What to write next; empty when nothing waits."""
+        """Return the bytes to write next; empty when nothing waits."""
         if not self._waiting:
             return b""
         first = self._acknowledged + len(self._sent) + 1
@@ -86,7 +87,7 @@ class Sender:
         return batch.SerializeToString()
 
     def resume(self, message: bytes) -> None:
-        """A session begins: go on after what its first acknowledgement says. Raises: StreamFault."""
+        """Begin a session: go on after the pieces that its first acknowledgement names. Raises: StreamFault."""
         received = self._received(message)
         if received is None:
             raise StreamFault("the answer to the opening is for other incarnations")
@@ -97,7 +98,7 @@ class Sender:
         self._forget(received)
 
     def acknowledge(self, message: bytes) -> None:
-        """Pieces have arrived. An acknowledgement of an earlier session changes nothing. Raises: StreamFault."""
+        """Forget pieces that have arrived. Acknowledgements of earlier sessions change nothing. Raises: StreamFault."""
         received = self._received(message)
         if received is not None:
             self._forget(received)
@@ -123,7 +124,7 @@ class Sender:
 
 
 class Receiver:
-    """Hands on each frame once. peer, own: the incarnations of the sender and of this node."""
+    """Hands on each frame once.   peer, own: the incarnations of the sender and of this node."""
 
     def __init__(self, peer: int, own: int) -> None:
         assert own > 0
@@ -135,7 +136,7 @@ class Receiver:
         self._joiner = Joiner(FRAME_BYTES_MAX)
 
     def opens(self, message: bytes) -> bool:
-        """Whether a session's opening is for this stream. Raises: StreamFault."""
+        """True if a session's opening is for this stream. Raises: StreamFault."""
         try:
             opening = Open.FromString(message)
         except DecodeError as error:
@@ -143,13 +144,13 @@ class Receiver:
         return (opening.from_incarnation, opening.to_incarnation) == (self.peer, self.own)
 
     def acknowledgement(self) -> bytes:
-        """Says what has come so far; a session's first one says where to go on."""
+        """Encode the number of the last piece received; a session's first one says where to go on."""
         return Ack(
             from_incarnation=self.peer, to_incarnation=self.own, received=self.received
         ).SerializeToString()
 
     def receive(self, message: bytes) -> list[tuple[Topic, bytes]]:
-        """The frames that a batch completes. Raises: StreamFault."""
+        """Return the frames that a batch completes. Raises: StreamFault."""
         try:
             batch = Batch.FromString(message)
         except DecodeError as error:

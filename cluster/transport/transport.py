@@ -3,8 +3,8 @@
     Transport ─┬─ Service   streams that others open   ─┐
                └─ Peer …    one for each other node   ◄─┘  two streams there, two from there
 
-Everything runs on one event loop. `connect` keeps links to a member up; the Listener is told what comes and when a
-link is up or down. See `cluster.transport.interface` for what either side may expect.
+Everything runs on one event loop. `connect` keeps links to a member up; the Listener gets all messages, and is told
+when a link is up or down. `cluster.transport.interface` has what either side may expect.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Transport:
     # --- listening ---
 
     async def listen(self, host: str, port: int) -> int:
-        """Accept links. port: 0 for any. Returns: the port. Once only.
+        """Accept links.   port: 0 for any.   Returns: the port. Once only.
 
         Raises: OSError; InsecureListener when other hosts could reach it and need not prove anything.
         """
@@ -101,7 +101,7 @@ class Transport:
     # --- links ---
 
     def connect(self, name: str, address: str) -> None:
-        """Keep links to a member. address: host:port."""
+        """Keep links to a member.   address: host:port."""
         assert name != self.identity.name
         if not self.is_closing:
             self.peer(name).connect(address)
@@ -113,7 +113,7 @@ class Transport:
             peer.close()
 
     def open_data(self, name: str, own_incarnation: int, incarnation: int) -> None:
-        """Open the data stream between two incarnations. That of any other two is dropped, with all that is on it.
+        """Open the data stream between two incarnations. That of any other two is dropped, with all frames on it.
 
         Nothing happens when it is open. One that was closed cannot be opened again: an AssertionError.
         """
@@ -121,7 +121,7 @@ class Transport:
             self.peer(name).open_data(own_incarnation, incarnation)
 
     def close_data(self, name: str) -> None:
-        """Drop the data stream to a node, and all that is on it."""
+        """Drop the data stream to a node, with all frames on it."""
         if name in self._peers:
             self._peers[name].close_data()
             self.drop_if_idle(name)
@@ -132,29 +132,31 @@ class Transport:
         return peer is not None and peer.send_control(topic, message)
 
     def send_data(self, name: str, topic: Topic, frame: bytes) -> None:
-        """Send a frame of up to 160 MiB, kept until it is acknowledged; without a data stream it is dropped."""
+        """Send a frame of up to `FRAME_BYTES_MAX`, kept until it is acknowledged; without a data stream it is
+        dropped.
+        """
         peer = self._peers.get(name)
         if peer is not None:
             peer.send_data(topic, frame)
 
     def is_congested(self, name: str) -> bool:
-        """Whether more than `congested_bytes` to a node are unacknowledged; `relieved` tells when half is free."""
+        """True if more than `congested_bytes` to a node are unacknowledged; `relieved` tells when half is free."""
         peer = self._peers.get(name)
         return peer is not None and peer.is_congested
 
     def pending_bytes(self, name: str) -> int:
-        """Of the data stream to a node: what is not acknowledged."""
+        """The unacknowledged bytes of the data stream to a node."""
         peer = self._peers.get(name)
         return 0 if peer is None else peer.pending_bytes
 
     # --- calls ---
 
     def traffic(self) -> dict[str, Traffic]:
-        """What goes between this node and each other one, by its name."""
+        """Return the traffic between this node and each other one, by its name."""
         return {name: peer.traffic for name, peer in self._peers.items()}
 
     async def call(self, address: str, body: bytes, timeout_s: float) -> bytes:
-        """Ask a node, a member or not. body: up to 1 MiB.
+        """Send a request to a node, a member or not, and return its answer.   body: up to 1 MiB.
 
         Raises: Unreachable (also when no answer came in time: whether it was done is not known), PeerRefused.
         """
@@ -212,18 +214,18 @@ class Transport:
     # --- for peers and service ---
 
     def peer(self, name: str) -> Peer:
-        """What there is of a node; made when there is nothing yet."""
+        """Return the `Peer` of a node; made when there is none yet."""
         if name not in self._peers:
             self._peers[name] = Peer(self, name)
         return self._peers[name]
 
     def drop_if_idle(self, name: str) -> None:
-        """Forget a node with which there is nothing going on."""
+        """Forget a node to which no link or stream is left."""
         if name in self._peers and self._peers[name].is_idle:
             del self._peers[name]
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something until it ends, or the transport does."""
+        """Run a coroutine until it ends, or the transport does."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -238,7 +240,7 @@ class Transport:
             )
 
     def log(self, line: str) -> None:
-        """One line for the operator; what the other side wrote is in it."""
+        """Log one line for the operator; text of the other side in it is escaped."""
         self._logger.warning("%s", escape(line))
 
 
@@ -247,7 +249,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _try_to_bind(found: list[Any]) -> None:
-    """Fail as a socket does: gRPC only says that it could not. Raises: OSError."""
+    """Raise the OSError of a socket that can't bind: gRPC only says that it could not."""
     for family, kind, protocol, _, target in found:
         with socket.socket(family, kind, protocol) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

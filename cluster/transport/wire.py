@@ -1,6 +1,7 @@
-"""gRPC as far as links need it: channels, streams of bytes, and what their errors mean.
+"""The parts of gRPC that links need: channels, streams of bytes, and the meaning of errors.
 
-Only here is grpc imported. Messages are bytes to gRPC: what is in them is read once, where it is used.
+Only here is grpc imported. Messages are bytes to gRPC: each is decoded once, where it is used.
+
 Options: ring.md §1c, §4.
 """
 
@@ -31,14 +32,14 @@ MESSAGE_BYTES_MAX: Final = CALL_BYTES_MAX + 64 * 1024
 """The biggest message on the wire: a call. Frames are cut in smaller pieces."""
 
 STREAMS_PER_CONNECTION: Final = 128
-"""One link, and so many calls at once."""
+"""The most streams of a connection: one link, and so many calls at once."""
 
 _SILENCE: Final = ("ping timeout", "keepalive", "timed out", "no route", "unreachable")
 """Words in the text of an error by which a host that cannot be heard differs from a process that has ended."""
 
 
 _WHERE: Final = re.compile(r"^(?:[A-Z]+: )?(?:ipv[46]:[^ ]+: )?(?:Failed to connect to remote host: )?")
-"""What gRPC puts before the reason; the address is in our line already."""
+"""The text that gRPC puts before the reason; the address is in our line already."""
 
 
 _REASON_CHARACTERS_MAX: Final = 300
@@ -53,7 +54,7 @@ class StreamEnded(Exception):
 
 
 def _as_debugging(entry: logging.LogRecord) -> bool:
-    """Log a peer that went away at level debug: links tell of it in a line of their own, and no node is at fault.
+    """Log a peer that went away at level debug: links report it in a line of their own, and no node is at fault.
 
     gRPC offers no other way: https://github.com/grpc/grpc/pull/32551.
     """
@@ -88,7 +89,7 @@ def _common_options(options: LinkOptions, keepalive_s: float) -> list[tuple[str,
 def open_channel(
     address: str, name: str, security: Security, options: LinkOptions, *, is_for_data: bool = False
 ) -> Any:
-    """A channel, which shares its connection with no other; it connects when it is used.
+    """Open a channel, which shares its connection with no other; it connects when it is used.
 
     name: the node whose certificate is expected; empty: a certificate for the host in the address.
     is_for_data: there is another channel to the node, by which its silence is noticed.
@@ -113,10 +114,10 @@ def open_channel(
 
 
 def make_server(handlers: dict[str, Any], options: LinkOptions) -> Any:
-    """A server of the three kinds of stream. handlers: coroutine functions by kind."""
+    """Make a server of the three kinds of stream.   handlers: coroutine functions by kind."""
     server = grpc.aio.server(
         options=[
-            # Who opened a connection pings more often.
+            # The opener of a connection pings more often.
             *_common_options(options, options.data_keepalive_s),
             # Else a second node would share the port, and both believe it is theirs.
             ("grpc.so_reuseport", 0),
@@ -133,7 +134,7 @@ def make_server(handlers: dict[str, Any], options: LinkOptions) -> Any:
 
 
 def bind(server: Any, address: str, security: Security) -> int:
-    """Have a server listen. Returns: the port. Raises: OSError."""
+    """Make a server listen.   Returns: the port. Raises: OSError."""
     try:
         if not security.has_certificates:
             return int(server.add_insecure_port(address))
@@ -153,7 +154,7 @@ class OutgoingStream:
         self._name = name
 
     async def read(self) -> bytes:
-        """The next message. Raises: StreamEnded."""
+        """Return the next message. Raises: StreamEnded."""
         try:
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
@@ -181,7 +182,7 @@ class OutgoingStream:
             raise StreamEnded("the link was given up") from None
 
     def end(self) -> None:
-        """Nothing more in either direction."""
+        """End the stream in both directions."""
         self._call.cancel()
 
     def _ended(self, error: Any) -> StreamEnded:
@@ -202,7 +203,7 @@ class OutgoingStream:
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody has cancelled this task: gRPC raises CancelledError for a channel that was closed, too."""
+    """True if this task was cancelled: gRPC raises CancelledError for a channel that was closed, too."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -215,17 +216,17 @@ class IncomingStream:
 
     @property
     def source(self) -> str:
-        """Where it comes from: the address, for the log."""
+        """The address that the stream comes from, for the log."""
         address = str(self._context.peer()).partition(":")[2]
         return address.replace("%5B", "[").replace("%5D", "]")
 
     @property
     def certificate(self) -> dict[str, list[bytes]]:
-        """What TLS has proved."""
+        """The properties that TLS has proved."""
         return dict(self._context.auth_context())
 
     async def read(self) -> bytes:
-        """The next message. Raises: StreamEnded."""
+        """Return the next message. Raises: StreamEnded."""
         try:
             message = await self._context.read()
         except grpc.aio.BaseError as error:
@@ -244,7 +245,7 @@ class IncomingStream:
 
 
 async def first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Run these until one of them ends, as it does; the others are cancelled."""
+    """Run coroutines until one of them ends, with its result or error; the others are cancelled."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

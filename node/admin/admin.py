@@ -1,7 +1,7 @@
-"""Who changes what a broker's operators may change, and how it is told that it cannot be done.
+"""Access to the changes that a broker's operators may make, and the error if one cannot be made.
 
 The functions of this folder are for HTTP and for the command line alike. Each of them checks, has one command or
-several applied by the log of the metadata, waits until that outlives this node, and says in the log what was done.
+several applied by the log of the metadata, waits until that outlives this node, and logs what was done.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ ResultT = TypeVar("ResultT")
 Kind: TypeAlias = Literal["not_found", "invalid", "exists", "refused", "unavailable"]
 
 OPERATOR: Final = "rmq-cli"
-"""Who acts when it is the command line."""
+"""The user in the log for changes by the command line."""
 
 NAME_BYTES_MAX: Final = 255
-"""What a client can say in AMQP."""
+"""The longest name in AMQP's short strings."""
 
 WAIT_S: Final = 60.0
 """How long a change may wait for the disk, or for other nodes."""
@@ -35,7 +35,8 @@ _INVALID: Final = (ReplyCode.PRECONDITION_FAILED, ReplyCode.COMMAND_INVALID, Rep
 
 
 class AdminError(Exception):
-    """It was not done. HTTP answers 404, 400, 400, 401 or 503, the command line with an exit code, by the kind.
+    """The change was not made. By its kind, HTTP answers 404, 400, 400, 401 or 503, the command line with an exit
+    code.
 
     reason: a text, or what RabbitMQ has in its place: a list such as `["no_such_user", "u"]`.
     """
@@ -53,9 +54,9 @@ class AdminError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Admin:
-    """What the functions of this folder act on.
+    """The broker and its surroundings, which the functions of this folder act on.
 
-    by: who asks for it: the name of a user, or of a tool.
+    by: the name of the user, or of the tool, that asks for the change.
     """
 
     broker: Broker
@@ -69,7 +70,7 @@ class Admin:
         return self.broker.catalogue
 
     async def submit(self, command: Command[ResultT]) -> ResultT:
-        """Have a command applied; what came of it, once that is safe. Raises: AdminError."""
+        """Have a command applied, and return its result once that is safe. Raises: AdminError."""
         try:
             result = await asyncio.wait_for(submit(self.broker.log, command), WAIT_S)
         except TimeoutError:
@@ -82,14 +83,14 @@ class Admin:
 
 
 def refusal(refused: Refused) -> AdminError:
-    """What an operator is told of a command that was refused."""
+    """Convert the refusal of a command to the error for an operator."""
     if refused.code in _NOT_THERE:
         return AdminError("not_found", refused.text)
     return AdminError("invalid" if refused.code in _INVALID else "unavailable", refused.text)
 
 
 def check_name(name: str, noun: str) -> None:
-    """See to it that clients can say a name. Raises: AdminError.   noun: what it is the name of."""
+    """Check that a name fits AMQP's short strings. Raises: AdminError.   noun: the kind of its object."""
     if not name:
         raise AdminError("invalid", f"the name of a {noun} must not be empty")
     if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:

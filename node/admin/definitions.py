@@ -1,4 +1,4 @@
-"""Definitions imported and exported: over HTTP, from the command line, and from files at each start.
+"""Import and export definitions: over HTTP, from the command line, and from files at each start.
 
 Source: management §2.2; what RabbitMQ 3.10.8 does.
 """
@@ -33,15 +33,17 @@ ItemT = TypeVar("ItemT")
 ReturnT = TypeVar("ReturnT")
 
 AT_ONCE: Final = 25
-"""Changes that are under way at the same time: they share a sync of the disk, and the loop is held for 5 ms at most."""
+"""The most changes that are under way at the same time: they share a sync of the disk, and hold the loop for 5 ms at
+most.
+"""
 
 FILE_BYTES_MAX: Final = 1 << 30
 
 IMPORTED_HASH: Final = "imported_definition_hash_value"
-"""The global parameter with the digest of what was imported last, as RabbitMQ calls it."""
+"""The global parameter with the digest of the last imported definitions, as RabbitMQ calls it."""
 
 AT_BOOT: Final = "rmq-internal"
-"""Who acts when a node starts."""
+"""The user in the log for changes at a node's start."""
 
 NOT_JSON: Final = "failed_to_parse_json"
 
@@ -49,7 +51,7 @@ _UID_BYTES: Final = 16
 
 
 class DefinitionsUnreadable(Exception):
-    """What is to be imported at the start cannot be; the message says which file, and why."""
+    """Definitions for the start cannot be imported; the message says which file, and why."""
 
 
 # --- in ---
@@ -58,12 +60,13 @@ class DefinitionsUnreadable(Exception):
 async def import_definitions(
     admin: Admin, document: Mapping[str, Any], *, vhost: str | None = None, skips_unsupported: bool = False
 ) -> list[str]:
-    """Put all that a document asks for. What is there stays as far as it is not named. Raises: AdminError.
+    """Put everything that a document names; anything else stays. Raises: AdminError.
 
-    vhost: the one that it is all for; None: it says so itself.   skips_unsupported: leave out what this broker does not
-    have. Returns: a text for each thing that was left out for that.
-    Queues, exchanges and bindings that are there stay as they are, even when they are others than the document's. A
-    mistake in the document is found before anything is changed.
+    vhost: the one that the whole document is for; None: the document says so itself.   skips_unsupported: leave out
+    what this broker does not have. Returns: a text for each thing that was left out for that.
+
+    Existing queues, exchanges and bindings stay as they are, even when they differ from the document's. A mistake in
+    the document is found before anything is changed.
     """
     admin.logger.info(log_admin.importing(admin.by, vhost))
     if vhost is not None:
@@ -82,7 +85,7 @@ async def import_definitions(
 
 
 async def _put(admin: Admin, found: Definitions) -> None:
-    """Put it in RabbitMQ's order, but limits of vhosts last."""
+    """Put the definitions in RabbitMQ's order, but limits of vhosts last."""
     for text in found.left_out:
         admin.logger.warning(log_admin.import_unsupported(text, admin.by))
     for noun, name in found.skipped:
@@ -131,7 +134,7 @@ async def _each(
     put: Callable[[ItemT], Awaitable[ReturnT]],
     at_once: int = AT_ONCE,
 ) -> list[ReturnT]:
-    """Put the items, a few at a time and begun in their order. Raises: AdminError, of the first that could not be."""
+    """Put the items, a few at a time and begun in their order. Raises: AdminError, of the first that failed."""
     if items:
         admin.logger.info(log_admin.importing_items(len(items), noun))
     done: list[ReturnT] = []
@@ -145,7 +148,7 @@ async def _each(
 
 
 async def _put_vhost(admin: Admin, item: VhostItem) -> bool:
-    """Who imports may use what is new, as who makes a vhost otherwise."""
+    """Put a vhost. The importing user may use a new one, as the creator of a vhost otherwise."""
     return await vhosts.put_vhost(
         admin,
         item.name,
@@ -164,7 +167,7 @@ async def _put_queue(admin: Admin, command: DeclareQueue) -> None:
 
 
 async def _bind(admin: Admin, command: Bind) -> None:
-    """One whose ends are not there is left out, as RabbitMQ does."""
+    """Add a binding. One whose ends do not exist is left out, as in RabbitMQ."""
     try:
         await admin.submit(command)
     except AdminError as error:
@@ -174,7 +177,7 @@ async def _bind(admin: Admin, command: Bind) -> None:
 
 
 def _reason(reason: "str | list[Json]", vhost: str | None) -> "str | list[Json]":
-    """For one vhost RabbitMQ says of a limit only the text."""
+    """Return the reason for the answer: for one vhost RabbitMQ gives only the text of a limit."""
     if vhost is not None and isinstance(reason, list) and reason[0] == LIMIT_EXCEEDED:
         return str(reason[1])
     return reason
@@ -184,7 +187,7 @@ def _reason(reason: "str | list[Json]", vhost: str | None) -> "str | list[Json]"
 
 
 async def export_definitions(admin: Admin, *, vhost: str | None = None, is_full: bool = False) -> Row:
-    """The document of everything, or of one vhost. Raises: AdminError.   is_full: see `export_steps`."""
+    """Return the document of everything, or of one vhost. Raises: AdminError.   is_full: see `export_steps`."""
     if vhost is not None:
         vhosts.existing(admin, vhost)
     product = admin.config.product
@@ -194,7 +197,7 @@ async def export_definitions(admin: Admin, *, vhost: str | None = None, is_full:
 
 
 async def in_slices(steps: Generator[None, None, ReturnT]) -> ReturnT:
-    """Do what can be done in steps, and let others have their turn after each."""
+    """Run a generator of steps to its end, and let other tasks run after each step."""
     while True:
         try:
             next(steps)
@@ -210,8 +213,8 @@ async def in_slices(steps: Generator[None, None, ReturnT]) -> ReturnT:
 async def load_at_boot(admin: Admin, path: str) -> None:
     """Import a file, or the files of a directory in the order of their names. Raises: DefinitionsUnreadable.
 
-    Hidden files and what is no file are left out of a directory: Kubernetes puts such things there. With
-    `definitions.skip_if_unchanged` nothing is done when it is what was imported last.
+    Hidden files and entries that are no files are left out of a directory: Kubernetes puts such things there. With
+    `definitions.skip_if_unchanged` nothing is done for the same definitions as at the last import.
     """
     files = await asyncio.to_thread(_read_files, path)
     if len(files) != 1 or files[0][0] != path:
@@ -233,7 +236,7 @@ async def load_at_boot(admin: Admin, path: str) -> None:
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """A document from its octets; nothing at all is an empty one. Raises: ValueError."""
+    """Decode a document; no octets at all are an empty one. Raises: ValueError."""
     try:
         found = json.loads(data, parse_constant=_refuse) if data.strip() else {}
     except (ValueError, RecursionError):
@@ -248,7 +251,7 @@ def _refuse(constant: str) -> Json:
 
 
 def _read_files(path: str) -> list[tuple[str, bytes]]:
-    """The files to import, and what is in them. Raises: DefinitionsUnreadable."""
+    """Return the files to import with their contents. Raises: DefinitionsUnreadable."""
     try:
         if os.path.isdir(path):
             inside = [os.path.join(path, name) for name in sorted(os.listdir(path)) if name[0] != "."]

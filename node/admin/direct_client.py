@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 TIMEOUT_S: Final = 30.0
-"""How long an answer may take: longer than a cluster takes to refuse what it cannot do."""
+"""How long an answer may take: longer than a cluster takes to refuse a request that it cannot serve."""
 
 _CHANNEL: Final = 1
 _NO_FRAME_LIMIT: Final = 0
@@ -58,14 +58,14 @@ M = TypeVar("M", bound=Method)
 
 
 class DirectTimeout(TimeoutError):
-    """No answer came in time; what was asked for may still be done."""
+    """No answer came in time; the request may still be served."""
 
 
 class Outcome(Enum):
-    """What became of a publish.
+    """The outcome of a publish.
 
     ROUTED: at least one queue has it.   UNROUTED: there was no queue for it.
-    REJECTED: a queue is full and rejects publishes, or what has it was lost.
+    REJECTED: a queue is full and rejects publishes, or a queue that had it was lost.
     """
 
     ROUTED = "routed"
@@ -74,7 +74,7 @@ class Outcome(Enum):
 
 
 class Got(NamedTuple):
-    """A message that was got.   message_count: ready messages that are left."""
+    """A message that was fetched.   message_count: ready messages that are left."""
 
     delivery_tag: int
     redelivered: bool
@@ -88,7 +88,7 @@ class Got(NamedTuple):
 class DirectClient:
     """A client of one vhost, logged in as a user; open within `async with`.
 
-    After an error it is of no use any more: whatever is asked then raises the same error.
+    After an error it is of no use any more: each further request raises the same error.
     clock: as the broker's.   timeout_s: for each answer.
     """
 
@@ -113,7 +113,7 @@ class DirectClient:
         self._is_confirming = False
 
     async def __aenter__(self) -> "DirectClient":
-        """Raises: ProtocolError (530) without a permission for the vhost."""
+        """Open the connection. Raises: ProtocolError (530) without a permission for the vhost."""
         assert self._connection is None, "a client is opened once"
         user = self._user if isinstance(self._user, User) else self._broker.catalogue.user(self._user)
         check_vhost_access(self._broker.catalogue, user.name if user else str(self._user), self._vhost)
@@ -126,7 +126,7 @@ class DirectClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """What was got and not settled goes back to its queue."""
+        """Close the connection: messages that were fetched and not settled go back to their queues."""
         assert self._connection is not None
         self._connection.leave(self._clock())
 
@@ -194,7 +194,7 @@ class DirectClient:
         self._connection.receive_data(data, self._clock())
 
     async def _next(self) -> tuple[Method, bytes]:
-        """The next method, with its content."""
+        """Await the next method, with its content."""
         assert self._connection is not None
         deadline = self._clock() + self._timeout_s
         while not self._answers:
@@ -215,7 +215,7 @@ class DirectClient:
             self._arrival.set_result(None)
 
     def _on_output(self) -> None:
-        """The connection has something to say, at the end of a turn."""
+        """Take the connection's output, at the end of a turn."""
         assert self._connection is not None
         self._raw += self._connection.take_output()
         self._connection.flushed()
@@ -223,7 +223,7 @@ class DirectClient:
         self._wake()
 
     def _read_answers(self) -> None:
-        """Take whole methods of the channel, with their contents, out of what came."""
+        """Take whole methods of the channel, with their contents, out of the output."""
         at = 0
         while (found := _method_at(self._raw, at)) is not None:
             method, content, channel, at = found
@@ -236,7 +236,7 @@ class _Unthrottled(Throttle):
     """A connection that alarms don't concern."""
 
     def alarm_began(self) -> None:
-        """See `Throttle.alarm_began`."""
+        """Do nothing: alarms don't block this connection."""
 
 
 class _DirectConnection(Connection):
@@ -272,7 +272,7 @@ class _DirectConnection(Connection):
 
     @property
     def name(self) -> str:
-        """As RabbitMQ calls them: by their process."""
+        """The name that RabbitMQ gives such connections, by their process."""
         return f"<{self.id}>"
 
     def _fail_channel(self, channel: Channel, error: ProtocolError, method: str = "") -> None:
@@ -288,7 +288,7 @@ class _DirectConnection(Connection):
         self._on_error()
 
     def leave(self, now: float) -> None:
-        """The client is done: nothing of it is left."""
+        """Release all that the client had, and forget the connection."""
         self.broker.now = now
         if self.state is ConnectionState.OPEN:
             self._release()
@@ -301,9 +301,9 @@ class _DirectConnection(Connection):
 
 
 def _method_at(data: bytearray, at: int) -> tuple[Method, bytes, int, int] | None:
-    """A method, its content, its channel, and where the next one begins; None while it is not whole.
+    """Return a method, its content, its channel, and where the next one begins; None while it is not whole.
 
-    What a broker writes is well formed, and a method's content follows it at once.
+    A broker's output is well formed, and a method's content follows it at once.
     """
     frame = _frame_at(data, at)
     if frame is None:
@@ -328,7 +328,7 @@ def _method_at(data: bytearray, at: int) -> tuple[Method, bytes, int, int] | Non
 
 
 def _frame_at(data: bytearray, at: int) -> tuple[int, int, bytes, int] | None:
-    """Kind, channel and payload of a frame, and where the next one begins."""
+    """Return kind, channel and payload of a frame, and where the next one begins; None while it is not whole."""
     if len(data) < at + FRAME_HEADER_STRUCT.size:
         return None
     kind, channel, size = FRAME_HEADER_STRUCT.unpack_from(data, at)

@@ -1,4 +1,4 @@
-"""Feature flags, by RabbitMQ's names. Ours are all enabled from the start, but for that of what we do not have.
+"""Feature flags, by RabbitMQ's names. All are enabled from the start, but for those of features that we do not have.
 
 Source: management §1.10 (the names of 3.10).
 """
@@ -25,7 +25,7 @@ _UNAVAILABLE: Final = frozenset({"stream_queue"})
 
 
 def feature_flags() -> list[Row]:
-    """All flags, by name."""
+    """Return all flags, by name."""
     return [
         {
             "name": name,
@@ -40,6 +40,6 @@ def feature_flags() -> list[Row]:
 
 
 def enable(name: str) -> None:
-    """See to it that a flag is enabled, as it is. Raises: AdminError if there is none such."""
+    """Check that a flag is enabled, as all are. Raises: AdminError if it does not exist here."""
     if name not in _FLAGS or name in _UNAVAILABLE:
         raise AdminError("invalid", UNSUPPORTED)

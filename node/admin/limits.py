@@ -43,7 +43,7 @@ async def clear_vhost_limits(admin: Admin, vhost: str) -> None:
 
 
 def list_vhost_limits(admin: Admin, vhost: str | None) -> list[dict[str, Json]]:
-    """A vhost's limits, or those of all; without those that have none. Raises: AdminError."""
+    """Return a vhost's limits, or those of all; without vhosts that have none. Raises: AdminError."""
     if vhost is not None:
         existing(admin, vhost)
     names = sorted(each.name for each in admin.catalogue.vhosts()) if vhost is None else [vhost]
@@ -52,6 +52,6 @@ def list_vhost_limits(admin: Admin, vhost: str | None) -> list[dict[str, Json]]:
 
 
 def vhost_limits(admin: Admin, vhost: str) -> dict[str, Json]:
-    """The limits that are set, by name."""
+    """Return the limits that are set, by name."""
     found = admin.catalogue.parameter(vhost, VHOST_LIMITS, VHOST_LIMITS_NAME)
     return dict(found) if isinstance(found, dict) else {}

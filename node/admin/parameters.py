@@ -25,14 +25,14 @@ KEEPS_POLICIES: Final = "policies may not be cleared using this method"
 
 
 def list_parameters(admin: Admin, vhost: str) -> list[Row]:
-    """The parameters of a vhost, operator policies among them, by component and name. Raises: AdminError."""
+    """Return the parameters of a vhost, operator policies among them, by component and name. Raises: AdminError."""
     existing(admin, vhost)
     rows = parameter_rows(admin.catalogue, vhost)
     return sorted(rows, key=lambda row: (str(row["component"]), str(row["name"])))
 
 
 def list_global_parameters(admin: Admin) -> list[Row]:
-    """The parameters of the whole cluster, by name."""
+    """Return the parameters of the whole cluster, by name."""
     return [
         {"name": name, "value": value} for name, value in sorted(admin.catalogue.global_parameters().items())
     ]
@@ -47,7 +47,7 @@ async def set_parameter(admin: Admin, vhost: str, component: str, name: str, val
 
 
 def parameter_command(vhost: str, component: str, name: str, value: Json) -> SetParameter:
-    """The command that sets a parameter, which is valid. Raises: AdminError."""
+    """Return the command that sets a parameter, after checking it. Raises: AdminError."""
     check_name(name, "parameter")
     if component == POLICY:
         raise AdminError("invalid", NO_POLICIES)

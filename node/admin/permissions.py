@@ -19,7 +19,7 @@ from node.log.log import escape
 
 
 async def set_permissions(admin: Admin, user: str, vhost: str, configure: str, write: str, read: str) -> bool:
-    """Say what a user may do in a vhost: three expressions; True: nothing was said before. Raises: AdminError."""
+    """Set a user's permissions in a vhost: three expressions; True: there were none. Raises: AdminError."""
     _check(admin, "set permissions for", user, vhost, configure, write, read)
     is_new = await admin.submit(SetPermission(vhost, user, configure, write, read))
     admin.logger.info(log_admin.permissions_set(user, vhost, configure, write, read))
@@ -27,7 +27,7 @@ async def set_permissions(admin: Admin, user: str, vhost: str, configure: str, w
 
 
 async def clear_permissions(admin: Admin, user: str, vhost: str) -> bool:
-    """Have a user do nothing in a vhost any more; False: so it was. Raises: AdminError."""
+    """Remove a user's permissions in a vhost; False: there were none. Raises: AdminError."""
     _check(admin, "clear permissions for", user, vhost)
     was_there = await admin.submit(ClearPermission(vhost, user))
     admin.logger.info(log_admin.permissions_cleared(user, vhost))
@@ -37,7 +37,9 @@ async def clear_permissions(admin: Admin, user: str, vhost: str) -> bool:
 async def set_topic_permissions(
     admin: Admin, user: str, vhost: str, exchange: str, write: str, read: str
 ) -> bool:
-    """Say which keys of an exchange a user may use: two expressions; True: nothing was said. Raises: AdminError."""
+    """Set the routing keys that a user may use with an exchange: two expressions; True: none were set. Raises:
+    AdminError.
+    """
     action = f"set topic permissions on exchange '{escape(exchange)}' for"
     _check(admin, action, user, vhost, write, read)
     is_new = await admin.submit(SetTopicPermission(vhost, user, exchange, write, read))
@@ -46,7 +48,7 @@ async def set_topic_permissions(
 
 
 async def clear_topic_permissions(admin: Admin, user: str, vhost: str, exchange: str | None = None) -> bool:
-    """Remove what is said of a user on one exchange, or on all; False: nothing was. Raises: AdminError."""
+    """Remove a user's topic permissions on one exchange, or on all; False: there were none. Raises: AdminError."""
     _check(admin, "clear topic permissions for", user, vhost)
     was_there = await admin.submit(ClearTopicPermission(vhost, user, exchange))
     admin.logger.info(log_admin.topic_permissions_cleared(user, vhost, exchange))
@@ -54,25 +56,25 @@ async def clear_topic_permissions(admin: Admin, user: str, vhost: str, exchange:
 
 
 def list_permissions(admin: Admin, vhost: str) -> list[Row]:
-    """What users may do in a vhost. Raises: AdminError."""
+    """Return the permissions of all users in a vhost. Raises: AdminError."""
     existing(admin, vhost)
     return [row for row in _permissions(admin) if row["vhost"] == vhost]
 
 
 def list_user_permissions(admin: Admin, user: str) -> list[Row]:
-    """What a user may do in which vhost. Raises: AdminError."""
+    """Return the permissions of a user in all vhosts. Raises: AdminError."""
     existing_user(admin, user)
     return [row for row in _permissions(admin) if row["user"] == user]
 
 
 def list_topic_permissions(admin: Admin, vhost: str) -> list[Row]:
-    """Which keys of a vhost's exchanges users may use. Raises: AdminError."""
+    """Return the topic permissions of all users in a vhost. Raises: AdminError."""
     existing(admin, vhost)
     return [row for row in _topic_permissions(admin) if row["vhost"] == vhost]
 
 
 def list_user_topic_permissions(admin: Admin, user: str) -> list[Row]:
-    """Which keys a user may use, by vhost and exchange. Raises: AdminError."""
+    """Return the topic permissions of a user, by vhost and exchange. Raises: AdminError."""
     existing_user(admin, user)
     return [row for row in _topic_permissions(admin) if row["user"] == user]
 
@@ -90,7 +92,7 @@ def _topic_permissions(admin: Admin) -> list[Row]:
 
 
 def _check(admin: Admin, action: str, user: str, vhost: str, *patterns: str) -> None:
-    """Raises: AdminError: the vhost or the user is missing, or an expression is none.   action: for the log."""
+    """Check vhost, user and expressions. Raises: AdminError if one is missing or invalid.   action: for the log."""
     if admin.catalogue.vhost(vhost) is None:
         admin.logger.warning(log_admin.failed(action, user, log_admin.no_vhost(vhost)))
         raise AdminError("not_found", ["no_such_vhost", vhost])

@@ -1,6 +1,6 @@
-"""Plans that move copies of queues: their lock, and their steps.
+"""The lock and the steps of plans that move copies of queues.
 
-What a step may do is judged in the catalogue (`node.catalogue.mirrors.plan_steps`). Source: reference spark.md §3.4.
+The catalogue judges what a step may do (`node.catalogue.mirrors.plan_steps`). Source: reference spark.md §3.4.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ ResultT = TypeVar("ResultT")
 
 
 async def take_lock(admin: Admin, plan: str, owner: str, now_ms: int, ttl_ms: int) -> PlanLock:
-    """Have a plan carried out, or go on with it; whose lock holds now, maybe another's. Raises: AdminError."""
+    """Take or renew the lock for a plan, and return the lock that holds now, maybe another plan's. Raises:
+    AdminError.
+    """
     before = admin.catalogue.plan_lock
     lock = await _submitted(admin, TakePlanLock(plan, owner, now_ms, ttl_ms))
     is_ours = (lock.plan, lock.owner) == (plan, owner)
@@ -33,7 +35,7 @@ async def take_lock(admin: Admin, plan: str, owner: str, now_ms: int, ttl_ms: in
 
 
 async def release_lock(admin: Admin, plan: str, owner: str) -> PlanLock | None:
-    """End a plan; the lock that holds now: another's, which stays. Raises: AdminError."""
+    """End a plan, and return the lock that holds now: another plan's, which stays. Raises: AdminError."""
     before = admin.catalogue.plan_lock
     lock = await _submitted(admin, ReleasePlanLock(plan, owner))
     if lock is None and before is not None:
@@ -42,7 +44,7 @@ async def release_lock(admin: Admin, plan: str, owner: str) -> PlanLock | None:
 
 
 async def take_step(admin: Admin, command: TakePlanStep) -> StepOutcome:
-    """Make a step of a plan. Raises: AdminError where it is not known what became of it: it may be asked for again."""
+    """Make a step of a plan. Raises: AdminError when the outcome is not known: the step may be asked for again."""
     outcome = await _submitted(admin, command)
     if outcome.state == "done":
         node = command.source if command.action == "drop_mirror" else command.target
@@ -54,7 +56,7 @@ async def take_step(admin: Admin, command: TakePlanStep) -> StepOutcome:
 
 
 async def _submitted(admin: Admin, command: Command[ResultT]) -> ResultT:
-    """What became of a command that is never refused by what it says."""
+    """Return the outcome of a command that is never refused for its contents."""
     try:
         async with asyncio.timeout(WAIT_S):
             result = await submit(admin.broker.log, command)

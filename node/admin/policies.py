@@ -18,12 +18,12 @@ NO_PARAMETER = "Parameter does not exist"
 
 
 def invalid(problem: str) -> AdminError:
-    """What RabbitMQ says of a policy or a parameter that is not allowed.   problem: a line for each thing."""
+    """Return RabbitMQ's error for an invalid policy or parameter.   problem: a line for each fault."""
     return AdminError("invalid", f"Validation failed\n\n{problem}\n")
 
 
 def list_policies(admin: Admin, vhost: str, *, is_operator: bool = False) -> list[Row]:
-    """The policies of a vhost by name, their definitions as JSON. Raises: AdminError."""
+    """Return the policies of a vhost by name, their definitions as JSON. Raises: AdminError."""
     existing(admin, vhost)
     found = sorted(admin.catalogue.policies(vhost, operator=is_operator), key=lambda each: each.name)
     return [{**policy_row(each), "definition": _compact(each.definition)} for each in found]
@@ -44,7 +44,7 @@ async def set_policy(
     apply_to: Json = "all",
     is_operator: bool = False,
 ) -> bool:
-    """Set a policy; True: it is new. Whatever JSON the values are. Raises: AdminError."""
+    """Set a policy; True: it is new. The values may be any JSON. Raises: AdminError."""
     existing(admin, vhost)
     command = policy_command(
         vhost,
@@ -70,7 +70,7 @@ def policy_command(
     apply_to: Json = "all",
     is_operator: bool = False,
 ) -> SetPolicy:
-    """The command that sets a policy, which is valid. Raises: AdminError."""
+    """Return the command that sets a policy, after checking it. Raises: AdminError."""
     check_name(name, "policy")
     value: Json = {"pattern": pattern, "definition": definition, "priority": priority, "apply-to": apply_to}
     problem = validate_policy(name, value, operator=is_operator)

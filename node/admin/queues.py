@@ -1,6 +1,7 @@
-"""Queues, as operators of the machine handle them: whoever may use the command line needs no permission.
+"""Queues, as operators of the machine handle them: a user of the command line needs no permission.
 
-What users do over HTTP goes by their own permissions instead (`node.admin.direct_client`).
+Operations of users over HTTP go by their own permissions instead (`node.admin.direct_client`).
+
 Source: management §3.2 (delete_queue, purge_queue); amqp-behaviour §3.11.
 """
 
@@ -26,7 +27,7 @@ T = TypeVar("T")
 async def delete_queue(
     admin: Admin, vhost: str, name: str, *, if_unused: bool = False, if_empty: bool = False
 ) -> int:
-    """Delete a queue wherever it lives; how many ready messages went with it.
+    """Delete a queue wherever it lives, and return how many ready messages it had.
 
     if_unused, if_empty: refuse ("invalid") when it has consumers, or ready messages.
     Raises: AdminError, also "not_found", and "unavailable" while its node is down.
@@ -36,15 +37,15 @@ async def delete_queue(
 
 
 async def purge_queue(admin: Admin, vhost: str, name: str) -> int:
-    """Drop all ready messages of a queue; how many there were. Raises: AdminError as `delete_queue`."""
+    """Drop all ready messages of a queue, and return how many there were. Raises: AdminError as `delete_queue`."""
     return await _ask(admin, _live(admin, vhost, name).purge())
 
 
 async def declare_queue(broker: Broker, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Declare a queue on this node for a user who asked another one, by that user's permissions.
+    """Declare a queue on this node for a user that asked another node, by that user's permissions.
 
     arguments: user, vhost, queue, durable, auto_delete, arguments (JSON).
-    Returns: None, or code and explanation of what the broker has against it. Raises: DirectTimeout.
+    Returns: None, or code and explanation of the broker's error. Raises: DirectTimeout.
     """
     method = QueueDeclare(
         queue=str(arguments["queue"]),
@@ -73,7 +74,7 @@ def _live(admin: Admin, vhost: str, name: str) -> LiveQueue:
 
 
 async def _ask(admin: Admin, steps: Asked[T]) -> T:
-    """The answer to what may have to wait for the log, the disk or another node, `WAIT_S` at most."""
+    """Await an answer that may have to wait for the log, the disk or another node, `WAIT_S` at most."""
     result: Any = None
     try:
         async with asyncio.timeout(WAIT_S):
@@ -99,7 +100,7 @@ async def _ask(admin: Admin, steps: Asked[T]) -> T:
 
 
 async def _called_back(wait: Any) -> Any:
-    """What a `Wait` calls back with."""
+    """Await the value that a `Wait` calls back with."""
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def on_done(result: Any) -> None:

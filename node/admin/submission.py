@@ -10,7 +10,7 @@ ResultT = TypeVar("ResultT")
 
 
 async def submit(log: ReplicatedLog, command: Command[ResultT]) -> ResultT | Refused:
-    """Have a command applied; what came of it."""
+    """Have a command applied, and return its result."""
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def on_applied(result: object) -> None:

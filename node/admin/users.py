@@ -1,4 +1,4 @@
-"""Users: made, changed, deleted; their passwords, tags and limits.
+"""Create, change and delete users; their passwords, tags and limits.
 
 Source: management §1.9, §2.3; what RabbitMQ 3.10.8 answers.
 """
@@ -20,7 +20,7 @@ from node.definitions.users import UserItem, check_hash, limits_row
 from node.log import admin as log_admin
 
 NO_PASSWORD: Final = ""
-"""The hash of a user who cannot log in with a password."""
+"""The hash of a user that cannot log in with a password."""
 
 NOT_VALID: Final = "credential_validation_failed"
 
@@ -74,7 +74,7 @@ async def put_item(admin: Admin, item: UserItem) -> bool:
 
 
 def list_users(admin: Admin) -> list[dict[str, Json]]:
-    """All users and their tags, by name."""
+    """Return all users and their tags, by name."""
     return [{"user": each.name, "tags": list(each.tags)} for each in _sorted_users(admin)]
 
 
@@ -110,7 +110,7 @@ async def change_password(admin: Admin, user: str, password: str) -> None:
 
 
 async def clear_password(admin: Admin, user: str) -> None:
-    """No password will do any more. Raises: AdminError."""
+    """Remove a user's password: no password is accepted any more. Raises: AdminError."""
     known = _existing(admin, "clear password for user", user)
     await admin.submit(ChangePassword(user, NO_PASSWORD, known.hashing_algorithm))
     admin.logger.info(log_admin.password_cleared(user))
@@ -124,7 +124,7 @@ async def set_user_tags(admin: Admin, user: str, tags: Sequence[str]) -> None:
 
 
 async def authenticate_user(admin: Admin, user: str, password: str) -> User:
-    """The user with that name and password, from wherever. Raises: AdminError, `refused`."""
+    """Return the user with that name and password, from any address. Raises: AdminError, `refused`."""
     found = check_login(admin.catalogue, user, password, is_loopback=True)
     if isinstance(found, LoginRefused):
         raise AdminError("refused", found.reason)
@@ -132,7 +132,7 @@ async def authenticate_user(admin: Admin, user: str, password: str) -> User:
 
 
 def list_user_limits(admin: Admin, user: str | None) -> list[dict[str, Json]]:
-    """A user's limits, or those of all users that have any. Raises: AdminError."""
+    """Return a user's limits, or those of all users that have any. Raises: AdminError."""
     if user is not None:
         return [{"name": user, "limits": limits_row(existing_user(admin, user).limits)}]
     rows = [(each.name, limits_row(each.limits)) for each in _sorted_users(admin)]
@@ -163,7 +163,7 @@ async def clear_user_limits(admin: Admin, user: str, limit: str) -> None:
 
 
 def check_credentials(admin: Admin, password: str) -> None:
-    """Hold a new password against the credential validator. Raises: AdminError."""
+    """Check a new password with the credential validator. Raises: AdminError."""
     shortest, pattern = admin.config.auth.password_length_min, admin.config.auth.password_regexp
     if shortest is not None and len(password) < shortest:
         raise AdminError("invalid", NOT_VALID)
@@ -174,7 +174,7 @@ def check_credentials(admin: Admin, password: str) -> None:
 def _hash_to_store(
     admin: Admin, password: str | None, password_hash: str | None, algorithm: str | None
 ) -> tuple[str, str]:
-    """The hash and the name of its algorithm. Raises: AdminError."""
+    """Return the hash and the name of its algorithm. Raises: AdminError."""
     own = admin.config.auth.password_hashing
     if password is not None and password_hash is not None:
         raise AdminError("invalid", "both_password_and_password_hash_are_provided")
@@ -194,7 +194,7 @@ def _hash_to_store(
 
 
 def _merged(user: User | None, limits: Json) -> UserLimits:
-    """A user's limits with those changed that are named. Raises: AdminError."""
+    """Return a user's limits with the named ones changed. Raises: AdminError."""
     problem = validate_user_limits(limits)
     if problem is not None:
         raise AdminError("invalid", problem)
@@ -211,7 +211,7 @@ def _sorted_users(admin: Admin) -> list[User]:
 
 
 def existing_user(admin: Admin, name: str) -> User:
-    """The user of that name. Raises: AdminError."""
+    """Return the user of that name. Raises: AdminError."""
     user = admin.catalogue.user(name)
     if user is None:
         raise AdminError("not_found", ["no_such_user", name])
@@ -219,7 +219,7 @@ def existing_user(admin: Admin, name: str) -> User:
 
 
 def _existing(admin: Admin, action: str, name: str) -> User:
-    """The user of that name. Raises: AdminError, and logs that.   action: for the log."""
+    """Return the user of that name. Raises: AdminError, and logs it.   action: for the log."""
     if admin.catalogue.user(name) is None:
         raise _no_such_user(admin, action, name)
     return existing_user(admin, name)

@@ -1,4 +1,4 @@
-"""Vhosts: made, described, traced, deleted.
+"""Create, describe, trace and delete vhosts.
 
 Source: management §1.9, §2.7; what RabbitMQ 3.10.8 answers.
 """
@@ -92,23 +92,23 @@ async def set_tracing(admin: Admin, vhost: str, *, is_on: bool) -> None:
 
 
 def restart_vhost(admin: Admin, vhost: str) -> None:
-    """Nothing has to be done: a vhost runs wherever its node does. Raises: AdminError if there is none."""
+    """Check that the vhost exists: it runs wherever its node does. Raises: AdminError if there is none."""
     existing(admin, vhost)
 
 
 def check_virtual_hosts(admin: Admin) -> dict[str, list[str]]:
-    """The vhosts that do not run on this node."""
+    """Return the vhosts that do not run on this node."""
     live = admin.broker.vhosts
     return {"down": sorted(each.name for each in admin.catalogue.vhosts() if each.name not in live)}
 
 
 def is_traced(vhost: Vhost) -> bool:
-    """Whether the vhost's messages are traced."""
+    """True if the vhost's messages are traced."""
     return vhost.metadata.get(TRACING) is True
 
 
 def existing(admin: Admin, name: str) -> Vhost:
-    """The vhost of that name. Raises: AdminError."""
+    """Return the vhost of that name. Raises: AdminError."""
     vhost = admin.catalogue.vhost(name)
     if vhost is None:
         raise _no_such_vhost(name)

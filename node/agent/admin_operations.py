@@ -1,7 +1,7 @@
-"""What the operations of the command line that change metadata have in common: the running broker, arguments, refusals.
+"""The command line's operations that change metadata share this base: the running broker, arguments, refusals.
 
-Each kind of thing is in a file of its own. RabbitMQ 3.10.8's tools say the same thing in several ways; which command
-says it how stands beside the command. Source: management §3.1; RabbitMQ 3.10.8's output.
+Each kind of object has a file of its own. RabbitMQ 3.10.8's tools word the same error in several ways; the text of each
+command stands beside the command. Source: management §3.1; RabbitMQ 3.10.8's output.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AdminOperations:
-    """Of one agent.   running: gives its broker. Raises ControlError unless it runs."""
+    """The base of the operations of one agent.   running: returns its broker; raises ControlError unless it runs."""
 
     def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
         self._agent = agent
@@ -26,13 +26,13 @@ class AdminOperations:
 
     @property
     def _admin(self) -> Admin:
-        """Raises: ControlError."""
+        """The administration of the broker that runs. Raises: ControlError."""
         node = self._running()
         return Admin(node.broker, node.config, self._agent.logger, OPERATOR)
 
     @property
     def _catalogue(self) -> Catalogue:
-        """Raises: ControlError."""
+        """The metadata of the broker that runs. Raises: ControlError."""
         return self._running().broker.catalogue
 
 
@@ -41,7 +41,7 @@ class AdminOperations:
 
 @contextmanager
 def as_control_error() -> Iterator[None]:
-    """Have what `node.admin` refuses end a command as RabbitMQ ends most."""
+    """Turn an `AdminError` into the ControlError with the exit code that RabbitMQ's commands use for most refusals."""
     try:
         yield
     except AdminError as error:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 UPLOAD_MAX_BYTES: Final = 1 << 30
 UPLOADS_MAX: Final = 4
-"""Documents that are being handed in at the same time."""
+"""The most documents that are uploaded at the same time; a further one is refused."""
 UPLOAD_S: Final = 60.0
-"""How long the next part of one may take to come."""
+"""The time that the next part of an upload may take; after it the upload is dropped."""
 
 
 class Uploads:
@@ -37,7 +37,7 @@ class Uploads:
         self._ends: dict[int, asyncio.TimerHandle] = {}
 
     def put(self, number: object, part: str) -> int:
-        """A part; the number to go on with.   number: None for the first. Raises: ControlError."""
+        """Add a part; return the number for the next one.   number: None for the first. Raises: ControlError."""
         if number is None:
             if len(self._parts) >= UPLOADS_MAX:
                 raise errors.unavailable(f"{UPLOADS_MAX} documents are being handed in: try again later")
@@ -55,7 +55,7 @@ class Uploads:
         return number
 
     def take(self, number: object, part: str) -> str:
-        """All of it.   number: None if this is the only part. Raises: ControlError."""
+        """Add the last part and return the text.   number: None if this is the only part. Raises: ControlError."""
         if number is None:
             return part
         parts = self._known(number)
@@ -76,7 +76,7 @@ class Uploads:
 
 
 class DefinitionOperations(AdminOperations):
-    """See `AdminOperations`."""
+    """The operations that export and import definitions, by name in `asking`."""
 
     def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
         super().__init__(agent, running)

@@ -1,4 +1,4 @@
-"""What an operator is told when something cannot be done, in RabbitMQ's words where it has them.
+"""Errors of operators' commands have RabbitMQ's texts where it has them.
 
 Source: rabbitmqctl.ex of v3.13.7; management §3.1 (exit codes).
 """
@@ -20,12 +20,12 @@ NO_JSON: Final = "JSON decoding error. Reason: badarg"
 
 
 def as_rabbitmqctl(error: ControlError) -> ControlError:
-    """What the command line ends with: rabbitmqctl 3.10.8 says of nearly all refusals that the node is unavailable."""
+    """Return the command line's error: rabbitmqctl 3.10.8 reports nearly all refusals as "unavailable"."""
     if error.exit_code == EX_SOFTWARE and not isinstance(error, WithItself):
         return ControlError(EX_UNAVAILABLE, error.text)
     return error
 
 
 def too_few_online(node: str) -> ControlError:
-    """await_online_nodes did not see them in time."""
+    """Return the error for an await_online_nodes that timed out."""
     return refused(f"Error: timed out while waiting. Not enough nodes joined {node}'s cluster.")

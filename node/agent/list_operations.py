@@ -1,4 +1,4 @@
-"""What the command line lists: clients' connections, channels and consumers, of all nodes; exchanges and bindings.
+"""The command line lists connections, channels and consumers of all nodes, exchanges, bindings and vhosts.
 
 A pid is `<NODE.1.CONNECTION.CHANNEL>`, channel 0 being the connection itself: opaque to scripts, which give it back to
 `close_connection`. Source: management §3.2, §3.3; RabbitMQ 3.10.8's columns.
@@ -27,10 +27,10 @@ _PID: Final = re.compile(r"<(.{1,512})\.([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,2
 
 
 class ListOperations(AdminOperations):
-    """See `AdminOperations`."""
+    """The operations behind the `list_…` and `close_…` commands."""
 
     def list_vhosts(self, columns: list[str]) -> list[dict[str, Any]]:
-        """All vhosts, by name."""
+        """Return all vhosts, by name."""
         states = dict.fromkeys(status.running_nodes(self._agent), "running")
         return [
             {
@@ -53,7 +53,7 @@ class ListOperations(AdminOperations):
         return list(await self._agent.management.rows(kind, query, nodes))
 
     async def list_connections(self, columns: list[str]) -> list[dict[str, Any]]:
-        """Those of all nodes, by their numbers."""
+        """Return the connections of all nodes, in the order of their numbers."""
         rows = await self._rows("connections", Query(fields=frozenset({*columns, "node"})))
         rows.sort(key=_id)
 
@@ -64,7 +64,7 @@ class ListOperations(AdminOperations):
         return await _only(map(whole, rows), columns)
 
     async def list_channels(self, columns: list[str]) -> list[dict[str, Any]]:
-        """Those of all nodes, by their numbers."""
+        """Return the channels of all nodes, in the order of their numbers."""
         rows = await self._rows("channels", Query(fields=frozenset({*columns, "node", "number"})))
         rows.sort(key=_id)
 
@@ -76,7 +76,7 @@ class ListOperations(AdminOperations):
         return await _only(map(whole, rows), columns)
 
     async def list_consumers(self, vhost: str, columns: list[str]) -> list[dict[str, Any]]:
-        """Those of a vhost, by queue."""
+        """Return the consumers of a vhost, by queue."""
         fields = frozenset({*columns, "queue", "channel_details"})
         rows = await self._rows("consumers", Query(vhost=vhost, fields=fields))
         rows.sort(key=_id)
@@ -91,7 +91,7 @@ class ListOperations(AdminOperations):
     # --- closing ---
 
     async def close_connection(self, pid: str, reason: str) -> None:
-        """One that is gone already is no error."""
+        """Close a connection. One that is closed already is no error."""
         self._running()
         found = _PID.fullmatch(pid)
         if found is None:
@@ -103,14 +103,17 @@ class ListOperations(AdminOperations):
             await self._close_named(node, names, reason)
 
     async def close_all_user_connections(self, user: str, reason: str) -> None:
-        """Close those of a user on all nodes."""
+        """Close the connections of a user on all nodes."""
         self._running()
         await self._agent.management.ask_all("close_connections", {"user": user, "reason": reason})
 
     async def close_all_connections(
         self, vhost: str | None, limit: int, delay_ms: int, reason: str
     ) -> dict[str, int]:
-        """Those of a vhost on all nodes, or all of this node; some of them with `limit`, with pauses between."""
+        """Close the connections of a vhost on all nodes, or (vhost None) all of this node; return the number.
+
+        limit: the most to close; 0: all.   delay_ms: the pause after each.
+        """
         own = self._agent.config.node_name
         query = Query(vhost=vhost, fields=frozenset({"name", "node"}))
         rows = await self._rows("connections", query, [own] if vhost is None else None)
@@ -134,7 +137,7 @@ class ListOperations(AdminOperations):
     # --- what the catalogue knows ---
 
     async def list_exchanges(self, vhost: str, columns: list[str]) -> list[dict[str, Any]]:
-        """The exchanges of a vhost, by name."""
+        """Return the exchanges of a vhost, by name."""
         catalogue = self._catalogue
         if catalogue.vhost(vhost) is None:
             return []
@@ -155,7 +158,7 @@ class ListOperations(AdminOperations):
         return await _only(map(row, records), columns)
 
     async def list_bindings(self, vhost: str, columns: list[str]) -> list[dict[str, Any]]:
-        """The bindings of a vhost, by source."""
+        """Return the bindings of a vhost, by source."""
         catalogue = self._catalogue
         if catalogue.vhost(vhost) is None:
             return []
@@ -166,12 +169,12 @@ class ListOperations(AdminOperations):
     # --- feature flags ---
 
     async def list_feature_flags(self, columns: list[str]) -> list[dict[str, Any]]:
-        """All that this version knows."""
+        """Return all feature flags that this version knows."""
         self._running()
         return await _only(feature_flags.feature_flags(), columns)
 
     def enable_feature_flag(self, name: str) -> None:
-        """They are on."""
+        """Check that a feature flag exists; all of them are on already. Raises: ControlError."""
         self._running()
         if name == "all":
             return
@@ -185,7 +188,7 @@ class ListOperations(AdminOperations):
     # --- others ---
 
     def list_node_auth_attempt_stats(self, by_source: bool) -> list[dict[str, Any]]:
-        """How often clients have tried to log in here, by protocol; by their addresses nobody counts."""
+        """Return the logins on this node, by protocol; none with `by_source`, as sources are not counted."""
         attempts = self._running().broker.counters.auth_attempts
         return [
             {
@@ -198,7 +201,7 @@ class ListOperations(AdminOperations):
         ]
 
     async def list_unresponsive_queues(self, vhost: str) -> list[dict[str, Any]]:
-        """Queues whose master's node does not answer."""
+        """Return the queues of a vhost whose master's node does not answer."""
         existing(self._admin, vhost)
         catalogue = self._catalogue
         answered = {row["id"] for row in await self._rows("queues", Query(vhost=vhost, fields=frozenset()))}
@@ -226,7 +229,7 @@ def _id(row: Mapping[str, Any]) -> str:
 
 
 def _number_in(id_: str) -> int:
-    """The connection's number: the last part of what its node calls it (`Broker.register`)."""
+    """Return the connection's number: the last part of the id that its node gives it (`Broker.register`)."""
     return int(id_.rpartition("\0")[2].rpartition(".")[2])
 
 

@@ -1,6 +1,6 @@
-"""Masters that move because an operator wants it: `rebalance`, and the wait of a node that is drained.
+"""Masters move on an operator's command: by `rebalance`, `move_queue`, and when a node is drained.
 
-A move is proposed to the cluster; the two nodes do it. Here it is only looked at what the metadata say.
+A move is proposed to the cluster and carried out by the two nodes. This module only watches the metadata for its end.
 Source: management §2.5; reliability §2.2 (rebalance_*).
 """
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.1
 DRAIN_S: Final = 60.0
-"""How long a node that is drained waits for its masters to move."""
+"""The time that a drain waits for the node's masters to move."""
 MOVE_POLL_S: Final = 0.02
 
 
 def hosts(catalogue: Catalogue, own: str, stuck: Collection[str] = ()) -> list[str]:
-    """The nodes that may be given masters.   stuck: those whose message disks are."""
+    """Return the nodes that may get masters.   stuck: the nodes whose message disks are stuck."""
     if not catalogue.members:
         return [own]
     return [
@@ -43,7 +43,7 @@ def hosts(catalogue: Catalogue, own: str, stuck: Collection[str] = ()) -> list[s
 
 
 def movable(catalogue: Catalogue, own: str) -> Iterator[QueueRecord]:
-    """The mirrored queues whose master is here and could be on another node, or was here and is still waited for."""
+    """Yield the mirrored queues whose master is here and could be elsewhere, or was here and is still needed."""
     elsewhere = set(hosts(catalogue, own)) - {own}
     for record in records(catalogue, None):
         view = record.view
@@ -56,7 +56,7 @@ def movable(catalogue: Catalogue, own: str) -> Iterator[QueueRecord]:
 
 
 def transfer_to(catalogue: Catalogue, own: str, record: QueueRecord, target: str) -> TransferMaster | None:
-    """The change by which a node becomes a queue's master; None: it is. Raises: ControlError that says why not."""
+    """Return the change that makes a node a queue's master; None if it is. Raises: ControlError if it cannot be."""
     view = record.view
     if view is None:
         if target == (record.home or own):
@@ -77,7 +77,7 @@ def transfer_to(catalogue: Catalogue, own: str, record: QueueRecord, target: str
 
 
 async def move(node: "Node", record: QueueRecord, target: str, timeout_s: float) -> None:
-    """Have a node become the master of a queue; returns when it is. Raises: ControlError, also when that takes long."""
+    """Make a node the master of a queue, and return once it is. Raises: ControlError, also after `timeout_s`."""
     broker, deadline = node.broker, asyncio.get_running_loop().time() + timeout_s
     change = transfer_to(broker.catalogue, node.config.node_name, record, target)
     if change is None:
@@ -92,7 +92,7 @@ async def move(node: "Node", record: QueueRecord, target: str, timeout_s: float)
 
 
 def _is_at(catalogue: Catalogue, record: QueueRecord, target: str) -> bool:
-    """Whether the queue has that master and it needs nothing more from the one before. Raises: ControlError."""
+    """Return whether the queue has this master, and needs the former one no more. Raises: ControlError."""
     now = catalogue.queue(record.vhost, record.name) if catalogue.vhost(record.vhost) is not None else None
     if now is None or now.uid != record.uid or now.view is None:
         raise errors.refused("The queue was deleted, or is mirrored no more")
@@ -100,7 +100,7 @@ def _is_at(catalogue: Catalogue, record: QueueRecord, target: str) -> bool:
 
 
 async def await_moved(catalogue: Catalogue, own: str, timeout_s: float) -> int:
-    """Wait until no master is here that could be elsewhere; how many are left after that time."""
+    """Wait until no master is here that could be elsewhere; return how many are left after `timeout_s`."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while (left := sum(1 for _ in movable(catalogue, own))) and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL_S)
@@ -108,14 +108,14 @@ async def await_moved(catalogue: Catalogue, own: str, timeout_s: float) -> int:
 
 
 class Rebalancing:
-    """Of one agent."""
+    """The rebalancing of masters by one agent, at most one at a time."""
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
         self._rebalancer = Rebalancer()
 
     async def run(self, node: "Node", kind: QueueKind, vhosts: str, queues: str) -> list[dict[str, Any]]:
-        """Spread masters evenly; what each node has then. Raises: ControlError."""
+        """Distribute masters evenly; return how many each node has then. Raises: ControlError."""
         for pattern in (vhosts, queues):
             try:
                 compile_pattern(pattern)
@@ -146,7 +146,7 @@ class Rebalancing:
         ]
 
     async def _carry_out(self, node: "Node") -> None:
-        """Propose the moves, and look until each is done or was waited for long enough."""
+        """Propose the moves, and wait until each is done or has timed out."""
         loop, catalogue = asyncio.get_running_loop(), node.broker.catalogue
         moving: dict[str, Move] = {}
         while self._rebalancer.is_running:

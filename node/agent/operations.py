@@ -1,6 +1,6 @@
-"""The operations of the control socket: what `fluffle ctl` asks of a node. Their names are rabbitmqctl's.
+"""The control socket offers these operations to `fluffle ctl`, under rabbitmqctl's names.
 
-Those that change what the node is are done one after the other. Source: management §3.2, rabbit_mnesia.erl v3.13.7.
+Those that change the node are done one after the other. Source: management §3.2, rabbit_mnesia.erl v3.13.7.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ POLL_S: Final = 0.1
 
 
 class Operations:
-    """Does what it is asked, on one agent."""
+    """The operations of one agent, by name."""
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
@@ -85,11 +85,14 @@ class Operations:
 
     @property
     def names(self) -> frozenset[str]:
-        """All operations."""
+        """The names of all operations."""
         return frozenset(self._asking) | frozenset(self._changes)
 
     async def handle(self, operation: str, arguments: Arguments, timeout_s: float) -> Any:
-        """Do it. Raises: ControlError; the CancelledError of a time-out, and then a change goes on all the same."""
+        """Carry out an operation and return its result.
+
+        Raises: ControlError; CancelledError after a time-out, and then a change continues all the same.
+        """
         if (asking := self._asking.get(operation)) is not None:
             return await asking(arguments, timeout_s)
         if (change := self._changes.get(operation)) is None:
@@ -100,9 +103,9 @@ class Operations:
         return await asyncio.shield(task)
 
     def begin(self, operation: str, timeout_s: float) -> None:
-        """Begin a change that nobody waits for; the log says how it goes.
+        """Begin a change whose end no caller waits for; the log has its failure.
 
-        Raises: ControlError while one that was begun so goes on.
+        Raises: ControlError while another change that was begun so is not done.
         """
         if self._begun is not None and not self._begun.done():
             raise errors.unavailable("a change of this node that was begun before is going on")
@@ -117,7 +120,7 @@ class Operations:
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # who asked has it, or has gone
+            task.exception()  # the caller has it, or has gone
 
     async def _change(self, change: Verb, arguments: Arguments, timeout_s: float) -> Any:
         self._check_age()
@@ -187,7 +190,7 @@ class Operations:
         return {}
 
     async def _move_masters(self, node: "Node", timeout_s: float) -> None:
-        """Wait until the masters have moved to where they may; those of nodes in maintenance mode do."""
+        """Wait until the masters of this node, which is in maintenance mode, have moved as far as they can."""
         logger, own, catalogue = self._agent.logger, node.config.node_name, node.broker.catalogue
         count = sum(1 for _ in moves.movable(catalogue, own))
         peers = sorted(set(moves.hosts(catalogue, own)) - {own})
@@ -271,12 +274,12 @@ class Operations:
     # --- conditions ---
 
     def _check_broker(self) -> None:
-        """Raises: ControlError if the node never has one."""
+        """Check that this node runs brokers at all. Raises: ControlError if it is a witness."""
         if self._agent.is_witness:
             raise ControlError(EX_USAGE, "this node is a witness: it has no broker")
 
     def _check_age(self) -> None:
-        """Raises: ControlError if the process is too young for changes, or too old."""
+        """Check that the process has begun and does not end, as changes need it. Raises: ControlError."""
         phase = self._agent.phase
         if phase == "ending":
             raise phases.ending()
@@ -284,26 +287,26 @@ class Operations:
             raise phases.still_opening()
 
     def _running(self) -> "Node":
-        """The broker. Raises: ControlError unless it runs."""
+        """Return the broker. Raises: ControlError unless it runs."""
         node, phase = self._agent.node, self._agent.phase
         if node is None or phase != "running":
             raise phases.not_running(phase, self._agent.waits_for)
         return node
 
     def _admin(self) -> Admin:
-        """What changes the broker. Raises: ControlError unless it runs."""
+        """Return the administration of the broker. Raises: ControlError unless it runs."""
         node = self._running()
         return Admin(node.broker, node.config, self._agent.logger, OPERATOR)
 
     def _stopped(self) -> "Agent":
-        """The agent, whose broker is stopped. Raises: ControlError if it runs."""
+        """Return the agent, whose broker is stopped. Raises: ControlError if it runs."""
         self._check_age()
         if self._agent.phase != "stopped":
             raise phases.not_stopped(self._agent.phase)
         return self._agent
 
     def _clustered(self) -> "Cluster":
-        """The cluster's side. Raises: ControlError without one."""
+        """Return the node's part in its cluster. Raises: ControlError if it has none."""
         if self._agent.cluster is None:
             raise errors.refused(errors.NOT_A_MEMBER)
         return self._agent.cluster

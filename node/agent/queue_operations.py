@@ -1,4 +1,4 @@
-"""What `fluffle ctl` asks about queues and policies. Names and refusals are rabbitmqctl's.
+"""`fluffle ctl` uses these operations on queues. Names and refusals are rabbitmqctl's.
 
 Source: management §1.3, §2.5; RabbitMQ 3.10.8's output.
 """
@@ -45,21 +45,21 @@ _MEASURED: Final = frozenset(
         "owner_pid",
     }
 )
-"""Columns that statistics know."""
+"""Columns that come from the statistics."""
 _FIELDS: Final = {
     "disk_reads": "message_stats",
     "disk_writes": "message_stats",
     "owner_pid": "owner_pid_details",
 }
-"""What they are called there, where that is another name."""
+"""The names of these columns in the statistics, where they differ."""
 SYNC_POLL_S: Final = 0.2
-"""How often `sync_queue` looks whether the mirrors have all."""
+"""The interval at which `sync_queue` checks whether the mirrors are synchronised."""
 MOVE_S: Final = 10.0
-"""How long `move_queue` waits for the new master."""
+"""The time that `move_queue` waits for the new master."""
 
 
 class QueueOperations(AdminOperations):
-    """See `AdminOperations`."""
+    """The operations on queues of one agent."""
 
     def __init__(self, agent: "Agent", running: "Callable[[], Node]") -> None:
         super().__init__(agent, running)
@@ -68,7 +68,7 @@ class QueueOperations(AdminOperations):
     # --- lists ---
 
     async def list_queues(self, vhost: str | None, which: object, columns: list[str]) -> dict[str, Any]:
-        """The queues of a vhost, or all.   which: one of `LISTED`."""
+        """Return the queues of a vhost, or of all.   which: one of `LISTED`."""
         if which not in LISTED:
             raise ControlError(EX_USAGE, f"which must be one of {', '.join(LISTED)}")
         node, wanted = self._running(), _MEASURED.intersection(columns)
@@ -90,12 +90,12 @@ class QueueOperations(AdminOperations):
         ids: tuple[str, ...] | None = None,
         nodes: list[str] | None = None,
     ) -> dict[str, Measured]:
-        """What the statistics of the nodes say of queues, by uid.   nodes: None: all that run."""
+        """Return the nodes' statistics of queues, by uid.   nodes: None: all that run."""
         query = Query(ids=ids, vhost=vhost, fields=fields)
         return {str(row["id"]): row for row in await self._agent.management.rows("queues", query, nodes)}
 
     def _add_columns(self, row: dict[str, Any], measured: Measured, columns: frozenset[str]) -> None:
-        """Add columns of statistics to a row of `queue_rows`."""
+        """Add columns of the statistics to a row of `queue_rows`."""
         stats = measured.get("message_stats", {})
         row.update({name: measured.get(name) for name in columns})
         row.update({name: stats.get(name, 0) for name in columns & {"disk_reads", "disk_writes"}})
@@ -106,7 +106,7 @@ class QueueOperations(AdminOperations):
             row["owner_pid"] = "" if record is None else _owner_pid(record)
 
     async def list_rings(self, vhost: str | None) -> dict[str, Any]:
-        """The mirrored queues of a vhost, or all."""
+        """Return the mirrored queues of a vhost, or of all."""
         node = self._running()
         measured = await self._measured(RING, vhost=vhost)
         return {"rings": await taken(ring_rows(node.broker.catalogue, measured, vhost))}
@@ -114,7 +114,7 @@ class QueueOperations(AdminOperations):
     # --- synchronisation ---
 
     async def sync_queue(self, vhost: str, queue: str) -> None:
-        """Returns when all mirrors have what the master has, or the synchronisation has ended before."""
+        """Synchronise a queue's mirrors; return once all have what the master has, or the synchronisation has ended."""
         record = self._queue(vhost, queue)
         if record.type == "quorum":
             raise errors.unavailable(errors.QUORUM_NOT_SUPPORTED)
@@ -127,13 +127,13 @@ class QueueOperations(AdminOperations):
             is_on = await self._is_syncing(record)
 
     async def cancel_sync_queue(self, vhost: str, queue: str) -> dict[str, Any]:
-        """End a synchronisation, if there is one."""
+        """Stop a synchronisation, if there is one."""
         record = self._queue(vhost, queue)
         is_syncing = record.view is not None and await self._sync(record, is_on=False)
         return {"is_syncing": is_syncing}
 
     async def _sync(self, record: QueueRecord, *, is_on: bool) -> bool:
-        """See `node.process.answers.sync_queue`."""
+        """Have the master's node start or stop a synchronisation (`node.process.answers.sync_queue`)."""
         master = None if record.view is None else record.view.master_node
         if master is None:
             raise errors.unavailable("the queue has no master now")
@@ -148,7 +148,7 @@ class QueueOperations(AdminOperations):
         return measured.get(record.uid, {}).get("state") == "syncing"
 
     async def rebalance(self, type: str, vhost_pattern: str, queue_pattern: str) -> dict[str, Any]:
-        """Spread masters over the nodes; how many each has then."""
+        """Distribute masters over the nodes; return how many each has then."""
         if type not in get_args(QueueKind):
             raise ControlError(EX_USAGE, f"the type must be one of {', '.join(get_args(QueueKind))}")
         kind = cast(QueueKind, type)
@@ -156,11 +156,11 @@ class QueueOperations(AdminOperations):
         return {"nodes": found}
 
     async def move_queue(self, vhost: str, queue: str, node: str, timeout_s: float) -> None:
-        """Ours: the master goes to the synchronised mirror on a node."""
+        """Move the master to the synchronised mirror on a node. This command is Fluffle's own."""
         await move(self._running(), self._queue(vhost, queue), node, min(timeout_s, MOVE_S))
 
     def _queue(self, vhost: str, name: str) -> QueueRecord:
-        """The queue that is meant. Raises: ControlError."""
+        """Return the record of a queue. Raises: ControlError."""
         catalogue = self._running().broker.catalogue
         found = None if catalogue.vhost(vhost) is None else catalogue.queue(vhost, name)
         if found is None:
@@ -170,7 +170,7 @@ class QueueOperations(AdminOperations):
     # --- queues and their messages ---
 
     async def delete_queue(self, vhost: str, queue: str, if_empty: bool, if_unused: bool) -> dict[str, Any]:
-        """Delete a queue; how many ready messages it had."""
+        """Delete a queue; return how many ready messages it had."""
         only = {"if_unused": if_unused, "if_empty": if_empty}
         try:
             count = await admin_queues.delete_queue(self._admin, vhost, queue, **only)
@@ -190,6 +190,6 @@ class QueueOperations(AdminOperations):
 
 
 def _owner_pid(record: QueueRecord) -> str:
-    """The connection to which an exclusive queue belongs, as `list_connections` calls it."""
+    """Return the pid of the connection that owns an exclusive queue, as in `list_connections`."""
     node, _, number = (record.exclusive_owner or "").rpartition(".")
     return f"<{node}.1.{number}.0>" if node else ""

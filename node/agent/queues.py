@@ -1,7 +1,7 @@
-"""Queues as `fluffle ctl` lists them: what the metadata say, and what the node where each lives adds.
+"""`fluffle ctl` lists queues from the metadata and from the statistics of each queue's home.
 
-Counts, how far mirrors are and whether they are being synchronised only the master's node knows, so it is asked. What
-a queue's view says (who has a copy, in which order, since when) every node knows.
+Only the master's node knows counts, how far mirrors are, and whether they are being synchronised, so it is asked. A
+queue's view (the nodes with a copy, in which order, since when) is known to every node.
 Source: management §1.3, §3.4; RabbitMQ 3.10.8's columns.
 """
 
@@ -23,10 +23,10 @@ Measured: TypeAlias = Mapping[str, Any]
 _LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged", "consumers")
 
 COUNTED: Final = frozenset({*_LENGTHS, "state"})
-"""What `queue_rows` wants to know of the statistics of each queue."""
+"""The keys of each queue's statistics that `queue_rows` needs."""
 
 RING: Final = frozenset({"mirrors"})
-"""The same of `ring_rows`."""
+"""The keys of each queue's statistics that `ring_rows` needs."""
 
 _NOTHING: Final[Measured] = {}
 
@@ -37,10 +37,10 @@ _NOTHING: Final[Measured] = {}
 def queue_rows(
     node: "Node", measured: Mapping[str, Measured], vhost: str | None, which: str
 ) -> Iterator[dict[str, Any]]:
-    """The result of `list_queues`, without the queues that go meanwhile.
+    """Yield the rows of `list_queues`, without queues that are deleted meanwhile.
 
     measured: `COUNTED` by uid, of the queues whose home has answered; the others are down.
-    which: all; online or offline: whose home answered or not; local: those that live here.
+    which: all; online or offline: the home has answered or not; local: the queue lives on this node.
     """
     catalogue, own = node.broker.catalogue, node.config.node_name
     for record in list(records(catalogue, vhost)):
@@ -72,14 +72,14 @@ def _queue_row(
 
 
 def _state(record: QueueRecord, measured: Measured | None) -> str:
-    """As RabbitMQ calls it."""
+    """Return the state under RabbitMQ's name."""
     if record.view is not None and record.view.state != "live":
         return "minority" if record.type == "quorum" else "down"
     return "down" if measured is None else str(measured["state"])
 
 
 def _mirrored(view: View) -> dict[str, Any]:
-    """Columns of mirrored queues only, under both of their names."""
+    """Return the columns that only mirrored queues have, under both of their names."""
     mirrors = mirrors_of(view)
     pids = [_pid(member) for member in mirrors]
     synced = [_pid(member) for member in mirrors if member.id in view.synced]
@@ -96,7 +96,7 @@ def _mirrored(view: View) -> dict[str, Any]:
 
 
 def _pid(member: RingMember) -> str:
-    """In the shape of RabbitMQ's, whose tools read the node from it."""
+    """Return a pid in RabbitMQ's form, from which its tools read the node."""
     return f"<{member.node}.{member.incarnation}.{member.id}.0>"
 
 
@@ -106,9 +106,9 @@ def _pid(member: RingMember) -> str:
 def ring_rows(
     catalogue: Catalogue, measured: Mapping[str, Measured], vhost: str | None
 ) -> Iterator[dict[str, Any]]:
-    """The result of `list_rings`: the mirrored queues.
+    """Yield the rows of `list_rings`: the mirrored queues.
 
-    measured: `RING` by uid, of those whose master's node has answered.
+    measured: `RING` by uid, of the queues whose master's node has answered.
     """
     for record in list(records(catalogue, vhost)):
         if record.view is not None:

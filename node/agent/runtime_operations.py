@@ -1,4 +1,4 @@
-"""What the command line asks about the process and its surroundings: memory, log, configuration, TLS, health.
+"""The command line uses these operations on the process and its environment: memory, log, configuration, TLS, health.
 
 Source: management §1.11, §3.2; RabbitMQ 3.10.8's output.
 """
@@ -24,31 +24,31 @@ from node.log import log
 from node.process import status
 
 LINES_MAX: Final = 10_000
-"""Of a log that are given at once."""
+"""The most lines of a log that one answer has."""
 STREAM_BYTES: Final = 256 * 1024
-"""Of a log that are read at once."""
+"""The most bytes of a log that are read at a time."""
 CRITICAL_MAX: Final = 1000
-"""Queues that a check names."""
+"""The most queues that a check names."""
 TIME_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
 AWAIT_POLL_S: Final = 0.5
 HIDDEN: Final = "********"
-"""In the place of what must not be shown."""
+"""The text that stands in the place of a secret."""
 
 
 class RuntimeOperations(AdminOperations):
-    """See `AdminOperations`."""
+    """The operations on the process of one agent."""
 
     # --- memory and disk ---
 
     async def memory_breakdown(self) -> dict[str, Any]:
-        """What the node uses memory for, in bytes."""
+        """Return the node's use of memory by purpose, in bytes."""
         from node.management.node_facts import memory_breakdown
 
         found = memory_breakdown(self._running())
         return {"memory": {name: size for name, size in found.items() if isinstance(size, int)}}
 
     async def set_vm_memory_high_watermark(self, relative: object, absolute_bytes: int | None) -> None:
-        """Until the node restarts."""
+        """Set the memory limit until the node restarts."""
         node = self._running()
         options = dataclasses.replace(
             node.config.memory,
@@ -58,7 +58,7 @@ class RuntimeOperations(AdminOperations):
         node.guard.memory.set_limit(options)
 
     async def set_disk_free_limit(self, relative: object, absolute_bytes: int | None) -> None:
-        """Until the node restarts."""
+        """Set the limit of free disk space until the node restarts."""
         node = self._running()
         options = dataclasses.replace(
             node.config.disk,
@@ -68,18 +68,18 @@ class RuntimeOperations(AdminOperations):
         node.guard.disk.set_limit(options)
 
     async def force_gc(self) -> None:
-        """Only what is young: a full look through all objects would hold clients for seconds."""
+        """Collect the young generations only: a full collection would hold clients for seconds."""
         self._running()
         gc.collect(1)
 
     async def reset_node_auth_attempt_metrics(self) -> None:
-        """Count attempts to log in anew."""
+        """Reset the counts of logins."""
         self._running().broker.counters.auth_attempts.clear()
 
     # --- log ---
 
     async def set_log_level(self, level: str) -> None:
-        """Until the node restarts."""
+        """Set the level of the log until the node restarts."""
         self._running()
         name = level.upper()
         if name not in LogLevel.__members__:
@@ -87,18 +87,18 @@ class RuntimeOperations(AdminOperations):
         log.set_level(LogLevel[name])
 
     def _log_file(self) -> str:
-        """Raises: ControlError."""
+        """Return the path of the log file. Raises: ControlError if the log goes to none."""
         file = self._agent.config.log.file
         if file is None:
             raise errors.unavailable("the node's log goes to no file: look where its standard output goes")
         return file.path
 
     async def log_tail(self, number: int) -> dict[str, Any]:
-        """The last lines of the log."""
+        """Return the last lines of the log, at most `LINES_MAX`."""
         return {"lines": await asyncio.to_thread(last_lines, self._log_file(), min(number, LINES_MAX))}
 
     async def log_stream(self, after: object) -> dict[str, Any]:
-        """Whole lines since the last call.   after: what that one gave; null: from now on."""
+        """Return the lines since the last call.   after: the position that it returned; null: from now on."""
         path = self._log_file()
         lines, position = await asyncio.to_thread(_lines_after, path, after if type(after) is int else None)
         return {"lines": lines, "after": position}
@@ -106,19 +106,19 @@ class RuntimeOperations(AdminOperations):
     # --- configuration ---
 
     async def environment(self) -> dict[str, Any]:
-        """The configuration, without secrets."""
+        """Return the configuration, without secrets."""
         return {"environment": {"fluffle": shown_config(self._agent.config)}}
 
     async def os_env(self) -> dict[str, Any]:
-        """The variables that mean something to the node, without secrets."""
+        """Return the environment variables that the node reads, without secrets."""
         return {"variables": shown_variables(self._agent.environ)}
 
     async def command_line_arguments(self) -> dict[str, Any]:
-        """What the process was started with."""
+        """Return the command line with which the process was started."""
         return {"arguments": list(sys.orig_argv)}
 
     async def plugins(self) -> dict[str, Any]:
-        """What runs, whether the broker does or not: the listeners for HTTP go on without it."""
+        """Return the plug-ins whose work the process does, even without a broker, as the HTTP listeners do."""
         config = self._agent.config
         on = {"rabbitmq_management": config.management.is_on, "rabbitmq_prometheus": config.prometheus.is_on}
         others = [name for name in config.enabled_plugins or () if name not in on]
@@ -128,13 +128,13 @@ class RuntimeOperations(AdminOperations):
         }
 
     async def discover_peers(self) -> dict[str, Any]:
-        """The nodes that the configuration names."""
+        """Return the names of the nodes in the configuration of cluster formation."""
         return {"peers": [each.name for each in self._agent.config.cluster.formation_nodes]}
 
     # --- TLS, names ---
 
     async def tls(self) -> dict[str, Any]:
-        """What this machine's OpenSSL has."""
+        """Return the TLS versions and cipher suites of this machine's OpenSSL."""
         import ssl
 
         self._running()
@@ -146,7 +146,7 @@ class RuntimeOperations(AdminOperations):
         }
 
     async def resolve_hostname(self, family: str, hostname: str) -> dict[str, Any]:
-        """The addresses of a name; none where it has none."""
+        """Return the addresses of a host name; none if it cannot be resolved."""
         import socket
 
         kind = socket.AF_INET6 if family == "ipv6" else socket.AF_INET
@@ -158,11 +158,11 @@ class RuntimeOperations(AdminOperations):
         return {"addresses": list(dict.fromkeys(str(each[4][0]) for each in found))}
 
     async def certificates(self) -> dict[str, Any]:
-        """Those of the listeners."""
+        """Return the certificates of the listeners."""
         return {"certificates": await asyncio.to_thread(certificates, self._agent.config)}
 
     async def check_certificate_expiration(self, within_days: int) -> dict[str, Any]:
-        """Also those that cannot be read."""
+        """Return the certificates that expire within these days, and those that cannot be read."""
         from datetime import UTC, datetime, timedelta
 
         limit = (datetime.now(UTC) + timedelta(days=min(within_days, 365_000))).strftime(TIME_FORMAT)
@@ -172,13 +172,13 @@ class RuntimeOperations(AdminOperations):
     # --- queues ---
 
     async def check_if_node_is_mirror_sync_critical(self) -> dict[str, Any]:
-        """The queues that `mirror_critical` finds."""
+        """Return the queues that `mirror_critical` finds."""
         what = "classic mirrored queues without online synchronised mirrors"
         found = mirror_critical(self._catalogue, self._agent.config.node_name)
         return self._critical(found, what)
 
     async def check_if_node_is_quorum_critical(self) -> dict[str, Any]:
-        """The queues that `quorum_critical` finds."""
+        """Return the queues that `quorum_critical` finds."""
         what = "queues with minimum online quorum"
         found = quorum_critical(self._catalogue, self._agent.config.node_name)
         return self._critical(found, what)
@@ -213,11 +213,11 @@ class RuntimeOperations(AdminOperations):
         if self._is_single:
             return {"is_single": True}
         while look(self._catalogue, self._agent.config.node_name):
-            await asyncio.sleep(AWAIT_POLL_S)  # the whole has a time-out
+            await asyncio.sleep(AWAIT_POLL_S)  # the operation as a whole has a time-out
         return {}
 
     async def quorum_status(self, vhost: str, queue: str) -> dict[str, Any]:
-        """The copies of a quorum queue."""
+        """Return the copies of a quorum queue."""
         catalogue = self._catalogue
         record = None if catalogue.vhost(vhost) is None else catalogue.queue(vhost, queue)
         if record is None:
@@ -250,7 +250,7 @@ def _member_row(node: str, state: str, index: int, term: int) -> dict[str, Any]:
 
 
 def mirror_critical(catalogue: Catalogue, own: str) -> list[QueueRecord]:
-    """Mirrored queues whose master is here and that no synchronised mirror elsewhere could go on with."""
+    """Return the mirrored queues whose master is here and that have no synchronised mirror elsewhere."""
     return [
         record
         for record in records(catalogue, None)
@@ -262,7 +262,7 @@ def mirror_critical(catalogue: Catalogue, own: str) -> list[QueueRecord]:
 
 
 def quorum_critical(catalogue: Catalogue, own: str) -> list[QueueRecord]:
-    """Quorum queues with a copy here that just have the majority of their copies."""
+    """Return the quorum queues with a copy here that would lose their majority without it."""
     found = []
     for record in records(catalogue, None):
         view = record.view
@@ -277,7 +277,7 @@ def quorum_critical(catalogue: Catalogue, own: str) -> list[QueueRecord]:
 
 
 def certificates(config: Config) -> list[dict[str, Any]]:
-    """Those of listeners with TLS; one that cannot be read has an empty time."""
+    """Return the certificates of the TLS listeners; one that cannot be read has an empty expiry."""
     listeners = [("amqp/ssl", address, config.tls) for address in config.tls_listeners]
     if config.management.tls_listen is not None:
         listeners.append(("https", config.management.tls_listen, config.management.tls))
@@ -324,7 +324,7 @@ def _fraction(value: object, default: float) -> float:
 
 
 def last_lines(path: str, count: int) -> list[str]:
-    """Of a text file. Raises: ControlError."""
+    """Return the last lines of a text file. Raises: ControlError."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -337,18 +337,22 @@ def last_lines(path: str, count: int) -> list[str]:
 
 
 def _lines_after(path: str, position: int | None) -> tuple[list[str], int]:
-    """Whole lines from a position on, and where they end."""
+    """Return the lines from a position on, and the position after them; without a position none, and the end of the
+    file.
+    """
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             if position is None:
                 return [], size
-            start = position if position <= size else 0  # the file is another one since
+            start = position if position <= size else 0  # a shorter file has replaced the former one
             file.seek(start)
             data = file.read(STREAM_BYTES)
     except OSError as error:
         raise errors.unavailable(f"{path} cannot be read: {error.strerror}") from None
-    whole = data[: data.rfind(b"\n") + 1] if len(data) < STREAM_BYTES else data
+    whole = data[: data.rfind(b"\n") + 1]
+    if not whole and len(data) == STREAM_BYTES:
+        whole = data  # one line that is longer than a read: it comes in pieces
     return whole.decode("utf-8", "replace").splitlines(), start + len(whole)
 
 
@@ -356,7 +360,7 @@ def _lines_after(path: str, position: int | None) -> tuple[list[str], int]:
 
 
 def shown_config(value: Any) -> Any:
-    """A configuration as JSON has it, without its secrets: what a record does not show, nobody sees."""
+    """Convert a configuration for JSON. A field that its dataclass leaves out of `repr` is a secret, and is hidden."""
     if dataclasses.is_dataclass(value):
         return {
             each.name: shown_config(getattr(value, each.name)) if each.repr else HIDDEN
@@ -373,7 +377,7 @@ _SECRET_WORDS: Final = ("PASS", "COOKIE", "SECRET", "TOKEN", "KEY")
 
 
 def shown_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those that RabbitMQ and we know by their names, without secrets."""
+    """Return the variables whose names begin with RABBITMQ_ or FLUFFLE_, without secrets."""
     return {
         name: HIDDEN if any(word in name for word in _SECRET_WORDS) else value
         for name, value in sorted(environ.items())

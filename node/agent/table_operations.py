@@ -1,4 +1,4 @@
-"""The verbs of the control socket that are rows of `node.operations`: arguments are taken, what is refused is told.
+"""The control socket's operations that are rows of `node.operations` check their arguments and word refusals here.
 
 {"user": "u", "tags": ["a"]} ─► node.admin.users.set_user_tags(admin, user="u", tags=["a"])
                                   AdminError ["no_such_user", "u"] ─► exit code 67, 'User "u" does not exist'
@@ -28,9 +28,9 @@ Verb = Callable[[Arguments, float], Awaitable[Any]]
 
 
 def verbs(table: Table, admin: Callable[[], Admin], *places: object) -> dict[str, Verb]:
-    """What the control socket can do with a noun.
+    """Return the control socket's operations of a table, by name.
 
-    admin: what changes the broker. Raises ControlError unless it runs.
+    admin: returns the administration of the broker; raises ControlError unless it runs.
     places: where the functions are: files of `node.admin`, or objects of the agent that have methods of their names.
     """
     return {row.name: _verb(row, admin, places) for row in table.rows}
@@ -58,7 +58,7 @@ def _verb(row: Operation, admin: Callable[[], Admin], places: tuple[object, ...]
 
 
 def refusal(row: Operation, error: AdminError, named: Mapping[str, object]) -> ControlError:
-    """What the command line is told.   named: what texts may name."""
+    """Return the error for the command line.   named: values that its text may contain."""
     word, *details = error.reason if isinstance(error.reason, list) else [error.reason]
     known = {**DEFAULT_REFUSALS, **row.refusals}
     found = known.get(str(word)) or known.get(error.kind)
@@ -68,7 +68,7 @@ def refusal(row: Operation, error: AdminError, named: Mapping[str, object]) -> C
 
 
 def taken(argument: Argument, given: Arguments) -> Any:
-    """The value of an argument. Raises: ControlError."""
+    """Return the checked value of an argument. Raises: ControlError."""
     value = given.get(argument.key)
     if argument.kind == "switch":
         return value is True
@@ -84,7 +84,7 @@ def taken(argument: Argument, given: Arguments) -> Any:
 
 
 def text(given: Arguments, name: str) -> str:
-    """Raises: ControlError."""
+    """Return a text among the arguments. Raises: ControlError."""
     value = given.get(name)
     if not isinstance(value, str):
         raise ControlError(EX_USAGE, f"the argument '{name}' is missing or no text")
@@ -92,7 +92,7 @@ def text(given: Arguments, name: str) -> str:
 
 
 def texts(given: Arguments, name: str) -> list[str]:
-    """A list of texts; empty if there is none. Raises: ControlError."""
+    """Return a list of texts; empty if it is not given. Raises: ControlError."""
     value = given.get(name, [])
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ControlError(EX_USAGE, f"the argument '{name}' is no list of texts")
@@ -100,7 +100,7 @@ def texts(given: Arguments, name: str) -> list[str]:
 
 
 def number(given: Arguments, name: str) -> int:
-    """Raises: ControlError unless it is 0 or more."""
+    """Return a number among the arguments. Raises: ControlError unless it is 0 or more."""
     value = given.get(name)
     if type(value) is not int or value < 0:
         raise ControlError(EX_USAGE, f"the argument '{name}' is no number")
@@ -108,7 +108,7 @@ def number(given: Arguments, name: str) -> int:
 
 
 def parsed(value: str) -> Json:
-    """JSON that somebody typed. Raises: ControlError."""
+    """Parse JSON from the command line. Raises: ControlError."""
 
     def refuse(constant: str) -> Json:
         raise ValueError(f"{constant} is no JSON")

@@ -16,14 +16,14 @@ from node.amqp.methods import ChannelClose, ChannelCloseOk, ChannelOpen, Method
 
 
 class ChannelState(Enum):
-    """Where a channel number stands; a number that was never opened has no state."""
+    """The state of a channel number; a number that was never opened has no state."""
 
     OPEN = auto()
     CLOSING = auto()
 
 
 class Step(Enum):
-    """What to do with a method that came on a channel."""
+    """The work to do for a method that came on a channel."""
 
     OPEN = auto()
     HANDLE = auto()
@@ -32,12 +32,12 @@ class Step(Enum):
     ANSWER_CLOSE = auto()
     """The peer's close crossed ours: answer close-ok and go on waiting for its close-ok."""
     FORGET = auto()
-    """The peer's close-ok: the number is free."""
+    """The peer's close-ok came: the number is free."""
     IGNORE = auto()
 
 
 def step(state: ChannelState | None, method: type[Method]) -> Step:
-    """The edge that `method` takes from `state` (None: no such channel).
+    """Return the edge that `method` takes from `state` (None: no such channel).
 
     Raises: ProtocolError 504 or 503, which end the connection.
     """

@@ -1,4 +1,4 @@
-"""The life of a connection as a table: in which state which method of the connection class may come.
+"""The life of a connection as a table: the states, and the methods of the connection class allowed in each.
 
 A state is left only along these edges; a method without an edge is the peer's fault, and what that costs
 depends on whether the connection was open yet (amqp-behaviour §1.3, §1.7). The table is the server's side.
@@ -25,7 +25,7 @@ from node.amqp.methods import (
 
 
 class ConnectionState(Enum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     AWAIT_HEADER = auto()
     AWAIT_START_OK = auto()
@@ -34,16 +34,16 @@ class ConnectionState(Enum):
     AWAIT_OPEN = auto()
     OPEN = auto()
     CLOSING = auto()
-    """We sent connection.close: everything but close and close-ok is ignored."""
+    """Our connection.close was sent: everything but close and close-ok is ignored."""
     CLOSED_BY_PEER = auto()
-    """We answered the peer's close: the socket stays until the peer closes it, or for the closing time-out."""
+    """The peer's close was answered: the socket stays until the peer closes it, or for the closing time-out."""
     FAILED = auto()
-    """Nothing is read or said any more, and after a pause the socket is reset."""
+    """Nothing is read or sent any more, and after a pause the socket is reset."""
     CLOSED = auto()
 
     @property
     def is_handshake(self) -> bool:
-        """Whether the client isn't known yet, so that a fault gets silence and a reset."""
+        """True if the client isn't known yet, so that a fault gets silence and a reset."""
         return self in _HANDSHAKE
 
 

@@ -15,7 +15,7 @@ FRAME_HEARTBEAT: Final = 8
 FRAME_END: Final = 206
 
 FRAME_OVERHEAD_BYTES: Final = 8
-"""Type (1), channel (2), size (4) and the end octet (1): `frame_max` includes them."""
+"""The bytes of a frame beside its payload: type (1), channel (2), size (4), end octet (1). `frame_max` has them."""
 
 FRAME_MIN_SIZE_BYTES: Final = 4096
 """The smallest `frame_max` that a peer may ask for, and the limit before tune-ok."""
@@ -55,7 +55,7 @@ class ReplyCode(IntEnum):
 
     @property
     def closes_channel_only(self) -> bool:
-        """Whether the code is a soft error: it closes the channel and the connection lives on."""
+        """True if the code is a soft error: it closes the channel and the connection lives on."""
         return self in _SOFT_ERRORS
 
 

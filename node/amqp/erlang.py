@@ -1,4 +1,4 @@
-"""How RabbitMQ prints Erlang terms in error texts, which clients and their tests match on.
+"""Erlang terms as RabbitMQ prints them in error texts, which clients and their tests match on.
 
 Erlang's `~w` prints every octet as a number. Its `~p` prints text as text, and breaks a term that would pass
 column 80 of the text in which it stands; then there really is a newline in the error text.
@@ -11,7 +11,7 @@ from typing import Final
 LINE_LENGTH: Final = 80
 
 SNIPPET_BYTES: Final = 16
-"""Of a bad frame RabbitMQ shows so many octets."""
+"""The octets of a bad frame that RabbitMQ shows."""
 
 _ESCAPES: Final = {
     ord("\n"): b"\\n",
@@ -29,12 +29,12 @@ _PRINTED: Final = {octet: bytes((octet,)) for octet in (*range(32, 127), *range(
 
 
 def octet_list(data: bytes) -> str:
-    """A binary as `~w` prints it, e.g. <<1,2,3>>."""
+    """Return a binary as `~w` prints it, e.g. <<1,2,3>>."""
     return f"<<{_numbers(data)}>>"
 
 
 def binary_literal(data: bytes, after: str = "") -> str:
-    """A binary as `~p` prints it: <<"abc">>, or <<1,2,3>> if an octet can't be printed, or <<>>.
+    """Return a binary as `~p` prints it: <<"abc">>, or <<1,2,3>> if an octet can't be printed, or <<>>.
 
     after: the text before it in the same message, which decides where a long binary is broken.
     """
@@ -50,9 +50,9 @@ def binary_literal(data: bytes, after: str = "") -> str:
 
 
 def string_literal(text: str | bytes) -> str:
-    """A list of octets as `~p` prints it: "abc", or [1,2,3] if one can't be printed, or [].
+    """Return a list of octets as `~p` prints it: "abc", or [1,2,3] if one can't be printed, or [].
 
-    Never broken: only a list of more than a dozen unprintable characters would be.
+    It is never broken: only a list of more than a dozen unprintable characters would be.
     """
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     quoted = _quoted(data)
@@ -60,7 +60,7 @@ def string_literal(text: str | bytes) -> str:
 
 
 def tagged_tuple(tag: str, *elements: object, after: str = "") -> str:
-    """A tuple with an atom in front as `~p` prints it, e.g. {value_too_large,315360000001}.
+    """Return a tuple with an atom in front as `~p` prints it, e.g. {value_too_large,315360000001}.
 
     elements: their own renderings, or numbers.   after: the text before it in the same message.
     """
@@ -82,7 +82,7 @@ def tagged_tuple(tag: str, *elements: object, after: str = "") -> str:
 
 
 def octets(frame_type: int, payload: bytes) -> str:
-    """What frame errors say of the frame, e.g. 'type 1, all octets = <<0,20,0,10>>'."""
+    """Return the description of a frame in frame errors, e.g. 'type 1, all octets = <<0,20,0,10>>'."""
     which = "all" if len(payload) <= SNIPPET_BYTES else f"first {SNIPPET_BYTES}"
     text = f"type {frame_type}, {which} octets = "
     return text + binary_literal(payload[:SNIPPET_BYTES], after=text)
@@ -93,7 +93,7 @@ def _numbers(data: bytes) -> str:
 
 
 def _quoted(data: bytes) -> str | None:
-    """The octets between quotation marks; None if one of them can't be printed."""
+    """Return the octets between quotation marks; None if one of them can't be printed."""
     if any(octet not in _PRINTED for octet in data):
         return None
     inner = b"".join(_PRINTED[octet] for octet in data)
@@ -101,7 +101,7 @@ def _quoted(data: bytes) -> str | None:
 
 
 def _broken(numbers: list[str], width: int, indent: int) -> str:
-    """Numbers with commas, in lines of at most `width` characters, commas included."""
+    """Return the numbers with commas, in lines of at most `width` characters, commas included."""
     text = ""
     left = width
     for index, number in enumerate(numbers):
@@ -119,5 +119,5 @@ def _width(text: str) -> int:
 
 
 def _column(after: str) -> int:
-    """The column, from 1, at which a term starts that follows this text."""
+    """Return the column, from 1, at which a term starts that follows this text."""
     return _width(after.rpartition("\n")[2]) + 1

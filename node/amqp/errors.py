@@ -1,4 +1,4 @@
-"""What a peer can do wrong, as one exception.
+"""The faults of a peer, as one exception.
 
 Everything else that goes wrong is either our own bug (an assertion) or the world's fault (an `OSError` in a
 shell).
@@ -9,16 +9,16 @@ from typing import Final
 from node.amqp.constants import ReplyCode
 
 REPLY_TEXT_MAX_BYTES: Final = 255
-"""A reply text is a shortstr."""
+"""The limit of a reply text, which is a shortstr."""
 
 
 class ProtocolError(Exception):
     """A peer's fault, answered by `channel.close` or `connection.close`.
 
     code: its class decides the scope, see `ReplyCode.closes_channel_only`.
-    explanation: what follows `NAME - ` in the reply text; empty for the bare name.
-    class_id, method_id: the method that failed; 0, 0 for frames and forced closes, and where whoever
-        dispatches the method fills them in.
+    explanation: the text after `NAME - ` in the reply text; empty for the bare name.
+    class_id, method_id: the method that failed; 0, 0 for frames and forced closes, and where the dispatcher of
+        the method fills them in.
     Source: amqp-behaviour §0.1, §0.2.
     """
 

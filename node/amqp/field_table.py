@@ -4,8 +4,8 @@
 
 Every value keeps the type with which it came, because peers tell an `s` from an `I` and RabbitMQ prints the
 types in error texts. Only `L` becomes `l`: both are a signed 64-bit number, and so RabbitMQ writes them back.
-Two readers share one verdict: `decode_table` builds values, `check_table` only walks over them, for the many
-headers that nobody looks at; of a table that was checked `pick_fields` builds a few. All cost time and memory in
+Two readers accept the same tables: `decode_table` builds values, `check_table` only walks over them, for the many
+headers that are never used; of a table that was checked `pick_fields` builds a few. All cost time and memory in
 proportion to the bytes of the table, and stop at a nesting that no client uses.
 Source: amqp-behaviour §0.4; AMQP 0-9-1 errata §3.
 """
@@ -20,7 +20,10 @@ from node.amqp.constants import ReplyCode
 from node.amqp.errors import ProtocolError
 
 TABLE_DEPTH_MAX: Final = 32
-"""Tables within tables. `x-death`, the deepest that brokers write, has three; Python's stack ends at 1000."""
+"""The limit of tables within tables.
+
+`x-death`, the deepest that brokers write, has three; Python's stack ends at 1000.
+"""
 
 
 class Field(NamedTuple):
@@ -93,46 +96,46 @@ VOID: Final = Field("V", None)
 
 
 def type_name(tag: str) -> str:
-    """What error texts call the type of a `Field`: 'longstr', 'signedint', …"""
+    """Return the name of a `Field`'s type in error texts: 'longstr', 'signedint', …"""
     return TYPE_NAMES[tag]
 
 
 def longstr(value: str | bytes) -> Field:
-    """A string, the type in which clients send text."""
+    """Return a string field, the type in which clients send text."""
     return Field("S", value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
 
 
 def long(value: int) -> Field:
-    """A signed 64-bit number, the type in which RabbitMQ writes numbers."""
+    """Return a signed 64-bit number, the type in which RabbitMQ writes numbers."""
     return Field("l", value)
 
 
 def boolean(value: bool) -> Field:
-    """True or false."""
+    """Return a field that is true or false."""
     return Field("t", value)
 
 
 def timestamp(seconds: int) -> Field:
-    """A moment in whole seconds since 1970."""
+    """Return a field with a moment in whole seconds since 1970."""
     return Field("T", seconds)
 
 
 def table(value: Table) -> Field:
-    """A table within a table."""
+    """Return a field with a table."""
     return Field("F", value)
 
 
 def array(values: list[Field]) -> Field:
-    """A list of typed values."""
+    """Return a field with a list of typed values."""
     return Field("A", values)
 
 
 def decode_table(data: bytes, pos: int = 0, end: int | None = None) -> tuple[Table, int]:
-    """Read the table at `pos`, its size field included, and say where it ends.
+    """Read the table at `pos`, its size field included; return it and where it ends.
 
     end: where the table must end at the latest; None: the end of `data`.
-    Of a key that comes twice the first value counts, as in RabbitMQ's lookups. Keys may be any bytes: what
-    isn't UTF-8 is kept as surrogate escapes.
+    Of a key that comes twice the first value counts, as in RabbitMQ's lookups. Keys may be any bytes: those that are
+    not UTF-8 are kept as surrogate escapes.
     Errors: ProtocolError FRAME_ERROR if it is cut short, of an unknown type, nested too deep, or has a float
     that is no number (Erlang has no such floats, RabbitMQ refuses them as well).
     """
@@ -144,7 +147,7 @@ def decode_table(data: bytes, pos: int = 0, end: int | None = None) -> tuple[Tab
 
 
 def check_table(data: bytes, pos: int = 0, end: int | None = None) -> int:
-    """Say where the table at `pos` ends, without building its values.
+    """Return where the table at `pos` ends, without building its values.
 
     Accepts just what `decode_table` accepts, with the same errors.
     """
@@ -157,7 +160,7 @@ def check_table(data: bytes, pos: int = 0, end: int | None = None) -> int:
 
 
 def pick_fields(data: bytes, pos: int, keys: Collection[bytes]) -> Table:
-    """Of the table at `pos`, which passed `check_table`: the fields with these keys, as `decode_table` reads them."""
+    """Return the fields with these keys from the table at `pos`, decoded. The table passed `check_table`."""
     pos, end = _extent(data, pos, len(data))
     found: Table = {}
     missing = len(keys)
@@ -176,7 +179,7 @@ def pick_fields(data: bytes, pos: int, keys: Collection[bytes]) -> Table:
 
 
 def encode_table(value: Table) -> bytes:
-    """The table with its size field.
+    """Return the table's bytes with its size field.
 
     The values must fit their types and keys 255 bytes: all that was decoded does, the rest is our own bug.
     """
@@ -189,7 +192,7 @@ def encode_table(value: Table) -> bytes:
 
 
 def _extent(data: bytes, pos: int, limit: int) -> tuple[int, int]:
-    """Where the contents of the table or array at `pos` start and end."""
+    """Return where the contents of the table or array at `pos` start and end."""
     start = pos + 4
     end = start + int(_read_size(data, pos)[0])
     if end > limit:
@@ -226,7 +229,7 @@ def _decode_array(data: bytes, pos: int, end: int, depth_left: int) -> list[Fiel
 
 
 def _decode_field(data: bytes, pos: int, end: int, depth_left: int) -> tuple[Field, int]:
-    """The value at `pos` and where it ends, which may be past `end`: the caller looks."""
+    """Return the value at `pos` and where it ends, which may be past `end`: the caller checks that."""
     octet = data[pos]
     pos += 1
     if octet in _STRINGS:

@@ -1,4 +1,4 @@
-"""Frames out: building them, and handing on the content of a message.
+"""Outgoing frames: building them, and handing on the content of a message.
 
     frame    = type:octet channel:short size:long payload end:octet(206)
     content  = header frame, then as many body frames as the body needs
@@ -24,21 +24,21 @@ from node.amqp.method_codec import encode_method
 from node.amqp.methods import Method
 
 FRAME_HEADER_STRUCT: Final = Struct(">BHI")
-"""Type, channel, payload size: the seven bytes before a payload."""
+"""The frame header: type, channel, payload size; the seven bytes before a payload."""
 
 _END: Final = bytes([FRAME_END])
 _CHANNEL: Final = Struct(">H")
 _BODY_SIZE_AT: Final = slice(11, 19)
-"""Where the body size stands in a content: after the frame header, class id and weight."""
+"""The place of the body size in a content: after the frame header, class id and weight."""
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """One whole frame."""
+    """Return one whole frame."""
     return FRAME_HEADER_STRUCT.pack(kind, channel, len(payload)) + payload + _END
 
 
 def method_frame(channel: int, method: Method) -> bytes:
-    """The frame of a method without content."""
+    """Return the frame of a method without content."""
     return frame(FRAME_METHOD, channel, encode_method(method))
 
 
@@ -46,7 +46,7 @@ HEARTBEAT: Final = frame(FRAME_HEARTBEAT, 0, b"")
 
 
 def content_frames(channel: int, header: bytes, body: bytes, frame_max_bytes: int) -> bytes:
-    """A content: its header frame and the body cut to `frame_max_bytes` (0: no limit)."""
+    """Return a content: its header frame and the body cut to `frame_max_bytes` (0: no limit)."""
     parts = [frame(FRAME_HEADER, channel, header)]
     step = frame_max_bytes - FRAME_OVERHEAD_BYTES if frame_max_bytes else max(1, len(body))
     parts += [frame(FRAME_BODY, channel, body[at : at + step]) for at in range(0, len(body), step)]
@@ -54,7 +54,7 @@ def content_frames(channel: int, header: bytes, body: bytes, frame_max_bytes: in
 
 
 def split_content(content: bytes) -> tuple[bytes, bytes]:
-    """Take a content apart: the payload of its header frame, and the whole body."""
+    """Return the parts of a content: the payload of its header frame, and the whole body."""
     _, _, size = FRAME_HEADER_STRUCT.unpack_from(content)
     header = content[7 : 7 + size]
     at = size + FRAME_OVERHEAD_BYTES
@@ -67,12 +67,12 @@ def split_content(content: bytes) -> tuple[bytes, bytes]:
 
 
 def body_size(content: bytes) -> int:
-    """Bytes of the body, without header and frame overhead."""
+    """Return the bytes of the body, without header and frame overhead."""
     return int.from_bytes(content[_BODY_SIZE_AT])
 
 
 def with_channel(content: bytes, channel: int) -> bytes:
-    """The same content for another channel: two bytes a frame change."""
+    """Return the same content for another channel: two bytes a frame change."""
     number = _CHANNEL.pack(channel)
     size = int.from_bytes(content[3:7])
     at = size + FRAME_OVERHEAD_BYTES
@@ -86,7 +86,9 @@ def with_channel(content: bytes, channel: int) -> bytes:
 
 
 def recut(content: bytes, channel: int, frame_max_bytes: int) -> bytes:
-    """The same content in body frames of at most `frame_max_bytes`, for a peer that takes less than its
-    publisher sent."""
+    """Return the same content in body frames of at most `frame_max_bytes`.
+
+    The peer's limit is lower than that of the publisher.
+    """
     header, body = split_content(content)
     return content_frames(channel, header, body, frame_max_bytes)

@@ -1,10 +1,10 @@
-"""Methods to bytes and back.
+"""Encoding and decoding of methods.
 
     payload = short:class-id short:method-id fields      consecutive bits share octets, the lowest bit first
 
 A layout for each method is built once, from the annotations in `methods`: a list of steps, each of which
-reads or writes a run of numbers, a run of bits, or one string or table. Whether a payload was cut short or
-too long is seen by where the last step ends: slices past the end are short, not errors.
+reads or writes a run of numbers, a run of bits, or one string or table. The end of the last step shows whether a
+payload was cut short or too long: slices past the end are short, not errors.
 Source: amqp-behaviour §0.4, §1.7, §10.
 """
 
@@ -43,7 +43,7 @@ _NUMBER_FORMATS: Final = {
 }
 _BITS_PER_OCTET: Final = 8
 _WITH_SECRETS: Final = frozenset({ConnectionStartOk, ConnectionSecureOk, ConnectionUpdateSecret})
-"""Passwords are in their arguments, which therefore are never shown."""
+"""The methods with passwords in their arguments, which therefore are never shown."""
 
 
 class UnknownMethod(ProtocolError):
@@ -84,7 +84,7 @@ def decode_method(payload: bytes) -> Method:
 
 
 def encode_method(method: Method) -> bytes:
-    """The payload of a method frame.
+    """Return the payload of a method frame.
 
     Values must fit their fields: shortstrs have at most 255 bytes, numbers are unsigned.
     """
@@ -93,7 +93,7 @@ def encode_method(method: Method) -> bytes:
 
 
 def _cannot_decode(method: type[Method], payload: bytes) -> ProtocolError:
-    """The error, whose text goes to the log."""
+    """Return the error for a payload that cannot be decoded; its text goes to the log."""
     # Every octet takes a character or more: what follows the first 255 would be cut off the text anyway.
     octets = octet_list(payload[4 : 4 + REPLY_TEXT_MAX_BYTES])
     what = f"the arguments of {method.name}" if method in _WITH_SECRETS else octets

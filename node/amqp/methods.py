@@ -1,8 +1,8 @@
-"""The methods of AMQP 0-9-1 with RabbitMQ's extensions: what each carries, in wire order.
+"""The methods of AMQP 0-9-1 with RabbitMQ's extensions: the fields of each, in wire order.
 
 This file is the one description of a method: the codec reads the type of every field from its annotation. To
-the reader of the code a method is an immutable record, and the type checker holds us to it. At run time the
-records aren't frozen, since that would make them four times as dear to build.
+the reader of the code a method is an immutable record, which the type checker enforces. At run time the
+records aren't frozen, since that would make them four times as expensive to build.
 Fields have the defaults of the specification, so `QueueDeclare(queue="q")` is a whole method.
 Source: amqp-behaviour §10. `global` is spelt `global_`, and the ids in the two close methods are `failed_…`,
 because each method has ids of its own.
@@ -17,7 +17,7 @@ from node.amqp.field_table import Table
 
 
 class FieldType(Enum):
-    """How a field of a method is written on the wire."""
+    """The encoding of a method's field on the wire."""
 
     OCTET = auto()
     SHORT = auto()
@@ -40,7 +40,7 @@ Bit: TypeAlias = Annotated[bool, FieldType.BIT]
 
 
 class Method:
-    """What all methods have in common.
+    """The base of all methods.
 
     name: as the specification spells it, e.g. 'queue.declare'.
     has_content: whether a content header and body frames follow.
@@ -63,7 +63,7 @@ _M = TypeVar("_M", bound=Method)
 def _method(
     class_id: int, method_id: int, name: str, *, has_content: bool = False
 ) -> Callable[[type[_M]], type[_M]]:
-    """Make a record of the class and enter it in `METHODS`."""
+    """Return a decorator that makes a dataclass of a method and enters it in `METHODS`."""
 
     def register(plain: type[_M]) -> type[_M]:
         cls = dataclass(slots=True)(plain)

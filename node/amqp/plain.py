@@ -6,12 +6,12 @@ from node.amqp.field_table import FieldValue, Table
 
 
 def plain_table(table: Table) -> dict[str, Any]:
-    """A field table, as an object."""
+    """Return a field table as an object of JSON."""
     return {name: plain(field.value) for name, field in table.items()}
 
 
 def plain(value: FieldValue) -> Any:
-    """A value of a field table."""
+    """Return a value of a field table as JSON has it: octets as text, a decimal as a float."""
     match value:
         case dict():
             return plain_table(value)

@@ -3,9 +3,8 @@
     content header = short:class-id(60) short:weight(0) longlong:body-size short:flags values
     flags          = a bit for each property, content-type in bit 15; the two lowest mean nothing
 
-`Properties` is all of them, for whoever shows or rewrites a message. `Traits` is the little that a broker
-must know to route and keep one: the publish path reads only that, checks the rest, and hands on the bytes as
-they came.
+`Properties` has all of them, to show or to rewrite a message. `Traits` has the few that a broker needs to
+route and keep one: the publish path reads only these, checks the rest, and hands on the bytes as they came.
 RabbitMQ looks at the properties when the channel handles the message, and a malformed list crashes that
 channel: hence 541 without a word of explanation. It ignores the continuation bit: no class has more of them.
 Property strings may be any bytes.
@@ -34,7 +33,7 @@ PERSISTENT_MODE: Final = 2
 TRANSIENT_MODE: Final = 1
 
 REPLY_TO_PSEUDO_QUEUE: Final = "amq.rabbitmq.reply-to"
-"""The one `reply_to` that means something to a broker: direct reply-to (§4.12)."""
+"""The one `reply_to` that the broker acts on: direct reply-to (§4.12)."""
 
 _CONTENT_HEADER: Final = Struct(">HHQ")
 _FLAGS: Final = Struct(">H")
@@ -65,7 +64,7 @@ class Properties:
 
 
 class Traits(NamedTuple):
-    """What a broker must know of a message besides where it goes.
+    """The properties of a message on which the broker acts, besides its address.
 
     delivery_mode: as sent, but 1 counts as absent: both are transient, and plain messages share one object.
     reply_to: None unless it is REPLY_TO_PSEUDO_QUEUE.
@@ -85,7 +84,7 @@ class Traits(NamedTuple):
 
     @property
     def persistent(self) -> bool:
-        """Whether the message is to survive a restart in a durable queue."""
+        """True if the message is to survive a restart in a durable queue."""
         return self.delivery_mode == PERSISTENT_MODE
 
 
@@ -120,7 +119,7 @@ _STEPS: Final = {
 
 
 def _steps_by_octet(names: tuple[str, ...]) -> list[tuple[int, ...]]:
-    """For each value of an octet of the flags, the steps for the properties that it announces."""
+    """Return for each value of an octet of the flags the steps for the properties that it announces."""
     steps = [_STEPS.get(name, _SKIP) for name in names]
     return [tuple(step for place, step in enumerate(steps) if octet & 0x80 >> place) for octet in range(256)]
 
@@ -133,12 +132,12 @@ _SECOND_LOWEST: Final = _BITS["cluster_id"]
 
 
 def content_header(body_size: int, properties: Properties) -> bytes:
-    """The payload of a header frame."""
+    """Return the payload of a header frame."""
     return _CONTENT_HEADER.pack(CLASS_BASIC, 0, body_size) + encode_properties(properties)
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """Flags and values. Strings must have at most 255 bytes."""
+    """Return flags and values as bytes. Strings must have at most 255 bytes."""
     flags = 0
     parts: list[bytes] = []
     for name, bit in _BITS.items():
@@ -189,7 +188,7 @@ def decode_properties(data: bytes, pos: int, end: int) -> Properties:
 
 
 def read_headers(data: bytes, pos: int, names: Collection[bytes]) -> Table:
-    """Of the flags and values at `pos`, which passed `read_traits`: the headers with these names."""
+    """Return the headers with these names, from the flags and values at `pos`, which passed `read_traits`."""
     (flags,) = _FLAGS.unpack_from(data, pos)
     if not flags & _BITS["headers"]:
         return {}
@@ -201,9 +200,9 @@ def read_headers(data: bytes, pos: int, names: Collection[bytes]) -> Table:
 
 
 def read_traits(data: bytes, pos: int, end: int) -> Traits:
-    """Read what matters of the flags and values between `pos` and `end`, and check them all.
+    """Return the traits from the flags and values between `pos` and `end`, and check them all.
 
-    Returns the very objects TRANSIENT or PERSISTENT if there is nothing else to tell.
+    Returns the very objects TRANSIENT or PERSISTENT if the message has no other traits.
     Errors: as `decode_properties`, for the same bytes.
     """
     selected: Traits | None = None
@@ -257,7 +256,7 @@ def read_traits(data: bytes, pos: int, end: int) -> Traits:
 
 
 def _sender_selected(headers: Table) -> Traits:
-    """The part of the traits that the headers CC and BCC decide."""
+    """Return the part of the traits that the headers CC and BCC decide."""
     keys: dict[str, tuple[str, ...]] = {}
     for name in ("CC", "BCC"):
         field = headers.get(name)

@@ -1,7 +1,7 @@
 """Messages of this node's queues that its disk cannot read: a mirror that has them takes over, or they are dropped.
 
     storage ─► found ─ end of the turn ─► another node is to be master: the queue waits, and moves
-                                      └─► nobody else has them: dropped, and everybody told
+                                      └─► no other node has them: dropped, counted and reported
 
 Source: reliability §4.6, §5.2.
 """
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 RETRY_S: Final = 1.0
-"""Before it is asked again whether another node takes over: the one that was to may be gone."""
+"""The seconds before the broker asks again whether another node takes over: the one that was to may be gone."""
 
 
 class Damages:
-    """Those of one broker."""
+    """The queues of one broker that have unreadable messages, and the decision what to do about them."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._waiting: dict[Queue, str] = {}
-        """Queues with unreadable messages, and why those are."""
+        """The queues with unreadable messages, with the reason why they are unreadable."""
         self._timer: Timer | None = None
         self.has_work = False
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
 
     def found(self, queue: Queue, reason: str) -> None:
-        """A queue has unreadable messages: see `QueueStorage.unreadable`."""
+        """Register a queue with unreadable messages (`QueueStorage.unreadable`)."""
         self._waiting.setdefault(queue, reason)
         self.has_work = True
         self._broker.wake()
 
     def turn(self) -> None:
-        """Decide what becomes of them."""
+        """Decide for each queue: wait for another node to become its master, or give the messages up."""
         self.has_work = False
         for queue, reason in list(self._waiting.items()):
             if self._is_over(queue, reason):
@@ -53,7 +53,7 @@ class Damages:
             self._broker.wake()
 
     def _is_over(self, queue: Queue, reason: str) -> bool:
-        """Whether nothing more is to be done."""
+        """True if nothing more is to be done about the queue."""
         if queue.is_deleted or not queue.storage.unreadable:
             return True
         if queue.record.view is not None:

@@ -1,10 +1,11 @@
-"""What happens, as messages: RabbitMQ's plug-in `rabbitmq_event_exchange`.
+"""Events as messages, as RabbitMQ's plug-in `rabbitmq_event_exchange` publishes them.
 
-Each event is a message without a body to the exchange amq.rabbitmq.event; its routing key says what happened, its
-headers to whom. Events gather while the broker is busy with what brings them, and are published right after.
+Each event is a message without a body to the exchange amq.rabbitmq.event; its routing key names the event, its headers
+the objects. Events gather while the broker is busy with what brings them, and are published right after.
 
-Of connections, channels and consumers each node tells what its clients do. Of the catalogue all nodes hear the same,
-so one tells: the first by name that is up. Who changed it isn't known there: `unknown`, as RabbitMQ writes then.
+Events of connections, channels and consumers are published by the node of the client. Changes of the catalogue reach
+all nodes, so one publishes them: the first by name that is up. The user who made a change isn't known there: the header
+says `unknown`, as RabbitMQ writes then.
 
     Node(observer=Observers(LogObserver(), events))  …  events.attach(broker)  …  submit(events.declaration)
 Source: RabbitMQ 3.10.8, live: keys, headers, their order and their types. Arguments are tables here, where it prints
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from node.queue.consumer import Consumer
 
 Value: TypeAlias = "Json | Field"
-"""What a header is made of."""
+"""A value from which a header is made."""
 
 EVENT_EXCHANGE: Final = "amq.rabbitmq.event"
 
 WAITING_MAX: Final = 10_000
-"""Events that wait to be published; with more the oldest are lost. The catalogue changes as fast in a large import."""
+"""The limit of events that wait to be published; with more the oldest are lost, as may happen in a large import."""
 
 UNKNOWN_USER: Final = "unknown"
 
@@ -46,7 +47,7 @@ _AMQP: Final = "{0,9,1}"
 
 
 class EventExchange(Observer):
-    """Tells of events in one vhost, from `attach` on."""
+    """Publishes events to the exchange in one vhost, from `attach` on."""
 
     def __init__(self, vhost: str = "/") -> None:
         self.vhost = vhost
@@ -57,17 +58,17 @@ class EventExchange(Observer):
 
     @property
     def declaration(self) -> DeclareExchange:
-        """The command that makes the exchange."""
+        """The command that declares the exchange."""
         return declaration(self.vhost, EVENT_EXCHANGE)
 
     def attach(self, broker: "Broker") -> None:
-        """Begin to tell: what the broker has read at its start hasn't happened now."""
+        """Begin to publish events: changes that the broker has read at its start are none."""
         self._broker = broker
         self._exchange = InternalExchange(broker, self.vhost, EVENT_EXCHANGE, persistent=True)
         self._users = {user.name: user for user in broker.catalogue.users()}
 
     def _tell(self, key: str, headers: Mapping[str, Value], by: str | None = None) -> None:
-        """Note an event.   by: who brought it about; None: it doesn't say."""
+        """Register an event, to be published soon.   by: the user who caused it; None: the event has no such header."""
         broker = self._broker
         if broker is None:
             return
@@ -92,7 +93,7 @@ class EventExchange(Observer):
     # --- connections, channels, consumers ---
 
     def login_tried(self, connection: "Connection", user: str, problem: str) -> None:
-        """See `Observer.login_tried`."""
+        """Register `user.authentication.failure` if there is a problem, else `user.authentication.success`."""
         host, _ = _place(connection.peer.local)
         peer_host, peer_port = _place(connection.peer.address)
         headers: dict[str, Value] = {
@@ -113,7 +114,7 @@ class EventExchange(Observer):
             self._tell("user.authentication.success", headers)
 
     def opened(self, connection: "Connection") -> None:
-        """See `Observer.opened`."""
+        """Register `connection.created`, but not for connections of the HTTP API."""
         if _is_direct(connection):
             return
         peer, tls = connection.peer, connection.peer.tls
@@ -150,7 +151,7 @@ class EventExchange(Observer):
         self._tell("connection.created", headers, connection.user_name)
 
     def closed(self, connection: "Connection", *, in_good_order: bool) -> None:
-        """See `Observer.closed`. One that never got as far as its properties was no connection."""
+        """Register `connection.closed`, but not for a connection that never sent its properties, or of the HTTP API."""
         if _is_direct(connection) or not connection.auth_mechanism:
             return
         headers: dict[str, Value] = {
@@ -163,7 +164,7 @@ class EventExchange(Observer):
         self._tell("connection.closed", headers)
 
     def channel_opened(self, channel: "Channel") -> None:
-        """See `Observer.channel_opened`."""
+        """Register `channel.created`, but not for channels of the HTTP API."""
         connection = channel.connection
         if _is_direct(connection):
             return
@@ -178,13 +179,13 @@ class EventExchange(Observer):
         self._tell("channel.created", headers, connection.user_name)
 
     def channel_closed(self, channel: "Channel") -> None:
-        """See `Observer.channel_closed`."""
+        """Register `channel.closed`, but not for channels of the HTTP API."""
         connection = channel.connection
         if not _is_direct(connection):
             self._tell("channel.closed", {"pid": _pid(connection, channel)}, connection.user_name)
 
     def consumer_added(self, channel: "Channel", consumer: "Consumer") -> None:
-        """See `Observer.consumer_added`."""
+        """Register `consumer.created` with the consumer's settings."""
         record = consumer.queue.record
         headers: dict[str, Value] = {
             "arguments": _arguments(consumer.arguments),
@@ -199,7 +200,7 @@ class EventExchange(Observer):
         self._tell("consumer.created", headers, channel.connection.user_name)
 
     def consumer_removed(self, channel: "Channel", consumer: "Consumer") -> None:
-        """See `Observer.consumer_removed`."""
+        """Register `consumer.deleted`."""
         record = consumer.queue.record
         headers: dict[str, Value] = {
             "queue": record.name,
@@ -210,11 +211,11 @@ class EventExchange(Observer):
         self._tell("consumer.deleted", headers, channel.connection.user_name)
 
     def alarm_set(self, node: str, resource: str) -> None:
-        """See `Observer.alarm_set`. Each node tells of its own."""
+        """Register `alarm.set` if the alarm is this node's own."""
         self._tell_alarm("alarm.set", node, resource)
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
-        """See `Observer.alarm_cleared`."""
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
+        """Register `alarm.cleared` if the alarm is this node's own."""
         self._tell_alarm("alarm.cleared", node, resource)
 
     def _tell_alarm(self, key: str, node: str, resource: str) -> None:
@@ -224,7 +225,7 @@ class EventExchange(Observer):
     # --- the catalogue ---
 
     def changed(self, change: events.Event) -> None:
-        """See `Observer.changed`."""
+        """Register the event of a change of the catalogue: users' on each node, others on one node only."""
         if self._broker is None:
             return
         if isinstance(change, events.UserPut | events.UserDeleted):
@@ -234,7 +235,7 @@ class EventExchange(Observer):
 
     @property
     def _tells_of_all(self) -> bool:
-        """Whether this node is the one that tells what all know."""
+        """True if this node is the one that publishes the changes that reach all nodes."""
         assert self._broker is not None
         up = [name for name, member in self._broker.catalogue.members.items() if member.is_up]
         return not up or min(up) == self._broker.settings.node_name
@@ -244,7 +245,7 @@ class EventExchange(Observer):
 
     @singledispatchmethod
     def _follow(self, change: events.Event) -> None:
-        """RabbitMQ has no event for the others."""
+        """Ignore other changes: RabbitMQ has no event for them."""
 
     @_follow.register
     def _(self, change: events.VhostCreated) -> None:
@@ -372,7 +373,7 @@ class EventExchange(Observer):
         # RabbitMQ tells of operator policies under the same key when they are set.
         self._tell_change("policy.set", {**headers, **place})
 
-    # --- users: what of them changed is seen by what they were ---
+    # --- users: the event of a change depends on the user's former record ---
 
     def _follow_user(self, change: events.UserPut | events.UserDeleted) -> None:
         if isinstance(change, events.UserDeleted):
@@ -419,7 +420,7 @@ def _binding(binding: Binding) -> dict[str, Value]:
 
 
 def _arguments(arguments: Table) -> Field:
-    """RabbitMQ gives an empty array where there are none."""
+    """Return arguments as a table; RabbitMQ gives an empty array where there are none."""
     return table(arguments) if arguments else array([])
 
 
@@ -428,17 +429,17 @@ def _own_name(connection: "Connection") -> dict[str, Json]:
 
 
 def _is_direct(connection: "Connection") -> bool:
-    """Whether it is one of the HTTP API's, which last as long as a request."""
+    """True if the connection is one of the HTTP API's, which last as long as a request."""
     return not connection.peer.local
 
 
 def _pid(connection: "Connection", channel: "Channel | None" = None) -> str:
-    """What stands for an Erlang process."""
+    """Return the text that stands for an Erlang process."""
     return f"<{connection.id}.{0 if channel is None else channel.number}>"
 
 
 def _place(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, the host as Erlang prints an address: {127,0,0,1}."""
+    """Return host and port of `HOST:PORT`, the host as Erlang prints an address: {127,0,0,1}."""
     host, _, port = address.rpartition(":")
     try:
         address_ = ip_address(host.strip("[]").partition("%")[0])
@@ -453,7 +454,7 @@ def _place(address: str) -> tuple[str, int]:
 
 
 def _field(value: Value) -> Field:
-    """A value in the type in which the plug-in writes it."""
+    """Return a value in the type in which the plug-in writes it."""
     match value:
         case Field():
             return value

@@ -1,4 +1,4 @@
-"""What lives on a node follows the catalogue: each event opens, re-tunes or closes vhosts, routes and queues.
+"""The live vhosts, routes and queues of a node follow the catalogue: each event opens, re-tunes or closes some.
 
 catalogue ─ events ─► Following ─► vhosts, routers, queues          turn: what was too much for one step
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from node.broker.broker import Broker
 
 SETTINGS_AT_ONCE: Final = 500
-"""Live queues that get other settings at once when a policy changes, and in each turn after that: some 5 ms."""
+"""The limit of live queues whose settings change at once with a policy, and in each turn after that: some 5 ms."""
 
 
 class Following:
-    """Of one broker. Whoever reads `Broker.vhosts` sees what the catalogue has.
+    """Makes the live objects of one broker, `Broker.vhosts`, follow the catalogue.
 
     Only settings may come later, when a policy concerns more than `SETTINGS_AT_ONCE` queues: within
     queues / `SETTINGS_AT_ONCE` turns. A queue that is opened meanwhile has the new ones from the start.
@@ -32,10 +32,10 @@ class Following:
         self.broker = broker
         self._exclusive: dict[str, dict[str, QueueRecord]] = {}  # by owner and uid
         self._due: dict[tuple[str, str], None] = {}
-        """Vhosts and names of queues whose settings have changed: each queue once."""
+        """The vhosts and names of queues whose settings have changed: each queue once."""
 
     def react(self, changes: Sequence[events.Event]) -> None:
-        """Follow what a command changed."""
+        """Follow the changes of a command, and report each to the broker's observer."""
         follow = self._follow  # made anew at each look
         changed = self.broker.observer.changed
         for change in changes:
@@ -44,23 +44,23 @@ class Following:
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
         return bool(self._due)
 
     def turn(self) -> None:
-        """Go on with the settings."""
+        """Give the next queues whose settings have changed their settings."""
         names = list(islice(self._due, SETTINGS_AT_ONCE))
         for each in names:
             del self._due[each]
         self._apply_settings(names)
 
     def exclusive_queues(self, owner: str) -> list[QueueRecord]:
-        """The queues that belong to a connection of this id."""
+        """Return the queues that belong to a connection of this id."""
         return list(self._exclusive.get(owner, {}).values())
 
     @singledispatchmethod
     def _follow(self, change: events.Event) -> None:
-        """Nothing live hangs on the other events."""
+        """Ignore other changes: no live object depends on them."""
 
     @_follow.register
     def _(self, change: events.VhostCreated) -> None:
@@ -177,7 +177,7 @@ class Following:
             self._close_queue(record)
 
     def _queues_of(self, node: str) -> list[QueueRecord]:
-        """The durable queues that live on another node: others, and mirrored ones, have events of their own."""
+        """Return the unmirrored queues that live on another node; transient ones have events of their own."""
         return [
             record
             for vhost in self.broker.catalogue.vhosts()
@@ -220,7 +220,7 @@ class Following:
             live.router.set_alternate(name, self._alternate(record))
 
     def _apply_settings(self, names: Iterable[tuple[str, str]]) -> None:
-        """Give live queues the settings that they should have now.   names: of vhosts and queues, maybe gone."""
+        """Give live queues the settings that they should have now.   names: of vhosts and queues, which may be gone."""
         broker = self.broker
         for vhost, name in names:
             live = broker.vhosts.get(vhost)

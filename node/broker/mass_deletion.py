@@ -1,11 +1,12 @@
-"""A log that deletes what is large in pieces: a queue or an exchange with very many bindings, a vhost with very many
-queues. All nodes apply a command at the same moment, and nobody is served while they do.
+"""Mass deletion in pieces: of a queue or an exchange with very many bindings, or a vhost with very many queues.
+
+All nodes apply a command at the same moment, and no client is served while they do.
 
     DeleteQueue ─► large? ─ no ──────────────────────────────────────────────► the log
                       └ yes ─► Trim ─► applied ─► next turn ─► Trim ─► … ─► DeleteQueue
 
-Until the last piece the object is there, with less and less of what it had. A node that stops half-way leaves it so:
-whoever asked has no answer, and asks again.
+Until the last piece the object is there, with fewer and fewer bindings or queues. A node that stops half-way leaves it
+so: the client that asked has no answer, and asks again.
 """
 
 from collections import deque
@@ -20,14 +21,14 @@ from node.catalogue.replicated_log import ReplicatedLog
 ResultT = TypeVar("ResultT")
 
 PIECE_MAX: Final = 200
-"""Bindings that go at once, at some 10 us each; a queue counts as `node.catalogue.topology.QUEUE_COST` of them."""
+"""The limit of bindings deleted at once, at some 10 us each; a queue counts as `topology.QUEUE_COST` of them."""
 
 _SPARE_PIECES: Final = 10
-"""For what clients add meanwhile; the rest of that goes with the object."""
+"""The number of pieces added for bindings that clients add meanwhile; any more go with the object."""
 
 
 class InPieces:
-    """A `ReplicatedLog` around another.
+    """A `ReplicatedLog` around another, which deletes large objects in pieces.
 
     wake: called when there is work for the coming turn.
     """
@@ -43,7 +44,10 @@ class InPieces:
         command: Command[ResultT],
         on_applied: Callable[[ResultT | Refused], None] | None = None,
     ) -> None:
-        """See `ReplicatedLog.submit`. What is submitted later may be applied before the end of a deletion in pieces."""
+        """Submit the command; before the deletion of a large object submit commands that remove it in pieces.
+
+        Commands that are submitted later may be applied before the end of a deletion in pieces.
+        """
         trim, size = _first(command, self._catalogue)
         if trim is None or size <= PIECE_MAX:
             self._log.submit(command, on_applied)
@@ -53,16 +57,16 @@ class InPieces:
             )
 
     def await_safety(self, on_safe: Callable[[bool], None]) -> None:
-        """See `ReplicatedLog.await_safety`."""
+        """Call back when all that was applied so far is safe in the log around which this one is."""
         self._log.await_safety(on_safe)
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
         return bool(self._due)
 
     def turn(self) -> None:
-        """The next piece, of whoever has waited longest."""
+        """Submit the next piece of the deletion that has waited longest."""
         self._due.popleft()()
 
     def _trim(self, trim: Trim, pieces_left: int, finish: Callable[[], None]) -> None:
@@ -79,7 +83,10 @@ class InPieces:
 
 
 def _first(command: Command[Any], catalogue: Catalogue) -> tuple[Trim | None, int]:
-    """What takes a first piece off what a command is to delete, and how large all of that is."""
+    """Return the command that removes a first piece of what a command is to delete, and the whole size.
+
+    None and 0 where the command deletes nothing large.
+    """
     match command:
         case DeleteQueue(vhost, name, uid):
             record = catalogue.queue(vhost, name)

@@ -1,7 +1,7 @@
-"""Where the messages of a queue are that have left its backlog and are not done with.
+"""The unsettled messages of a queue: those that have left its backlog and are not acknowledged or dropped yet.
 
     queue ─► unacked of a channel, open transaction ─┐
-          ─► unacked of another node's proxy ────────┼─ unsettled ─► who copies the queue, or takes it over
+          ─► unacked of another node's proxy ────────┼─ unsettled ─► a copy of the queue, or its next master
           ─► dead letters on their way ──────────────┘
 Source: reliability §4.6 (all that is unacknowledged is requeued), §4.8; amqp-behaviour §7.6.
 """
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def unsettled(broker: "Broker", queue: Queue, *, take: bool = False) -> list[Run]:
-    """What clients and dead letters hold of a queue of this node, in no order.
+    """Return the messages of a queue of this node that clients and dead letters hold, in no order.
 
-    take: the queue takes leave. Other nodes' proxies and dead letters that wait are dropped; what the channels of
+    take: the queue hands off. Other nodes' proxies and dead letters that wait are dropped; what the channels of
         this node hold counts for nothing any more, from the end of this turn on.
     """
     runs = broker.dead_letters.unsettled(queue, take=take)
@@ -37,10 +37,10 @@ def unsettled(broker: "Broker", queue: Queue, *, take: bool = False) -> list[Run
 
 
 def note_deliveries(broker: "Broker") -> None:
-    """The storage is told of all messages that clients have had, wherever those are: the node stops.
+    """Note in the storage all messages that clients have had, wherever those are, before the node stops.
 
-    After a clean stop they are in their queues again, and only they count as redelivered. What other nodes' clients
-    held has come back by then.
+    After a clean stop they are in their queues again, and only they count as redelivered. Messages that other nodes'
+    clients held have come back by then.
     """
     queues = dict.fromkeys(queue for queue in broker.local_queues if queue.is_durable)
     for queue in queues:

@@ -1,4 +1,4 @@
-"""Who may log in, open a vhost and touch a resource.
+"""Access checks: whether a user may log in, open a vhost, use a resource or publish with a `user_id`.
 
 Every check reads the catalogue as it is, so a revoked permission holds from the next check on. Callers that
 cache the answer drop it when `Catalogue.version` changes.
@@ -30,7 +30,7 @@ _MATCHES_EMPTY_NAME_ONLY: Final = "^$"
 
 @dataclass(frozen=True, slots=True)
 class LoginRefused:
-    """Why a login failed: for the log only, the client is told the same in all cases (§1.3)."""
+    """The reason why a login failed. It is for the log only: the client is told the same in all cases (§1.3)."""
 
     reason: str
 
@@ -43,10 +43,10 @@ def check_login(
     is_loopback: bool,
     loopback_users: Container[str] = (),
 ) -> User | LoginRefused:
-    """The user with that name and password.
+    """Return the user with that name and password, or `LoginRefused` with the reason.
 
     is_loopback: whether the client connects from this machine.
-    loopback_users: those who may connect from nowhere else.
+    loopback_users: users who may connect from this machine only.
     A blank password is refused even when it is the right one.
     """
     if not password:

@@ -34,18 +34,21 @@ from node.catalogue.records import Permission, TopicPermission, User, UserLimits
 
 
 class Accounts:
-    """Users and permissions. `events` is the catalogue's list: what changes is appended to it."""
+    """The users and permissions of the catalogue, with the handlers of the commands that change them.
+
+    events: the catalogue's list of events, to which each change is appended.
+    """
 
     def __init__(self, events: list[Event]) -> None:
         self.users: dict[str, User] = {}
         self.permissions: dict[tuple[str, str], Permission] = {}
-        """By vhost and user."""
+        """Permission rows by vhost and user."""
         self.topic_permissions: dict[tuple[str, str, str], TopicPermission] = {}
-        """By vhost, user and exchange."""
+        """Topic permission rows by vhost, user and exchange."""
         self._events = events
 
     def put_user(self, command: PutUser) -> bool:
-        """See `PutUser`."""
+        """Create the user or replace its password, tags and, if given, limits; return True if the user is new."""
         existing = self.users.get(command.name)
         limits = command.limits or (existing.limits if existing else UserLimits())
         self._store(
@@ -54,21 +57,21 @@ class Accounts:
         return existing is None
 
     def change_password(self, command: ChangePassword) -> Refused | None:
-        """See `ChangePassword`."""
+        """Replace the user's password hash. Refused (404) when there is no such user."""
         return self._change(
             command.name, password_hash=command.password_hash, hashing_algorithm=command.hashing_algorithm
         )
 
     def set_tags(self, command: SetUserTags) -> Refused | None:
-        """See `SetUserTags`."""
+        """Replace the user's tags. Refused (404) when there is no such user."""
         return self._change(command.name, tags=command.tags)
 
     def set_limits(self, command: SetUserLimits) -> Refused | None:
-        """See `SetUserLimits`."""
+        """Replace the user's limits. Refused (404) when there is no such user."""
         return self._change(command.name, limits=command.limits)
 
     def delete_user(self, command: DeleteUser) -> bool:
-        """See `DeleteUser`."""
+        """Delete the user and its permission rows; return False when there is no such user."""
         if command.name not in self.users:
             return False
         self._drop_permissions(user=command.name)
@@ -77,7 +80,10 @@ class Accounts:
         return True
 
     def set_permission(self, command: SetPermission) -> bool | Refused:
-        """See `SetPermission`; the vhost exists."""
+        """Store the user's row for the vhost, which exists; return True if the row is new.
+
+        Refused (404) for an unknown user, (406) for an invalid expression.
+        """
         refused = self._check(command.user, command.configure, command.write, command.read)
         if refused is not None:
             return refused
@@ -89,7 +95,7 @@ class Accounts:
         return is_new
 
     def clear_permission(self, command: ClearPermission) -> bool:
-        """See `ClearPermission`."""
+        """Remove the user's row for the vhost; return False when there is none."""
         key = (command.vhost, command.user)
         if self.permissions.pop(key, None) is None:
             return False
@@ -97,7 +103,10 @@ class Accounts:
         return True
 
     def set_topic_permission(self, command: SetTopicPermission) -> bool | Refused:
-        """See `SetTopicPermission`; the vhost exists."""
+        """Store the user's row for the exchange in the vhost, which exists; return True if the row is new.
+
+        Refused (404) for an unknown user, (406) for an invalid expression.
+        """
         refused = self._check(command.user, command.write, command.read)
         if refused is not None:
             return refused
@@ -109,7 +118,7 @@ class Accounts:
         return is_new
 
     def clear_topic_permission(self, command: ClearTopicPermission) -> bool:
-        """See `ClearTopicPermission`."""
+        """Remove the user's row for the exchange, or with None all its rows in the vhost; return True if any was."""
         keys = [
             key
             for key in self.topic_permissions
@@ -146,7 +155,7 @@ class Accounts:
         return None
 
     def _drop_permissions(self, *, vhost: str | None = None, user: str | None = None) -> None:
-        """Remove the rows of a vhost or of a user."""
+        """Remove all permission and topic permission rows of a vhost or of a user."""
         for key in [key for key in self.permissions if vhost in (None, key[0]) and user in (None, key[1])]:
             del self.permissions[key]
             self._events.append(PermissionsChanged(*key, None))

@@ -1,7 +1,7 @@
-"""Arguments of queue.declare, exchange.declare and basic.consume: what is accepted, and which are the same.
+"""Arguments of queue.declare, exchange.declare and basic.consume: which are accepted, and which count as equal.
 
-Each queue type knows a list of keys. A key that only other types know is refused, a key that nobody knows is
-kept and ignored. Faults are reported in RabbitMQ's order, so that of two the client is told of the same one.
+Each queue type knows a list of keys. A key that only other types know is refused, a key that no type knows is
+kept and ignored. Faults are reported in RabbitMQ's order, so that of two faults the client is told of the same one.
 
 Values compare and print as Erlang terms, because clients and their tests match on the texts: see `comparable`
 and `print_value`.
@@ -83,7 +83,7 @@ _CONSUMER_KEYS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class ConsumeArguments(NamedTuple):
-    """What the arguments of basic.consume ask for."""
+    """The settings that the arguments of basic.consume ask for."""
 
     priority: int = 0
     cancel_on_ha_failover: bool = False
@@ -95,7 +95,7 @@ class ConsumeArguments(NamedTuple):
 def with_default_queue_type(
     arguments: Table, default: str, durable: bool, exclusive: bool, auto_delete: bool
 ) -> Table:
-    """The arguments with the vhost's default queue type, where none is asked for and that type is possible.
+    """Return the arguments with the vhost's default queue type unless they name one or the default does not fit.
 
     default: empty when the vhost has none.   durable: as declared, before `exclusive` takes it back.
     Source: §3.7.
@@ -253,7 +253,7 @@ def _typed(field: Field) -> str:
 
 
 def _print_float(value: float) -> str:
-    """The shorter of the usual and the scientific notation; the latter from 2**53 on."""
+    """Return the shorter of the usual and the scientific notation; the latter from 2**53 on."""
     sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int), "a field holds no NaN and no infinity"
     digits = "".join(map(str, digit_tuple))
@@ -311,7 +311,7 @@ def _shown(field: Field) -> str:
 # --- checks of single values --------------------------------------------------------------------------------
 
 _Check: TypeAlias = Callable[[Field, Table], str | None]
-"""Looks at a value and at all arguments; gives what is wrong with it, as Erlang prints it, or None."""
+"""Checks a value, given all arguments; returns the fault as Erlang prints it, or None."""
 
 
 def _check_values(arguments: Table, keys: Iterable[str], checks: Mapping[str, _Check], where: str) -> None:
@@ -437,14 +437,14 @@ _CONSUMER_CHECKS: Final[dict[str, _Check]] = {
 
 
 def _asked_type(arguments: Table) -> str:
-    """The queue type asked for, `classic` when none or when it makes no sense."""
+    """Return the queue type asked for; `classic` when none is given or the type is unknown."""
     value = arguments.get(QUEUE_TYPE, longstr("classic")).value
     name = value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
     return name if name in _QUEUE_KEYS else "classic"
 
 
 def _module(queue_type: str) -> str:
-    """What error texts call a queue type."""
+    """Return the name of a queue type in error texts, which is that of RabbitMQ's module."""
     return f"rabbit_{queue_type}_queue"
 
 

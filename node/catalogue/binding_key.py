@@ -1,4 +1,4 @@
-"""What makes two bindings the same: source, destination, routing key and arguments, the latter in any order.
+"""The identity of a binding: source, destination, routing key and arguments, the latter in any order.
 
 Source: amqp-behaviour §3.14 (identity of a binding); types count, so a table with 5 as `I` is not one with 5
 as `l`.
@@ -22,7 +22,7 @@ def binding_key(
 
 
 def arguments_key(arguments: Table) -> Hashable:
-    """A value that is equal for equal arguments, whatever their order; that of nested tables counts."""
+    """Return a hashable value that is equal for equal arguments in any order; within nested tables the order counts."""
     if not arguments:
         return ()
     return tuple((name, _field_key(arguments[name])) for name in sorted(arguments))

@@ -65,7 +65,7 @@ _ALTERS_NO_ROUTE: Final = (UserPut, VhostUpdated, ParameterChanged, MemberPut, L
 
 
 class Catalogue:
-    """All metadata. `version` goes up with every change that may alter routing or permissions."""
+    """All metadata of the broker. `version` goes up with every change that may alter routing or permissions."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -77,7 +77,7 @@ class Catalogue:
         self._global_parameters: dict[str, Json] = {}
         self._members = Members(self._events)
         self.plan_lock: PlanLock | None = None
-        """Of the plan that is carried out, if any; it may have expired."""
+        """The lock of the plan that is being carried out, if any; it may have expired."""
         self._mirrored = MirroredQueues(self._topologies, self._members, self._events)
         self._handlers: Final[dict[type[Command[Any]], Callable[[Any], object]]] = {
             commands.DeclareExchange: self._in_vhost(Topology.declare_exchange),
@@ -134,7 +134,7 @@ class Catalogue:
         return cast("ResultT | Refused", result)
 
     def take_events(self) -> list[Event]:
-        """What has changed since the last call, in order."""
+        """Return the changes since the last call, in order, and forget them."""
         events = self._events.copy()
         self._events.clear()
         return events
@@ -172,12 +172,12 @@ class Catalogue:
         return () if topology is None else topology.bindings_to(kind, name)
 
     def size_of(self, vhost: str) -> int:
-        """What it costs to delete all queues of the vhost, as `Trim` counts."""
+        """Return the cost to delete all queues of the vhost, in bindings, as `Trim` counts."""
         topology = self._topologies.get(vhost)
         return 0 if topology is None else topology.size
 
     def binding_count(self, vhost: str) -> int:
-        """How many explicit bindings the vhost has."""
+        """Return the number of explicit bindings of the vhost."""
         topology = self._topologies.get(vhost)
         return 0 if topology is None else topology.binding_count
 
@@ -187,18 +187,18 @@ class Catalogue:
         return iter(()) if topology is None else topology.bindings()
 
     def effective_policy(self, record: QueueRecord | Exchange) -> EffectivePolicy:
-        """What applies to a queue or exchange of the catalogue; `NO_POLICY` when nothing does."""
+        """Return the merged policies that apply to a queue or exchange of the catalogue; `NO_POLICY` when none does."""
         topology = self._topologies.get(record.vhost)
         kind: ResourceKind = "queue" if isinstance(record, QueueRecord) else "exchange"
         return NO_POLICY if topology is None else topology.effective_policy(kind, record.name)
 
     def queue_policies(self, vhost: str) -> Mapping[str, EffectivePolicy]:
-        """What applies to queues of the vhost now, by name; of those that something applies to. Not changed later."""
+        """Return a copy of the effective policies by queue name, without queues that no policy applies to."""
         topology = self._topologies.get(vhost)
         return {} if topology is None else topology.queue_policies()
 
     def policy_of_new_queue(self, vhost: str, name: str, queue_type: QueueType) -> EffectivePolicy:
-        """What would apply to a queue that is not there yet."""
+        """Return the policies that would apply to a queue that does not exist yet."""
         topology = self._topologies.get(vhost)
         return NO_POLICY if topology is None else topology.policies.match("queue", name, queue_type)
 
@@ -215,12 +215,12 @@ class Catalogue:
 
     @property
     def next_incarnation(self) -> int:
-        """What the next node that starts is numbered."""
+        """The incarnation that the next node to start gets."""
         return self._members.next_incarnation
 
     @property
     def member_changes(self) -> int:
-        """Rises whenever a node comes, goes, starts, ends, drains or changes its type or address."""
+        """A counter that rises whenever a node comes, goes, starts, ends, drains or changes its type or address."""
         return self._members.changes
 
     # --- vhosts, users, permissions, policies, parameters -------------------------------------------------
@@ -285,7 +285,10 @@ class Catalogue:
     # --- handlers -----------------------------------------------------------------------------------------
 
     def _in_vhost(self, handle: Callable[[Topology, Any], object]) -> Callable[[Any], object]:
-        """A handler that finds the command's vhost first."""
+        """Return a handler that calls `handle` with the topology of the command's vhost; Refused (530).
+
+        without a vhost.
+        """
 
         def handler(command: Any) -> object:
             topology = self._topologies.get(command.vhost)
@@ -499,10 +502,10 @@ def _alters_routes(event: Event) -> bool:
 
 
 def _no_such_vhost(name: str) -> Refused:
-    """For a client's command: its connection is being closed, the vhost went while it worked."""
+    """Return the refusal for a client's command: the vhost was deleted while it ran, its connection is being closed."""
     return Refused(ReplyCode.NOT_ALLOWED, missing_vhost(name))
 
 
 def _vhost_not_found(name: str) -> Refused:
-    """For an operator's command."""
+    """Return the refusal for an operator's command that names an unknown vhost."""
     return Refused(ReplyCode.NOT_FOUND, f"no vhost '{name}'")

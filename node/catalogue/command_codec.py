@@ -4,7 +4,7 @@
 
 Every field is written, so that a default may change without a change in what old logs say. Read, a field with a
 default may be missing: an older version did not know it. What this version does not know is an error and never
-skipped, as it was a change that somebody was told of. How a field is written follows from its annotation:
+skipped, as it was a change that was confirmed to its submitter. How a field is written follows from its annotation:
 tables become the base64 of their encoding, in which every type of field survives; where an object may be of one class
 or another, it says of which; all else is JSON as it is.
 """
@@ -35,14 +35,14 @@ class CommandUnreadable(Exception):
 
 
 class _Misfit(Exception):
-    """A value is not what is due; the message says what would be."""
+    """A value does not fit the type of its field; the message says what would fit."""
 
 
 Write: TypeAlias = Callable[[Any], Any]
-"""From the value of a field to what JSON can say."""
+"""Converts the value of a field to one that JSON can express."""
 
 Read: TypeAlias = Callable[[Any], Any]
-"""From what JSON said to the value of a field. Raises _Misfit."""
+"""Converts a value from JSON to the value of a field. Raises _Misfit."""
 
 _NoneType: Final = type(None)
 _UnionType: Final = type(int | str)
@@ -53,16 +53,16 @@ _PLAIN: Final[dict[object, str]] = {
     float: "a number",
     _NoneType: "null",
 }
-"""Types that are in JSON what they are in Python, and what errors call them."""
+"""Types that are the same in JSON and in Python, with their names in error messages."""
 _PLURALS: Final[dict[object, str]] = {str: "texts", int: "whole numbers"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the objects of one class are written and read.
+    """The way in which objects of one class are written and read.
 
-    known: the keys that may come.   writes: of those fields that JSON cannot say as they are.
-    defaults: of the fields that may be missing, what makes their values.
+    known: the keys that may occur.   writes: converters of the fields that JSON cannot express as they are.
+    defaults: for each field that may be missing, a function that makes its value.
     """
 
     cls: type[Any]
@@ -127,7 +127,7 @@ _to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), ch
 
 
 def _shown(value: object) -> str:
-    """The start of a value that did not fit: enough to find it."""
+    """Return the start of a value that did not fit: enough to find it."""
     return json.dumps(value)[:60]
 
 
@@ -156,7 +156,7 @@ def _plan(cls: type[Any]) -> _Plan:
 
 
 def _form(annotation: Any) -> tuple[Write | None, Read]:
-    """How a field of this annotation is written and read."""
+    """Return the writer (None: JSON takes the value as it is) and the reader for fields of this annotation."""
     if annotation == Json:
         return None, _same
     if annotation == JsonObject:
@@ -177,7 +177,7 @@ def _form(annotation: Any) -> tuple[Write | None, Read]:
 
 
 def _union(annotation: Any) -> tuple[Write | None, Read]:
-    """Of plain types, of classes, or of None and one other type."""
+    """Return writer and reader for a union of plain types, of classes, or of None and one other type."""
     kinds = get_args(annotation)
     if set(kinds) <= _PLAIN.keys():
         return None, _exactly(" or ".join(_PLAIN[kind] for kind in kinds), *kinds)
@@ -193,7 +193,7 @@ def _union(annotation: Any) -> tuple[Write | None, Read]:
 
 
 def _one_class_of(classes: tuple[type[Any], ...]) -> tuple[Write, Read]:
-    """An object of one of these classes, which it names."""
+    """Return writer and reader for objects of several classes; the JSON object names its class."""
     plans = {cls.__name__: _plan(cls) for cls in classes}
     assert not any(_KIND in plan.known for plan in plans.values()), classes
     due = f"an object of the kind {' or '.join(plans)}"
@@ -212,7 +212,10 @@ def _one_class_of(classes: tuple[type[Any], ...]) -> tuple[Write, Read]:
 
 
 def _tuple(kinds: tuple[Any, ...]) -> tuple[Write | None, Read]:
-    """Of any number of one type, or of one of each. What is in it is not changed for JSON unless its type says so."""
+    """Return writer and reader for a tuple: of any number of one type, or of one value of each type.
+
+    A tuple of the second form is written as it is.
+    """
     if kinds[-1] is not Ellipsis:
         reads = tuple(_form(kind)[1] for kind in kinds)
         return None, partial(_read_row, f"a list of {len(kinds)}", reads)
@@ -239,7 +242,7 @@ def _read_row(due: str, reads: tuple[Read, ...], data: Any) -> tuple[Any, ...]:
 
 
 def _exactly(due: str, *kinds: type[Any]) -> Read:
-    """Takes values of these types, not of types derived from them: true is no number."""
+    """Return a reader that accepts values of exactly these types, not of derived ones: true is no number."""
     accepted = frozenset(kinds)
 
     def read(data: Any) -> Any:
@@ -266,7 +269,7 @@ def _read_inner(plan: _Plan, data: Any) -> Any:
 
 
 def _write_table(table: Table) -> str:
-    """Empty for an empty table, as most are."""
+    """Return the table's encoding in base64; empty for an empty table, as most are."""
     return b2a_base64(encode_table(table), newline=False).decode() if table else ""
 
 
@@ -292,4 +295,4 @@ _PLANS: Final[dict[str, _Plan]] = {
     for name, cls in vars(commands).items()
     if isinstance(cls, type) and issubclass(cls, Command) and cls is not Command
 }
-"""By the names of the commands."""
+"""The plans of all commands by the command's name."""

@@ -1,8 +1,8 @@
 """The commands that change the catalogue, one frozen dataclass each.
 
-A command is all that the change depends on: names, salts, hashes and ids that must be random or new are made
-by whoever submits it, so that every node that applies it gets the same catalogue. Commands hold plain values
-only: they are written as JSON (`node.catalogue.command_codec`).
+A command has all that the change depends on: names, salts, hashes and ids that must be random or new are made
+by its submitter, so that every node that applies it gets the same catalogue. Commands hold plain values only,
+which are written as JSON (`node.catalogue.command_codec`).
 
 `Command[R]` says what applying it gives: an `R`, or a `Refused`.
 """
@@ -71,11 +71,11 @@ class QueueDeclared:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What became of a step of a plan.
+    """The result of a step of a plan.
 
     state: done: it has been made; skipped: there was nothing to do; started: it goes on by itself; waiting: it cannot
-        be made just now, ask again; stale: what it relies on is not so (any more); locked: this plan may do nothing;
-        missing: no such queue. Only with "done" anything of the view has changed.
+        be made just now, ask again; stale: a condition of the step does not hold (any more); locked: this plan does not
+        have the lock; missing: no such queue. Only with "done" anything of the view has changed.
     reason: for people; empty with done.
     """
 
@@ -151,10 +151,11 @@ class DeleteQueue(Command[QueueRecord | None]):
 
 @dataclass(frozen=True, slots=True)
 class Trim(Command[bool]):
-    """Take bindings from a queue or an exchange that is to be deleted, or queues from such a vhost, `limit` at most.
+    """Remove bindings from a queue or an exchange that is to be deleted, or queues from such a vhost, `limit` at most.
 
     Gives whether there are more; False when there is no such object.
-    kind: of what is to be deleted.   name: empty for a vhost.   uid: of a queue: only of this incarnation.
+    kind: the kind of the object.   name: empty for a vhost.   uid: of a queue: only of this incarnation.
+    limit: bindings; a queue counts as `topology.QUEUE_COST` of them.
     """
 
     vhost: str
@@ -224,7 +225,7 @@ class ChangeView(Command[View]):
 
 @dataclass(frozen=True, slots=True)
 class TakePlanLock(Command[PlanLock]):
-    """Have a plan carried out, and no other one; or go on with it. Gives the lock that holds now: ours, or another's.
+    """Take the lock of plans for a plan, or renew it. Gives the lock that holds now: ours, or another's.
 
     now_ms: milliseconds since 1970 by the clock of the node that is asked.
     """
@@ -237,7 +238,7 @@ class TakePlanLock(Command[PlanLock]):
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlanLock(Command[PlanLock | None]):
-    """End what `TakePlanLock` began. Gives the lock that holds now: None, or another's, which stays."""
+    """Release the lock that `TakePlanLock` took. Gives the lock that holds now: None, or another's, which stays."""
 
     plan: str
     owner: str
@@ -245,13 +246,13 @@ class ReleasePlanLock(Command[PlanLock | None]):
 
 @dataclass(frozen=True, slots=True)
 class TakePlanStep(Command[StepOutcome]):
-    """Make a step of a plan, if all that it relies on is so when this is applied (reference spark.md §3.4).
+    """Make a step of a plan if all its conditions hold when it is applied (reference spark.md §3.4).
 
     plan, step: their ids.   now_ms: as in `TakePlanLock`.   uid: of the queue.
-    source: the node whose copy goes (drop_mirror).   target: the node that gets a copy, or the master.
-    epoch: `View.since`; None: of any.   master: the node where it is; empty: anywhere.
-    synced: nodes whose copies are synchronised.   min_synced: that there are so many of these, the master's among them;
-        to drop a copy, without it, and never fewer than the policy wants.
+    source: the node whose copy is dropped (drop_mirror).   target: the node that gets a copy, or becomes the master's.
+    epoch: `View.since` must be this; None: any.   master: the master must be on this node; empty: anywhere.
+    synced: nodes whose copies must be synchronised.   min_synced: how many synchronised copies there must be, the
+        master's among them; to drop a copy, without that one, and never fewer than the policy wants.
     """
 
     plan: str
@@ -470,7 +471,7 @@ class RemoveMember(Command[bool]):
 
 @dataclass(frozen=True, slots=True)
 class NodeUp(Command[int]):
-    """A node has started; gives its new incarnation. If the former one counts as up, that goes down first.
+    """Count a node as started; gives its new incarnation. A former incarnation that counts as up goes down first.
 
     Refused when it is no member (404) or another data directory has the name (406).
     """
@@ -482,9 +483,9 @@ class NodeUp(Command[int]):
 
 @dataclass(frozen=True, slots=True)
 class NodeDown(Command[bool]):
-    """This incarnation of a node is gone; False when that is no news.
+    """Count this incarnation of a node as down; gives False when it does not count as up.
 
-    Its transient queues go with it unless they are mirrored (§9.1); mirrored queues lose their copies there.
+    Its transient queues are deleted unless they are mirrored (§9.1); mirrored queues lose their copies there.
     is_clean: it was stopped and says so itself, so `ha-promote-on-shutdown` counts, else `ha-promote-on-failure`.
     """
 
@@ -503,7 +504,7 @@ class SetDraining(Command[bool]):
 
 @dataclass(frozen=True, slots=True)
 class RenewLeases(Command[None]):
-    """These incarnations were heard of.
+    """Report that these incarnations of nodes have been heard of.
 
     sent: name, incarnation, and the time on that node's own clock at which it spoke (reliability §4.2).
     """
@@ -527,7 +528,7 @@ class RestoreQueue(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class RestoreIncarnations(Command[None]):
-    """Number incarnations from here on: for snapshots.   changes: see `Members.changes`."""
+    """Set the number of the next incarnation: for snapshots.   changes: the value of `Members.changes`."""
 
     next: int
     changes: int = 0
@@ -535,7 +536,7 @@ class RestoreIncarnations(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class RestorePlanLock(Command[None]):
-    """Put back who may carry out a plan: for snapshots."""
+    """Put back the lock of the plan that is being carried out: for snapshots."""
 
     lock: PlanLock
 

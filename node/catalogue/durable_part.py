@@ -39,7 +39,7 @@ from node.catalogue.records import Binding, Exchange, QueueRecord, ResourceKind
 _OF_TOPOLOGY: Final = (DeclareExchange, DeleteExchange, DeclareQueue, DeleteQueue, Trim, Bind, Unbind)
 
 _PASSING: Final = (commands.TakePlanLock, commands.ReleasePlanLock, commands.TakePlanStep)
-"""Those about moves between nodes: a node without peers has nothing of it to keep."""
+"""Commands about moves of queues between nodes: a node without peers has nothing of them to keep."""
 
 _REMOVALS: Final = (
     commands.DeleteVhost,
@@ -50,18 +50,18 @@ _REMOVALS: Final = (
     commands.ClearParameter,
     commands.ClearGlobalParameter,
 )
-"""Those that give False when there was nothing to remove."""
+"""Commands that give False when there was nothing to remove."""
 
 
 def is_kept(record: Exchange | QueueRecord) -> bool:
-    """Whether an exchange or a queue outlives a restart: an exclusive queue goes with its connection."""
+    """True if an exchange or a queue outlives a restart: an exclusive queue goes with its connection."""
     return record.durable and (isinstance(record, Exchange) or record.exclusive_owner is None)
 
 
 def durable_changes(
     command: Command[Any], result: object, events: Sequence[Event], catalogue: Catalogue
 ) -> list[Command[Any]]:
-    """The commands that do to the durable part alone what a command did to the whole; none if it did nothing to it.
+    """Return the commands that change the durable part alone as a command changed the whole; none if it did not.
 
     result, events: what applying it gave.   catalogue: as it is just after that.
     """
@@ -114,7 +114,7 @@ def bind(binding: Binding) -> Bind:
 
 
 class _Ends:
-    """The ends of bindings: those that are there, and those that a command deleted."""
+    """The exchanges and queues at the ends of bindings: those that exist, and those that the command deleted."""
 
     def __init__(self, events: Iterable[Event], catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -126,20 +126,20 @@ class _Ends:
                 self._deleted["queue", event.queue.name] = event.queue
 
     def has(self, vhost: str, kind: ResourceKind, name: str) -> bool:
-        """Whether an end is kept, or was until this command."""
+        """True if the exchange or queue is durable and exists, or existed until this command."""
         find = self._catalogue.exchange if kind == "exchange" else self._catalogue.queue
         record = self._deleted.get((kind, name)) or find(vhost, name)
         return record is not None and is_kept(record)
 
     def is_kept(self, binding: Binding) -> bool:
-        """Whether both ends of a binding are."""
+        """True if both ends of the binding are durable and exist, or existed until this command."""
         vhost = binding.vhost
         return self.has(vhost, "exchange", binding.source) and self.has(
             vhost, binding.destination_kind, binding.destination
         )
 
     def went_along(self, binding: Binding) -> bool:
-        """Whether a binding went because an end of it did."""
+        """True if the binding was removed because the command deleted one of its ends."""
         return ("exchange", binding.source) in self._deleted or (
             binding.destination_kind,
             binding.destination,
@@ -147,7 +147,7 @@ class _Ends:
 
 
 def _changes(event: Event, ends: _Ends) -> Iterator[Command[Any]]:
-    """What an event did to the durable part."""
+    """Yield the commands that do to the durable part what the event says of the whole."""
     match event:
         case ExchangeCreated(exchange) if is_kept(exchange):
             yield declaration(exchange)
@@ -171,8 +171,10 @@ def _changes(event: Event, ends: _Ends) -> Iterator[Command[Any]]:
 
 
 def _undo_cascades(events: Iterable[Event], ends: _Ends, catalogue: Catalogue) -> list[Command[Any]]:
-    """Make anew what would go with the durable part alone: auto-delete exchanges that lost their last durable
-    binding and live by transient ones, and upstream those that have no other durable binding than to them.
+    """Return commands that declare anew the auto-delete exchanges that the durable part alone would lose.
+
+    These have lost their last durable binding and live by transient ones. Upstream of them the same holds for exchanges
+    with no other durable binding than to them.
     """
     revived: dict[str, Exchange] = {}
     lost = [

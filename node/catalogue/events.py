@@ -1,4 +1,4 @@
-"""What a command changed in the catalogue, in the order in which it changed.
+"""The events of the catalogue: each says what a command changed, in the order of the changes.
 
 The live broker starts, stops and re-tunes its queues by these. Within one command they come bottom up:
 bindings before the queue or exchange that they belonged to, and what cascades from that afterwards.
@@ -21,21 +21,24 @@ from node.catalogue.records import (
 
 @dataclass(frozen=True, slots=True)
 class VhostCreated:
-    """Comes before the creation of its seven exchanges."""
+    """A new vhost. The event comes before those of its seven exchanges."""
 
     vhost: Vhost
 
 
 @dataclass(frozen=True, slots=True)
 class VhostUpdated:
-    """What describes it changed."""
+    """The description, tags, default queue type or metadata of a vhost changed."""
 
     vhost: Vhost
 
 
 @dataclass(frozen=True, slots=True)
 class VhostDeleted:
-    """Comes after the deletion of its queues and exchanges; its bindings get no event of their own."""
+    """A vhost was deleted.
+
+    The event comes after those of its queues and exchanges; its bindings get none of their own.
+    """
 
     name: str
 
@@ -49,7 +52,7 @@ class ExchangeCreated:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDeleted:
-    """Its bindings, both ways, have gone before it."""
+    """An exchange was deleted. Events of its bindings, both ways, have come before."""
 
     exchange: Exchange
 
@@ -63,14 +66,14 @@ class QueueCreated:
 
 @dataclass(frozen=True, slots=True)
 class QueueDeleted:
-    """Its bindings have gone before it."""
+    """A queue was deleted. Events of its bindings have come before."""
 
     queue: QueueRecord
 
 
 @dataclass(frozen=True, slots=True)
 class ViewChanged:
-    """A queue has another view: it became a mirrored queue, is one no more, or its copies or their parts changed.
+    """A queue has another view: it was mirrored or unmirrored, or its copies or their parts changed.
 
     cause: `plan:<plan>:<step>` of a plan's step; empty: none.
     """
@@ -81,7 +84,7 @@ class ViewChanged:
 
     @property
     def is_move(self) -> bool:
-        """Whether the master is another one, or begins or ends: what concerns those who use the queue."""
+        """True if the master is another one, or ends or is there again: this concerns the queue's clients."""
         return _mastership(self.before) != _mastership(self.after)
 
 
@@ -98,14 +101,14 @@ class BindingAdded:
 
 @dataclass(frozen=True, slots=True)
 class BindingRemoved:
-    """The record that `BindingAdded` brought."""
+    """A binding was removed; the record is the one that `BindingAdded` had."""
 
     binding: Binding
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:
-    """The queues and exchanges, by name, whose effective policy is another one now."""
+    """Queues and exchanges of a vhost have another effective policy; their names."""
 
     vhost: str
     queues: tuple[str, ...]
@@ -116,7 +119,7 @@ class PolicyChanged:
 class ParameterChanged:
     """A parameter or a policy was set or cleared.
 
-    vhost: None and component: empty for a parameter of the whole cluster. component: of policies `policy` and
+    vhost: None for a parameter of the whole cluster.   component: empty for such a parameter; for policies `policy` or
         `operator_policy`.
     """
 
@@ -127,21 +130,21 @@ class ParameterChanged:
 
 @dataclass(frozen=True, slots=True)
 class UserPut:
-    """Created, or changed in password, tags or limits."""
+    """A user was created, or changed in password, tags or limits."""
 
     user: User
 
 
 @dataclass(frozen=True, slots=True)
 class UserDeleted:
-    """Its permissions are gone too; connections of the user must be closed (§6.6)."""
+    """A user and its permissions were deleted; connections of the user must be closed (§6.6)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionsChanged:
-    """The row of a user for a vhost; None when it was removed."""
+    """A user's row for a vhost was set; None when it was removed."""
 
     vhost: str
     user: str
@@ -150,7 +153,7 @@ class PermissionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicPermissionsChanged:
-    """The row of a user for an exchange; None when it was removed."""
+    """A user's row for an exchange was set; None when it was removed."""
 
     vhost: str
     user: str
@@ -181,9 +184,9 @@ class MemberUp:
 
 @dataclass(frozen=True, slots=True)
 class MemberDown:
-    """A node is gone; what it was until then.
+    """A node is down; the record is the last one in which it was up.
 
-    Comes after the changes of views that this brings, and before the deletion of transient queues.
+    The event comes after the changes of views that this brings, and before the deletion of transient queues.
     """
 
     member: Member
@@ -191,7 +194,7 @@ class MemberDown:
 
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
-    """What `RenewLeases` brought."""
+    """Incarnations of nodes have been heard of, as `RenewLeases` says."""
 
     sent: tuple[tuple[str, int, float], ...]
 

@@ -4,7 +4,7 @@
 `re` is used, as it is quick; else the pattern becomes a program of few instructions, and no instruction is tried twice
 at the same place of the text, so a search takes at most (instructions) x (length of the text) steps. What a pattern
 means is what `re` says, for octets. References to groups, atomic groups, possessive repeats and conditions are refused,
-as only who backtracks can tell what they match. The judgement depends on the pattern alone: every node judges alike.
+as only backtracking can tell what they match. The judgement depends on the pattern alone: every node judges alike.
 """
 
 import re
@@ -15,13 +15,13 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final, NamedTuple
 
 TEXT_MAX: Final = 255
-"""Octets of a name, by which steps are reckoned."""
+"""The length in octets of the text for which steps are counted: a name has at most that many."""
 
 STEPS_MAX: Final = 16 * TEXT_MAX * TEXT_MAX
-"""Steps that `re` may take for a search, about: some 10 ms for a name that was made for it."""
+"""The limit of the steps that `re` may take for a search: some 10 ms for a name that was made for it."""
 
 INSTRUCTIONS_MAX: Final = 250
-"""Of a program: at some 0.3 us for each octet of a text."""
+"""The limit of a program's length: an instruction costs some 0.3 us for each octet of a text."""
 
 _FLAGS: Final = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
 _REFUSED: Final = {
@@ -35,11 +35,14 @@ Matcher = Callable[[bytes], bool]
 
 
 class TooCostly(ValueError):
-    """The pattern can't be searched for in bounded time, and why."""
+    """The pattern cannot be searched for in bounded time; the message says why."""
 
 
 def matcher(pattern: bytes) -> Matcher:
-    """What searches a text for the pattern. Raises: re.error, OverflowError; TooCostly."""
+    """Return a function that tells whether the pattern is found in a text.
+
+    Raises: re.error, OverflowError; TooCostly.
+    """
     compiled = re.compile(pattern)
     tree = parser.parse(pattern)
     _check(tree)
@@ -65,7 +68,7 @@ def _check(tree: Any) -> None:
 
 
 def _parts(code: Any, argument: Any) -> Iterable[Any]:
-    """The patterns within an element of a pattern."""
+    """Return the patterns within an element of a pattern."""
     if code is op.BRANCH:
         return argument[1]  # type: ignore[no-any-return]
     if code is op.SUBPATTERN:
@@ -78,7 +81,7 @@ def _parts(code: Any, argument: Any) -> Iterable[Any]:
 
 
 def _steps(tree: Any) -> int:
-    """A bound on the ways in which `re` may go through a pattern from one place of a text."""
+    """Return a bound on the ways in which `re` may go through a pattern from one place of a text."""
     ways = 1
     for code, argument in tree:
         if code is op.BRANCH:
@@ -103,11 +106,11 @@ def _steps(tree: Any) -> int:
 
 
 class _Instruction(NamedTuple):
-    """One step of a program.
+    """An instruction of a program: it matches if all its conditions hold.
 
-    octets: the next octet must be one of these.   at: what must hold where we are.   look: a program that must match
-    from here, or (behind octets back) to here; is_negated: must not.   ways: where to go on, the end of the program: it
-    matched.
+    octets: the next octet must be one of these.   at: a predicate of the text and the place.
+    look: a program that must match from here, or (behind octets back) to here; is_negated: must not match.
+    ways: the instructions to go on with; instruction 0 is the end of the program: it has matched.
     """
 
     ways: tuple[int, ...]
@@ -119,14 +122,14 @@ class _Instruction(NamedTuple):
 
 
 class _Compiler:
-    """Makes programs, from the last instruction to the first."""
+    """Translates parsed patterns to programs, from the last instruction to the first."""
 
     def __init__(self, flags: int) -> None:
         self._flags = flags
         self._left = INSTRUCTIONS_MAX
 
     def program(self, tree: Any) -> list[_Instruction]:
-        """Its first instruction is the last one; instruction 0 is where it has matched."""
+        """Return the program of a pattern. It starts with its last instruction; at instruction 0 it has matched."""
         program = [_Instruction(())]
         first = self._sequence(program, tree, 0, self._flags)
         program.append(_Instruction((first,)))
@@ -184,13 +187,16 @@ class _Compiler:
 
 
 def _search(program: list[_Instruction], text: bytes) -> bool:
-    """Whether a program matches anywhere. What failed at one place once need not be tried there again."""
+    """True if the program matches anywhere in the text.
+
+    An instruction that failed at a place is not tried there again.
+    """
     failed = bytearray(len(program) * (len(text) + 1))
     return any(_matches(program, text, start, failed) is not None for start in range(len(text) + 1))
 
 
 def _matches(program: list[_Instruction], text: bytes, start: int, failed: bytearray) -> int | None:
-    """Where a match from `start` on ends; None: there is none.   failed: by place and instruction; added to."""
+    """Return where a match from `start` on ends, or None without one.   failed: by place and instruction; added to."""
     count, length = len(program), len(text)
     pending = [(count - 1, start)]
     while pending:
@@ -226,7 +232,7 @@ def _looks(instruction: _Instruction, text: bytes, position: int) -> bool:
 
 
 def _place(code: Any, flags: int) -> Callable[[bytes, int], bool]:
-    """What an anchor asks."""
+    """Return the predicate for an anchor such as `^`, `$` or `\\b`."""
     if code is op.AT_BEGINNING and flags & re.MULTILINE:
         return lambda text, at: at == 0 or text[at - 1] == 10
     if code in (op.AT_BEGINNING, op.AT_BEGINNING_STRING):
@@ -266,7 +272,7 @@ def _category(code: Any) -> frozenset[int]:
 
 
 def _octets(code: Any, argument: Any, flags: int) -> frozenset[int]:
-    """The octets that an element of one octet takes."""
+    """Return the octets that an element of one octet matches."""
     if code is op.ANY:
         return frozenset(range(256)) - (frozenset() if flags & re.DOTALL else {10})
     items = argument if code is op.IN else [(op.LITERAL, argument)]

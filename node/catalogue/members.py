@@ -1,4 +1,4 @@
-"""The nodes of the cluster and which of them are up: the part of the catalogue about ourselves.
+"""The nodes of the cluster and which of them are up: the part of the catalogue about the cluster itself.
 
 Each change appends what it did to the catalogue's events. What becomes of a node's queues is the catalogue's
 business.
@@ -14,22 +14,25 @@ from node.catalogue.records import Member
 
 
 class Members:
-    """The nodes by name. `events` is the catalogue's list."""
+    """The nodes by name.   events: the catalogue's list of events, to which each change is appended."""
 
     def __init__(self, events: list[Event]) -> None:
         self.by_name: dict[str, Member] = {}
         self.next_incarnation = 1
         self.changes = 0
-        """Rises whenever a node comes, goes, starts, ends, drains or changes its type or address."""
+        """A counter that rises whenever a node comes, goes, starts, ends, drains or changes its type or address."""
         self._events = events
 
     @property
     def is_any_up(self) -> bool:
-        """Whether there is a node that serves."""
+        """True if any node is up."""
         return any(member.is_up for member in self.by_name.values())
 
     def put(self, command: PutMember) -> bool | Refused:
-        """See `PutMember`."""
+        """Add the node, or change its address or type; return True if it is new.
+
+        Refused (406) when another data directory has the name.
+        """
         known = self.by_name.get(command.name)
         if known is not None and known.node_id != command.node_id:
             return _taken(command.name)
@@ -46,14 +49,17 @@ class Members:
         self._events.append(MemberRemoved(self.by_name.pop(name)))
 
     def find(self, command: NodeUp) -> Member | Refused:
-        """The member that has started."""
+        """Return the member that has started.
+
+        Refused when it is no member (404) or has another data directory (406).
+        """
         member = self.by_name.get(command.name)
         if member is None:
             return Refused(ReplyCode.NOT_FOUND, f"node '{command.name}' is not a member of the cluster")
         return member if member.node_id == command.node_id else _taken(command.name)
 
     def up(self, member: Member, address: str) -> int:
-        """Count a member as up; its incarnation."""
+        """Count a member as up under a new incarnation, which is returned."""
         member = replace(member, address=address, incarnation=self.next_incarnation, is_up=True)
         self.next_incarnation += 1
         self._changed(member, MemberUp(member))
@@ -64,7 +70,7 @@ class Members:
         self._changed(replace(member, is_up=False), MemberDown(member))
 
     def set_draining(self, command: SetDraining) -> bool:
-        """See `SetDraining`."""
+        """Put the node into maintenance mode, or take it out; return False when there is no such node."""
         member = self.by_name.get(command.name)
         if member is None:
             return False

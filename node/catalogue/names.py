@@ -19,7 +19,7 @@ _LINE_BREAKS: Final = {ord("\r"): None, ord("\n"): None}
 
 
 def resource(kind: ResourceKind, name: str, vhost: str) -> str:
-    """What error texts call a queue or an exchange: `queue 'Q' in vhost 'V'` (§0.1)."""
+    """Return the phrase of error texts for a queue or an exchange: `queue 'Q' in vhost 'V'` (§0.1)."""
     return f"{kind} '{name}' in vhost '{vhost}'"
 
 

@@ -14,11 +14,11 @@ from node.catalogue.patterns import PatternInvalid, compile_pattern, encode_name
 from node.catalogue.records import Json
 
 Check: TypeAlias = Callable[[str, Json], list[str]]
-"""From the name of what is checked and its value to what is wrong with it."""
+"""Checks a value, given the name to show in texts; returns the problems, none when all is well."""
 
 
 _LEVELS_SHOWN: Final = 20
-"""How deep a value is printed: one nested without end must not exhaust the stack."""
+"""The depth to which a value is printed: one nested without end must not exhaust the stack."""
 
 
 def check_object(
@@ -67,7 +67,7 @@ def check_pattern(name: str, value: Json) -> list[str]:
 
 
 def is_integer(value: Json) -> bool:
-    """Whether a JSON value is an integer; true and false are none."""
+    """True if a JSON value is an integer; true and false are none."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -22,7 +22,7 @@ CLUSTER_NAME: Final = "cluster_name"
 
 
 def validate_parameter(component: str, name: str, value: Json) -> str | None:
-    """What is wrong with a parameter of a vhost, or None."""
+    """Return the problems with a parameter of a vhost, a line for each, or None."""
     if component == POLICY:
         return "policies may not be set using this method"
     if component == OPERATOR_POLICY:
@@ -37,6 +37,6 @@ def validate_parameter(component: str, name: str, value: Json) -> str | None:
 
 
 def validate_user_limits(value: Json) -> str | None:
-    """What is wrong with the limits of a user as the HTTP API and definitions give them, or None."""
+    """Return the problems with a user's limits as the HTTP API and definitions give them, or None."""
     checks = {"max-connections": check_integer, "max-channels": check_integer}
     return "\n".join(check_object("user-limits", value, checks)) or None

@@ -34,7 +34,7 @@ def hash_password(password: str | bytes, salt: bytes, algorithm: str = DEFAULT_A
 
 
 def verify_password(password: str | bytes, password_hash: str, algorithm: str) -> bool:
-    """Whether `password` has this hash, in time that does not tell how much of it is right.
+    """True if `password` has this hash, in time that does not tell how much of it is right.
 
     A hash that is empty, broken or of an unknown algorithm fits no password.
     """

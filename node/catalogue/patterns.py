@@ -19,7 +19,7 @@ from typing import Final
 from node.catalogue.linear_pattern import Matcher, TooCostly, matcher
 
 _NESTING_MAX: Final = 100
-"""Deeper groups could exhaust Python's stack, on one node and not on the other."""
+"""The limit of nested groups: deeper ones could exhaust Python's stack, on one node and not on the other."""
 
 
 class PatternInvalid(ValueError):
@@ -32,7 +32,7 @@ class PatternInvalid(ValueError):
 
 
 def compile_pattern(pattern: str) -> Matcher:
-    """What searches an encoded name for the pattern; PatternInvalid when it is none."""
+    """Return a function that tells whether the pattern is found in an encoded name. Raises PatternInvalid."""
     compiled = _compile(pattern)
     if isinstance(compiled, PatternInvalid):
         raise PatternInvalid(compiled.reason, compiled.position)
@@ -40,7 +40,7 @@ def compile_pattern(pattern: str) -> Matcher:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found anywhere in `text`; an invalid one never is."""
+    """True if the pattern is found anywhere in `text`; an invalid one never is."""
     compiled = _compile(pattern)
     return not isinstance(compiled, PatternInvalid) and compiled(encode_name(text))
 

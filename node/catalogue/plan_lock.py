@@ -1,8 +1,8 @@
-"""The lock of plans: one plan at a time moves copies in a cluster, and who carries it out is known.
+"""The lock of plans: one plan at a time moves copies in a cluster, and its owner is known.
 
-Kept in the catalogue. A lock that is not renewed expires, by the clocks of the nodes that are asked: these may differ,
-so a lock can end early or late, and two plans may each believe for a moment to have it. That does no harm, since each
-step is judged by itself when it is applied (`plan_steps`), and only while its plan has the lock then.
+It is kept in the catalogue. A lock that is not renewed expires, by the clocks of the nodes that are asked: these may
+differ, so a lock can end early or late, and two plans may each believe for a moment to have it. That does no harm,
+since each step is judged by itself when it is applied (`plan_steps`), and only while its plan has the lock then.
 Source: reference spark.md §3.4 ("busy by X since T").
 """
 
@@ -16,7 +16,7 @@ _LAST_S: Final = 253_402_300_799
 
 
 def taken(lock: PlanLock | None, plan: str, owner: str, now_ms: int, ttl_ms: int) -> PlanLock:
-    """The lock after somebody asked for it: theirs from now on, or still another's."""
+    """Return the lock after a request for it: the asking plan's, new or renewed, or still another's."""
     if lock is not None and (lock.plan, lock.owner) == (plan, owner):
         return PlanLock(plan, owner, lock.since_ms, now_ms + ttl_ms)
     if lock is not None and now_ms < lock.expires_ms:
@@ -25,7 +25,7 @@ def taken(lock: PlanLock | None, plan: str, owner: str, now_ms: int, ttl_ms: int
 
 
 def refusal(lock: PlanLock | None, plan: str, now_ms: int) -> str | None:
-    """Why a plan may do nothing; None: it may."""
+    """Return why a plan may do nothing; None if it may."""
     if lock is None:
         return f"plan {plan} does not have the lock"
     if lock.plan != plan:
@@ -36,7 +36,7 @@ def refusal(lock: PlanLock | None, plan: str, now_ms: int) -> str | None:
 
 
 def busy(lock: PlanLock) -> str:
-    """What somebody is told who wanted the lock."""
+    """Return the text for a plan that asked in vain for the lock."""
     return f"plan {lock.plan} of {lock.owner} is being carried out since {moment(lock.since_ms)}"
 
 

@@ -29,11 +29,11 @@ SMALLEST_WINS: Final = frozenset(
         "delivery-limit",
     }
 )
-"""Of these the smallest of argument, policy and operator policy counts; an operator has no other keys."""
+"""Keys of which the smallest value of argument, policy and operator policy counts; operator policies have no others."""
 
 WHEN_SYNCED: Final = "when-synced"
 SYNC_BATCH_SIZE: Final = 4096
-"""Messages."""
+"""The default of `ha-sync-batch-size`, in messages."""
 
 _UNSUPPORTED: Final[dict[QueueType, frozenset[str]]] = {
     "classic": frozenset(
@@ -68,7 +68,7 @@ _UNSUPPORTED: Final[dict[QueueType, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
-    """What applies to one object: the names of the two policies and their merged definition."""
+    """The policies that apply to one object: the names of the two policies and their merged definition."""
 
     policy: str | None = None
     operator_policy: str | None = None
@@ -95,7 +95,7 @@ class PolicySet:
         return self._policies[operator].get(name)
 
     def put(self, policy: Policy, *, operator: bool) -> None:
-        """Add or replace a policy; it has been validated."""
+        """Add or replace a policy that has been validated."""
         self._policies[operator][policy.name] = policy
         self._sort(operator)
 
@@ -105,9 +105,9 @@ class PolicySet:
         self._sort(operator)
 
     def match(self, kind: ResourceKind, name: str, queue_type: QueueType | None = None) -> EffectivePolicy:
-        """What applies to the queue or exchange `name`.
+        """Return the policies that apply to the queue or exchange `name`.
 
-        Costs one search per policy until the first match.
+        The cost is one search per policy until the first match.
         """
         user = self._best(kind, name, queue_type, operator=False)
         operator = self._best(kind, name, queue_type, operator=True)
@@ -148,7 +148,7 @@ class PolicySet:
 
 
 def _merge(definition: JsonObject, operator: JsonObject) -> JsonObject:
-    """The union of both; where both have a key, the smaller number, else the operator's value (§6.2)."""
+    """Return the union of both; where both have a key, the smaller number, else the operator's value (§6.2)."""
     merged: dict[str, Json] = {**definition, **operator}
     for key in SMALLEST_WINS & definition.keys() & operator.keys():
         ours, theirs = _number(definition[key]), _number(operator[key])
@@ -162,7 +162,7 @@ def _merge(definition: JsonObject, operator: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What arguments and policies come to for one queue. None: unset.
+    """The settings of one queue, resolved from its arguments and policies. None: unset.
 
     message_ttl, expires: milliseconds.   max_priority, single_active_consumer: by argument only.
     delivery_limit, dead_letter_strategy: of quorum queues only.
@@ -268,7 +268,7 @@ def _ha_params(value: Json) -> int | tuple[str, ...] | None:
 
 
 def _sync_batch_size(value: Json) -> int:
-    """Of 1, RabbitMQ thinks that nobody wants that (§9.3)."""
+    """Return the batch size in messages; for 1 the default, as RabbitMQ does: it takes 1 for a mistake (§9.3)."""
     size = _number(value)
     return SYNC_BATCH_SIZE if size is None or size <= 1 else size
 

@@ -1,4 +1,4 @@
-"""Which policies may be set, with RabbitMQ's texts for those that may not.
+"""Checks of policies before they are set, with RabbitMQ's texts for those that are refused.
 
 Source: amqp-behaviour §6.2 (keys), §6.3 (texts), §9.3 (the ha-* keys); rabbit_policies.erl,
 rabbit_mirror_queue_misc.erl and rabbit_queue_location_validator.erl v3.10.
@@ -22,11 +22,11 @@ from node.catalogue.records import Json
 _STREAM_SEGMENT_BYTES_MAX: Final = 3_000_000_000
 
 _Rule: TypeAlias = tuple[Callable[[Json], bool], str]
-"""Whether a value is good, and the text after the value when it is not."""
+"""A predicate for a value, and the text that follows the value when it is false."""
 
 
 def validate_policy(name: str, value: Json, *, operator: bool) -> str | None:
-    """What is wrong with a policy, a line for each thing, or None.
+    """Return the problems with a policy, a line for each, or None.
 
     value: an object with `pattern`, `definition`, `priority` and perhaps `apply-to`.
     The reason for a bad pattern is Python's, not PCRE's; the words around it are RabbitMQ's.
@@ -63,7 +63,7 @@ def _check_definition(name: str, value: Json) -> list[str]:
 
 
 def _check_keys(value: Json, rules: Mapping[str, _Rule]) -> list[str]:
-    """The first thing that is wrong with the values, else the keys without a rule."""
+    """Return the first problem with the values, else one text about the keys without a rule."""
     if value in ({}, []):
         return ["no policy provided"]
     if not isinstance(value, dict):
@@ -152,12 +152,11 @@ _MIRRORING_KEYS: Final = (
     "ha-slow-mirror",
 )
 POLICY_KEYS: Final = frozenset({*_RULES, *_MIRRORING_KEYS})
-"""What a policy's definition may have."""
-"""The last two are Fluffle's own."""
+"""The keys that a policy's definition may have. `ha-confirm` and `ha-slow-mirror` are Fluffle's own."""
 
 
 def _mirroring_problem(definition: Mapping[str, Json]) -> str | None:
-    """What is wrong with the ha-* keys, which are checked together (§9.3)."""
+    """Return the problem with the ha-* keys, which are checked together, or None (§9.3)."""
     mode = definition.get("ha-mode")
     if "ha-mode" not in definition:
         return "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"

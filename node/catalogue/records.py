@@ -1,8 +1,8 @@
-"""What the catalogue knows, one frozen record a noun.
+"""The records of the catalogue, one frozen dataclass for each noun.
 
 Records are plain values: they compare by value and are never changed, only replaced. Tables and JSON
-objects inside them are dictionaries that nobody may write to. What a record does not say (how many messages,
-which consumers) belongs to the live queue, not to the catalogue.
+objects inside them are dictionaries that must not be written to. Facts that change with each message (how many
+messages, which consumers) belong to the live queue, not to the catalogue.
 
 Source: amqp-behaviour §3, §6; management.md §2.2 (the same nouns as in a definitions document).
 """
@@ -50,7 +50,7 @@ class UserLimits:
 class User:
     """A user who may log in with a password unless `password_hash` is empty.
 
-    password_hash: base64 of salt and digest, see `passwords`.   hashing_algorithm: RabbitMQ's name of it.
+    password_hash: base64 of salt and digest (`node.catalogue.passwords`).   hashing_algorithm: RabbitMQ's name of it.
     """
 
     name: str
@@ -62,7 +62,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a user may do in a vhost: three regular expressions over resource names (§6.7)."""
+    """A user's rights in a vhost: three regular expressions over resource names (§6.7)."""
 
     vhost: str
     user: str
@@ -73,7 +73,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class TopicPermission:
-    """What a user may publish to and bind from one topic exchange: two expressions over keys (§6.8)."""
+    """A user's rights to publish to and bind from one topic exchange: two expressions over routing keys (§6.8)."""
 
     vhost: str
     user: str
@@ -106,22 +106,22 @@ class Exchange:
     internal: bool = False
     arguments: Table = field(default_factory=dict)
     declared_by: str = ""
-    """The user; empty: nobody, or not known."""
+    """The user who declared it; empty: nobody, or not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
     """A queue's declaration. Its effective policy is `Catalogue.effective_policy(queue)`.
 
-    uid: names this incarnation: a queue declared again under the same name has another one.
+    uid: the id of this incarnation: a queue declared again under the same name has another one.
     exclusive_owner: opaque id of the connection that owns an exclusive queue, else None.
     home: the node where the queue lives; with a view that of the master, or of the last one while there is none;
         empty in a broker that has no name for itself.
     view: of a mirrored queue, else None.
     ring_version: the last version of a view that the queue ever had, 0: it had none. Kept when it is mirrored no
         more, so that versions and the ids of members never come again.
-    copy: names what its home has on disk while it is not mirrored, see `views.stored_uid`.
-    mastership: names the time in which it has one master; rises when another one takes over, 0 until then.
+    copy: the number of the copy on its home's disk while it is not mirrored (`views.stored_uid`).
+    mastership: the number of its master's period; rises when another one takes over, 0 until then.
     placement: nodes that are to have a copy while a plan moves the copies, the master's among them; empty: as its
         policy says.
     """
@@ -144,7 +144,7 @@ class QueueRecord:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """From an exchange to a queue or to another exchange of the same vhost."""
+    """A binding from an exchange to a queue or to another exchange of the same vhost."""
 
     vhost: str
     source: str
@@ -158,9 +158,9 @@ class Binding:
 class Member:
     """A node of the cluster.
 
-    address: `host:port` where its peers reach it.   node_id: of its data directory: tells apart two with one name.
+    address: `host:port` where its peers reach it.   node_id: its data directory's, which tells apart two of one name.
     type: disc nodes and witnesses vote on metadata; a witness has no queues and no clients.
-    incarnation: of its latest start; unlike any other in the cluster, and rising; 0 before the first.
+    incarnation: the number of its latest start; unlike any other in the cluster, and rising; 0 before the first.
     is_up: it serves clients, as far as the cluster knows.   is_draining: in maintenance mode.
     """
 
@@ -175,9 +175,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PlanLock:
-    """Who may move copies of queues by a plan.
+    """The lock of the plan that may move copies of queues.
 
-    plan: its id.   owner: who carries it out.
+    plan: its id.   owner: the name of the one that carries it out.
     since_ms, expires_ms: milliseconds since 1970, by the clocks of the nodes that were asked.
     """
 

@@ -1,4 +1,4 @@
-"""The one way by which the catalogue is changed.
+"""The command log: the only way by which the catalogue is changed.
 
 A single node is a cluster of one: it submits the same commands to a log that applies them at once. In a
 cluster the log is Raft's, `on_applied` comes later, and the caller must have kept its place until then. There
@@ -26,12 +26,14 @@ Answer = Callable[[Any], None]
 React = Callable[[Sequence[Event]], None]
 
 NOT_WRITTEN: Final = Refused(ReplyCode.INTERNAL_ERROR, "metadata could not be written to disk")
-"""The answer to a command whose change will be gone after a restart. Until then it is there: there is no way back
-from what everybody may have seen."""
+"""The answer to a command whose change is not on disk and will be gone after a restart.
+
+Until then the change stays in the catalogue: others may have seen it, so it cannot be undone.
+"""
 
 
 class ReplicatedLog(Protocol):
-    """Orders commands for all nodes."""
+    """A log that orders the commands of all nodes."""
 
     def submit(
         self,
@@ -45,12 +47,12 @@ class ReplicatedLog(Protocol):
         ...
 
     def await_safety(self, on_safe: Callable[[bool], None]) -> None:
-        """Call back, once, when all that was applied so far outlives this node; False: it never will."""
+        """Call back, once, when all that was applied so far outlives this node; with False if it never will."""
         ...
 
 
 class CommandLog(Protocol):
-    """Keeps commands on disk, in order."""
+    """A log that keeps commands on disk, in order."""
 
     def append(self, commands: Sequence[Command[Any]], on_safe: Callable[[bool], None]) -> None:
         """Keep the commands of one change: after a crash all of them are there or none.
@@ -79,11 +81,11 @@ class LocalLog:
         command: Command[ResultT],
         on_applied: Callable[[ResultT | Refused], None] | None = None,
     ) -> None:
-        """See `ReplicatedLog.submit`."""
+        """Apply the command and react to it, then call `on_applied`; all before the outermost `submit` returns."""
         self._agenda.add(partial(self._apply, command, on_applied))
 
     def await_safety(self, on_safe: Callable[[bool], None]) -> None:
-        """See `ReplicatedLog.await_safety`: nothing is safer than it was at once."""
+        """Call back at once with True: without a disk nothing gets safer by waiting."""
         on_safe(True)
 
     def _apply(self, command: Command[Any], on_applied: Answer | None) -> None:
@@ -110,18 +112,18 @@ class DurableLog:
         self._commands = commands
         self._agenda = _Agenda()
         self._unsafe: deque[list[Callable[[bool], None]]] = deque()
-        """For each change that is not synced yet, who waits for it."""
+        """For each change that is not synced yet, the callbacks that wait for it."""
 
     def submit(
         self,
         command: Command[ResultT],
         on_applied: Callable[[ResultT | Refused], None] | None = None,
     ) -> None:
-        """See `ReplicatedLog.submit`."""
+        """Apply the command, write what changed durably, and react; `on_applied` comes once that is synced."""
         self._agenda.add(partial(self._apply, command, on_applied))
 
     def await_safety(self, on_safe: Callable[[bool], None]) -> None:
-        """See `ReplicatedLog.await_safety`."""
+        """Call back when the last unsynced change is synced, or never will be; at once if there is none."""
         if self._unsafe:
             self._unsafe[-1].append(on_safe)
         else:
@@ -154,12 +156,12 @@ class DurableLog:
             answer(True)
 
     def _safe(self, is_safe: bool) -> None:
-        """The oldest change is synced, or never will be."""
+        """Answer all that wait for the oldest change: it is synced, or never will be."""
         self._agenda.add(partial(_answer_all, self._unsafe.popleft(), is_safe))
 
 
 class _Agenda:
-    """Tasks, one after the other: one that is added from within another waits until that is done."""
+    """A queue of tasks that run one after the other: one that is added from within another waits until that is done."""
 
     def __init__(self) -> None:
         self._tasks: deque[Callable[[], None]] = deque()

@@ -1,4 +1,4 @@
-"""A catalogue, or its durable part, as the commands that make it anew; and as the events that make a broker live.
+"""Snapshots of a catalogue: commands that make it, or its durable part, anew, and events that make a broker live.
 
 The records are taken when `snapshot` is called, which costs a list entry each; the commands are made as they are
 asked for. So a big catalogue can be written over many turns of the loop while it changes: what changed
@@ -31,10 +31,10 @@ from node.catalogue.records import (
 
 
 def snapshot(catalogue: Catalogue, *, whole: bool = False) -> Iterator[Command[Any]]:
-    """The commands, in an order in which none is refused: applied to an empty catalogue they give the durable part.
+    """Return the commands that give the durable part of an empty catalogue, in an order in which none is refused.
 
-    whole: with all that is transient, the nodes of the cluster and the views of mirrored queues: what a node that is
-        behind needs.
+    whole: with all that is transient, the nodes of the cluster and the views of mirrored queues, as a node that is
+        behind needs it.
     """
     accounts = _Accounts(
         list(catalogue.users()), list(catalogue.permissions()), list(catalogue.topic_permissions())
@@ -50,7 +50,7 @@ def snapshot(catalogue: Catalogue, *, whole: bool = False) -> Iterator[Command[A
 
 
 def everything(catalogue: Catalogue) -> Iterator[Event]:
-    """What a broker has to follow to be live with a catalogue that it does not know yet."""
+    """Yield the events that a broker has to follow to be live with a catalogue that it does not know yet."""
     for vhost in catalogue.vhosts():
         yield VhostCreated(vhost)
         yield from map(ExchangeCreated, catalogue.exchanges(vhost.name))
@@ -61,7 +61,7 @@ def everything(catalogue: Catalogue) -> Iterator[Event]:
 
 @dataclass(frozen=True, slots=True)
 class _Accounts:
-    """Users and what they may do."""
+    """The users and their rights, as they were when the snapshot began."""
 
     users: list[User]
     permissions: list[Permission]
@@ -70,7 +70,7 @@ class _Accounts:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What was in a vhost.
+    """The contents of a vhost, as they were when the snapshot began.
 
     is_whole: with all that is transient.   policies: with whether it is an operator's.
     bindings: all that leave one of these exchanges.
@@ -85,13 +85,13 @@ class _Contents:
     bindings: list[Binding] = field(default_factory=list)
 
     def outlives(self, binding: Binding) -> bool:
-        """Whether the end of a binding is among these, as its source is."""
+        """True if the destination of a binding is among the queues and exchanges, as its source is."""
         ends = self.queues if binding.destination_kind == "queue" else self.exchanges
         return binding.destination in ends
 
 
 def _taken(catalogue: Catalogue, vhost: Vhost, *, whole: bool) -> _Contents:
-    """What is in a vhost now, or what of it is durable."""
+    """Return the contents of a vhost, all or only the durable part."""
     name = vhost.name
     contents = _Contents(
         vhost,
@@ -139,7 +139,10 @@ def _account_commands(accounts: _Accounts) -> Iterator[Command[Any]]:
 
 
 def _content_commands(contents: _Contents) -> Iterator[Command[Any]]:
-    """Policies first, so that each object is matched once; limits last, as there may be more queues than they allow."""
+    """Yield the commands for the contents of a vhost.
+
+    Policies come first, so that each object is matched once; limits last, as there may be more queues than they allow.
+    """
     for policy, operator in contents.policies:
         yield commands.SetPolicy(
             policy.vhost,

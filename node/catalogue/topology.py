@@ -66,16 +66,17 @@ _PREDECLARED: Final = (
     ("amq.topic", "topic", False),
     ("amq.rabbitmq.trace", "topic", True),
 )
-"""Name, type, internal (§3.2)."""
+"""The exchanges of a new vhost: name, type, internal (§3.2)."""
 
 QUEUE_COST: Final = 10
-"""What it costs all nodes to delete a queue, in bindings."""
+"""The cost for all nodes to delete a queue, in bindings."""
 
 
 class Topology:
-    """One vhost. `events` is the catalogue's list: what changes is appended to it.
+    """The exchanges, queues, bindings and policies of one vhost, with the handlers of the commands that change them.
 
-    made_by: the user who made it, and its exchanges with it; empty: nobody.
+    events: the catalogue's list of events, to which each change is appended.
+    made_by: the user who made the vhost, and its exchanges with it; empty: nobody.
     """
 
     def __init__(self, vhost: str, events: list[Event], made_by: str = "") -> None:
@@ -83,13 +84,13 @@ class Topology:
         self.exchanges: dict[str, Exchange] = {}
         self.policies = PolicySet()
         self.binding_count = 0
-        """Explicit ones."""
+        """The number of explicit bindings."""
         self._vhost = vhost
         self._events = events
         self._from: dict[str, dict[BindingKey, Binding]] = {}
         self._to: dict[tuple[ResourceKind, str], dict[BindingKey, Binding]] = {}
         self._effective: dict[tuple[ResourceKind, str], EffectivePolicy] = {}
-        """Of those objects that a policy applies to."""
+        """The policies of those objects that a policy applies to."""
         for name, type_, internal in _PREDECLARED:
             exchange = Exchange(vhost, name, type_, durable=True, internal=internal, declared_by=made_by)
             self._add_exchange(exchange)
@@ -112,17 +113,20 @@ class Topology:
             yield from bindings.values()
 
     def effective_policy(self, kind: ResourceKind, name: str) -> EffectivePolicy:
-        """What applies to an object that exists."""
+        """Return the policies that apply to an object that exists."""
         return self._effective.get((kind, name), NO_POLICY)
 
     def queue_policies(self) -> dict[str, EffectivePolicy]:
-        """What applies to queues now, by name; of those that something applies to."""
+        """Return the effective policies by queue name, of those queues that a policy applies to."""
         return {name: effective for (kind, name), effective in self._effective.items() if kind == "queue"}
 
     # --- exchanges and queues -----------------------------------------------------------------------------
 
     def declare_exchange(self, command: DeclareExchange) -> ExchangeDeclared | Refused:
-        """See `DeclareExchange`."""
+        """Create the exchange unless the name is taken; return the exchange of that name.
+
+        Refused (503): unknown type.
+        """
         existing = self.exchanges.get(command.name)
         if existing is not None:
             return ExchangeDeclared(existing, created=False)
@@ -142,7 +146,10 @@ class Topology:
         return ExchangeDeclared(exchange, created=True)
 
     def delete_exchange(self, command: DeleteExchange) -> Exchange | Refused | None:
-        """See `DeleteExchange`."""
+        """Delete the exchange and its bindings; return it, or None when there is none.
+
+        Refused (406) when it must be unused and a binding leaves it. Auto-delete exchanges upstream may be deleted too.
+        """
         exchange = self.exchanges.get(command.name)
         if exchange is None:
             return None
@@ -155,7 +162,10 @@ class Topology:
     def declare_queue(
         self, command: DeclareQueue, first_view: Callable[[DeclareQueue, EffectivePolicy], View | None]
     ) -> QueueDeclared:
-        """See `DeclareQueue`; the limit of the vhost has been checked.   first_view: gives that of a new queue."""
+        """Create the queue unless the name is taken; return the queue of that name.
+
+        The limit of the vhost has been checked.   first_view: gives the view of a new queue, None for no mirrors.
+        """
         existing = self.queues.get(command.name)
         if existing is not None:
             return QueueDeclared(existing, created=False)
@@ -178,13 +188,13 @@ class Topology:
         return QueueDeclared(queue, created=True)
 
     def restore_queue(self, command: RestoreQueue) -> None:
-        """See `RestoreQueue`."""
+        """Put back a queue as a snapshot has it, instead of the one of that name if there is one."""
         queue = command.queue
         self.delete_queue(DeleteQueue(self._vhost, queue.name))
         self._add_queue(queue, self.policies.match("queue", queue.name, queue.type))
 
     def delete_queue(self, command: DeleteQueue) -> QueueRecord | None:
-        """See `DeleteQueue`."""
+        """Delete the queue, if it is the incarnation that is meant, and its bindings; return it, or None."""
         queue = self.queues.get(command.name)
         if queue is None or command.uid not in (None, queue.uid):
             return None
@@ -197,11 +207,11 @@ class Topology:
 
     @property
     def size(self) -> int:
-        """What it costs to delete all queues, as `Trim` counts."""
+        """The cost to delete all queues, in bindings, as `Trim` counts."""
         return self.binding_count + QUEUE_COST * len(self.queues)
 
     def trim(self, command: Trim) -> bool:
-        """See `Trim`."""
+        """Remove some bindings or queues of an object that is to be deleted; return whether there are more."""
         if command.kind == "vhost":
             return self._trim_queues(command.limit)
         if command.kind == "exchange":
@@ -236,7 +246,7 @@ class Topology:
         return len(keys)
 
     def delete_queues_of(self, home: str, *, transient_only: bool) -> None:
-        """Delete the queues that live on a node alone, which is lost for a while or for good (§9.1)."""
+        """Delete the unmirrored queues of a node that is lost for a while (transient ones only) or for good (§9.1)."""
         lost = [
             queue
             for queue in self.queues.values()
@@ -246,20 +256,23 @@ class Topology:
             self.delete_queue(DeleteQueue(self._vhost, queue.name, queue.uid))
 
     def delete_transient_exchanges(self) -> None:
-        """Delete what no node has kept: all were down at once (§7.6)."""
+        """Delete the transient exchanges: all nodes were down at once, so none has kept them (§7.6)."""
         for exchange in [exchange for exchange in self.exchanges.values() if not exchange.durable]:
             if exchange.name in self.exchanges:
                 self._delete_unused(self._remove_exchange(exchange))
 
     def delete_all(self) -> None:
-        """Say of each queue and exchange that it is deleted: the vhost goes."""
+        """Report each queue and exchange as deleted: the vhost is being deleted."""
         self._events.extend(map(QueueDeleted, self.queues.values()))
         self._events.extend(map(ExchangeDeleted, self.exchanges.values()))
 
     # --- bindings -----------------------------------------------------------------------------------------
 
     def bind(self, command: Bind) -> bool | Refused:
-        """See `Bind`."""
+        """Add the binding; return False when it was there.
+
+        Refused (404) when an end is missing, the source looked for first; (403) for the default exchange.
+        """
         destinations = self.queues if command.destination_kind == "queue" else self.exchanges
         if command.source not in self.exchanges:
             return Refused(ReplyCode.NOT_FOUND, missing("exchange", command.source, self._vhost))
@@ -288,7 +301,10 @@ class Topology:
         return True
 
     def unbind(self, command: Unbind) -> bool:
-        """See `Unbind`."""
+        """Remove the binding; return False when there is none.
+
+        An auto-delete exchange without another one is deleted.
+        """
         key = _key(command)
         if key not in self._from.get(command.source, {}):
             return False
@@ -361,16 +377,16 @@ class Topology:
         return True
 
     def _policy_changed(self, name: str, versions: Iterable[Policy | None], *, operator: bool) -> None:
-        """Say so, and find the policies of objects anew.   versions: of the policy, before and after."""
+        """Report a changed policy and match anew its objects.   versions: of the policy, before and after."""
         self._events.append(ParameterChanged(self._vhost, OPERATOR_POLICY if operator else POLICY, name))
         for_whom = [version.pattern for version in versions if version is not None]
         if for_whom:
             self._match_all(for_whom)
 
     def _match_all(self, patterns: Sequence[str]) -> None:
-        """Find anew the policy of each object with such a name, and say for which it changed.
+        """Find anew the policy of each object that matches a pattern, and report the objects for which it changed.
 
-        What matches neither the old nor the new version of a policy isn't concerned by the change.
+        An object that matches neither the old nor the new version of a policy is not concerned by the change.
         """
 
         def is_concerned(name: str) -> bool:
@@ -391,7 +407,7 @@ class Topology:
             self._events.append(PolicyChanged(self._vhost, queues, exchanges))
 
     def _set_effective(self, kind: ResourceKind, name: str, effective: EffectivePolicy) -> bool:
-        """Note what applies to an object; gives whether that is something else than before."""
+        """Store the policies that apply to an object; return whether they differ from the former ones."""
         if effective == self.effective_policy(kind, name):
             return False
         if effective == NO_POLICY:
@@ -401,7 +417,7 @@ class Topology:
         return True
 
     def _match_queue(self, queue: QueueRecord) -> bool:
-        """Find anew the policy of a queue; gives whether it is something else than before."""
+        """Find anew the policies of a queue; return whether they differ from the former ones."""
         before = self.effective_policy("queue", queue.name)
         after = self.policies.match("queue", queue.name, queue.type)
         if queue.placement and _copies(after) != _copies(before):
@@ -412,7 +428,7 @@ class Topology:
 
 
 def _copies(effective: EffectivePolicy) -> tuple[Json, Json]:
-    """What says how many copies a queue has, or where."""
+    """Return the part of the policies that says how many copies a queue has, or where."""
     return effective.definition.get("ha-mode"), effective.definition.get("ha-params")
 
 

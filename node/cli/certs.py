@@ -1,10 +1,10 @@
-"""`fluffle certs`: an authority and certificates for the links between nodes, to begin with.
+"""`fluffle certs` makes an authority and certificates for the links between nodes, enough to begin with.
 
     DIR/ca.pem  ca.key          the authority: made once, then used again to add nodes
     DIR/NAME.pem  NAME.key      one pair for each node
 
 A node's certificate is for its name, which the other nodes check, its host, and `localhost` and 127.0.0.1. Keys can be
-read by their owner only. Nothing is ever overwritten. Whoever has a public-key infrastructure uses that instead.
+read by their owner only. No file is ever overwritten. Operators with a public-key infrastructure use that instead.
 Exit codes: 0, 1 when something stands in the way, 69 without the package `cryptography`, 64 for a bad command line.
 """
 
@@ -29,14 +29,14 @@ EX_UNAVAILABLE: Final = 69
 _CA_DAYS: Final = 3650
 _NODE_DAYS: Final = 825
 _NAME_CHARACTERS_MAX: Final = 64
-"""X.509 allows no longer common name."""
+"""The longest common name that X.509 allows."""
 
 _BACKDATED: Final = datetime.timedelta(hours=1)
-"""The clocks of hosts differ."""
+"""The time by which certificates begin earlier, as the clocks of hosts differ."""
 
 
 class _Failed(Exception):
-    """The text says why."""
+    """A certificate could not be made. The text says why."""
 
 
 class _Pair(NamedTuple):
@@ -45,7 +45,7 @@ class _Pair(NamedTuple):
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Describe the command's arguments."""
+    """Add the command and its arguments to the parser."""
     parser = commands.add_parser("certs", help="make certificates for the links between nodes")
     parser.add_argument("names", metavar="NAME", nargs="+", help="a node, as rabbit@host1")
     parser.add_argument(
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(directory: Path, names: list[str]) -> None:
-    """Before anything is written. Raises: _Failed."""
+    """Check the names and that no file would be overwritten, before anything is written. Raises: _Failed."""
     for name in names:
         host = name.rpartition("@")[2]
         is_name = name.isascii() and name.isprintable() and not set(name) & set(' /\\,;:"') and host
@@ -116,7 +116,7 @@ def _check(directory: Path, names: list[str]) -> None:
 
 
 def _authority(directory: Path) -> _Pair:
-    """The one in the directory, or a new one. Raises: _Failed, OSError."""
+    """Return the authority in the directory, or make a new one. Raises: _Failed, OSError."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -143,7 +143,7 @@ def _authority(directory: Path) -> _Pair:
 
 
 def _node_pair(authority: _Pair, name: str, also: list[str], days: int) -> _Pair:
-    """A certificate for a node, marked as such: as a server and as a client."""
+    """Make a certificate that a node can use as a server and as a client, with the mark of nodes."""
     from cryptography import x509
 
     host = name.rpartition("@")[2]
@@ -166,7 +166,7 @@ def _general_name(host: str) -> "x509.GeneralName":
 
 
 def _sign(common_name: str, names: "list[x509.GeneralName]", authority: _Pair | None, days: int) -> _Pair:
-    """A certificate with a new key. authority: who signs; none: it is one itself."""
+    """Make a certificate with a new key. authority: the signer; None: the certificate is an authority itself."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -232,7 +232,7 @@ def _write_pair(directory: Path, name: str, pair: _Pair) -> None:
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    # The mode is there from the first moment, and a file or link that somebody put there meanwhile is not followed.
+    # The file has its mode from the first moment, and a file or link that appeared meanwhile is not followed.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

@@ -1,10 +1,10 @@
-"""`fluffle cluster`: a cluster on this machine, in one terminal, until Ctrl-C.
+"""`fluffle cluster` runs a cluster on this machine, in one terminal, until Ctrl-C.
 
     fluffle cluster [--nodes 3] [--base-port 5672] [--data DIR] [--ram N]… [--config FILE] [-- OPTION…]
     fluffle cluster start n1 | stop [n1] | status        asks the one that runs on DIR, from another terminal
 
 Node n1 accepts clients on the base port and the others on those that follow, each accepts the other nodes 20000 higher;
-all on loopback, clients also at ::1 where there is IPv6. Its data are in DIR/n1. What follows `--` is handed to
+all on loopback, clients also at ::1 where there is IPv6. Its data are in DIR/n1. Options after `--` are passed to
 `fluffle start`. A DIR that holds a cluster already is started again as it was.
 
 Exit codes: 0 after a signal or `stop`, 64 for a bad command line, 69 when a node or the cluster could not start or
@@ -32,23 +32,23 @@ NODES_MAX: Final = 32
 PEER_PORT_OFFSET: Final = 20000
 PORT_MAX: Final = 65535
 HOST: Final = "127.0.0.1"
-"""Where all nodes listen."""
+"""The address on which all nodes listen."""
 HOST_IPV6: Final = "::1"
-"""Where they listen for clients besides: `localhost` is this one first."""
+"""The further address on which the nodes listen for clients: `localhost` is this one first."""
 NODE_HOST: Final = "localhost"
 """The host in the nodes' names."""
 
 SETTINGS_FILE: Final = "cluster.json"
 ACTIONS: Final = {"start": (1,), "stop": (0, 1), "status": (0,)}
-"""What a running cluster can be asked for, and with how many names."""
+"""The requests to a running cluster, and the allowed numbers of names with each."""
 REMINDER_S: Final = 5.0
-"""After how long it is said what is being waited for."""
+"""The time after which the command prints what it is waiting for."""
 ASK_S: Final = 600.0
-"""How long `start` and `stop` may take: a node that has much to read or write takes its time."""
+"""The time that `start` and `stop` may take: a node may have much to read or write."""
 
 
 class NodePlan(NamedTuple):
-    """One node."""
+    """The plan of one node."""
 
     name: str
     port: int
@@ -56,30 +56,30 @@ class NodePlan(NamedTuple):
 
     @property
     def peer_port(self) -> int:
-        """Where it accepts other nodes."""
+        """The port on which the node accepts other nodes."""
         return self.port + PEER_PORT_OFFSET
 
     @property
     def full_name(self) -> str:
-        """`n1@localhost`."""
+        """The name with its host, such as `n1@localhost`."""
         return f"{self.name}@{NODE_HOST}"
 
 
 class Plan(NamedTuple):
-    """A cluster."""
+    """The plan of a cluster."""
 
     directory: str
     nodes: tuple[NodePlan, ...]
     options: tuple[str, ...]
-    """For every `fluffle start`."""
+    """Further options of every `fluffle start`."""
 
     def data_dir(self, node: NodePlan) -> str:
-        """Where a node keeps its data."""
+        """Return the data directory of a node."""
         return os.path.join(self.directory, node.name)
 
 
 class BadPlan(Exception):
-    """What was asked for, or is on disk, is no cluster; the text says why."""
+    """The command line or the settings on disk describe no cluster; the text says why."""
 
     def __init__(self, text: str, exit_code: int = EX_USAGE) -> None:
         super().__init__(text)
@@ -87,7 +87,7 @@ class BadPlan(Exception):
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Describe the command's arguments."""
+    """Add the command and its arguments to the parser."""
     parser = commands.add_parser(
         "cluster",
         help="run a cluster on this machine",
@@ -117,7 +117,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a cluster, or ask the one that runs. Returns: the exit code."""
+    """Run a cluster, or send a request to the one that runs. Returns: the exit code."""
     words = list(arguments.words)
     directory = os.path.abspath(arguments.data)
     if words and not words[0].startswith("-"):
@@ -142,7 +142,7 @@ def make_plan(
     ram: list[str] | None,
     options: tuple[str, ...] = (),
 ) -> Plan:
-    """The cluster that was asked for; what was not said is as it was last time. Raises: BadPlan."""
+    """Return the plan of the cluster; arguments that are None are as in the last run. Raises: BadPlan."""
     known = _read_settings(directory)
     count = known.get("nodes", DEFAULT_NODES) if nodes is None else nodes
     first_port = known.get("base_port", DEFAULT_BASE_PORT) if base_port is None else base_port
@@ -166,7 +166,7 @@ def make_plan(
 
 
 def write_settings(plan: Plan) -> None:
-    """Remember a plan beside the nodes' data. Raises: OSError."""
+    """Write a plan beside the nodes' data. Raises: OSError."""
     settings = {
         "nodes": len(plan.nodes),
         "base_port": plan.nodes[0].port,

@@ -1,4 +1,4 @@
-"""`fluffle completion bash|zsh|fish`: a script that has a shell complete commands and options.
+"""`fluffle completion bash|zsh|fish` prints a script with which a shell completes commands and options.
 
     source <(fluffle completion bash)                                           # in ~/.bashrc
     source <(fluffle completion zsh)                                            # in ~/.zshrc
@@ -33,7 +33,7 @@ _ZSH: Final = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit 
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]", parser: argparse.ArgumentParser) -> None:
-    """Describe the command's arguments.   parser: of all commands."""
+    """Add the command and its arguments to the parser.   parser: of all commands."""
     own = commands.add_parser("completion", help="print a script that has a shell complete commands")
     own.add_argument("shell", choices=SHELLS)
     own.set_defaults(run=lambda arguments: _run(arguments.shell, parser))
@@ -46,7 +46,7 @@ def _run(shell: str, parser: argparse.ArgumentParser) -> int:
 
 
 def words_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
-    """What may stand behind each command of `fluffle`; under the empty name the commands themselves."""
+    """Return the words that may follow each command of `fluffle`; under the empty name the commands themselves."""
     from node.cli.ctl.tools import TOOLS, commands_of
 
     [commands] = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
@@ -80,7 +80,7 @@ _OF_TOOLS: Final = frozenset(
 
 
 def bash(words: Mapping[str, Sequence[str]]) -> str:
-    """The script for bash, and for zsh with its emulation of bash's completion."""
+    """Return the script for bash, and for zsh with its emulation of bash's completion."""
     from node.cli.ctl.tools import LINKS
 
     cases = "\n".join(f"    '{name}') echo '{' '.join(each)}' ;;" for name, each in sorted(words.items()))
@@ -89,7 +89,7 @@ def bash(words: Mapping[str, Sequence[str]]) -> str:
 
 
 def fish(words: Mapping[str, Sequence[str]]) -> str:
-    """The script for fish."""
+    """Return the script for fish."""
     lines = [f"complete -c fluffle -n __fish_use_subcommand -f -a '{' '.join(words[''])}'"]
     for name, each in sorted(words.items()):
         if name and each:

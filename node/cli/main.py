@@ -1,7 +1,7 @@
-"""The command `fluffle`.
+"""The command `fluffle` begins here.
 
-Only what parsing the command line needs is imported here; each command brings its own imports when it runs.
-Exit codes are BSD's sysexits, as with RabbitMQ's tools: 64 for a command line that makes no sense, 78 for a
+Only modules for parsing the command line are imported here; each command imports its own when it runs.
+Exit codes are BSD's sysexits, as with RabbitMQ's tools: 64 for an invalid command line, 78 for a
 bad configuration (management §3.1).
 """
 
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
         given.insert(0, "start")
     elif program.startswith("rabbitmq") or (given[:1] and given[0] in _TOOLS):
-        # They have RabbitMQ's rules for options, which are not argparse's.
+        # These tools have RabbitMQ's rules for options, which are not argparse's.
         from node.cli.ctl.main import main as ctl
         from node.cli.ctl.tools import TOOLS, called_as
 

@@ -1,4 +1,4 @@
-"""Ports that somebody else listens on: they are looked at before a node begins with anything."""
+"""A node that starts checks first whether its ports are in use by another process."""
 
 import errno
 import os
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 HINT: Final = (
     "give other addresses with --listen HOST:PORT (make run LISTEN=HOST:PORT) or in the configuration"
 )
-"""For who starts one node."""
+"""The hint for a user who starts one node."""
 
 
 def why_not(host: str, port: int) -> str:
-    """Why nobody can listen there; empty: it can be done.   host: empty: every interface."""
+    """Return why no process can listen on an address; empty if one can.   host: empty: every interface."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in found:
@@ -26,7 +26,7 @@ def why_not(host: str, port: int) -> str:
 
 
 def busy_ports(config: "Config") -> list[str]:
-    """A line for each address of the configuration that is in use already."""
+    """Return a line for each address of the configuration that is in use already."""
     management, prometheus = config.management, config.prometheus
     wanted = [(place, "clients") for place in (*config.tcp_listeners, *config.tls_listeners)]
     for listener, use in ((management, "HTTP clients"), (prometheus, "Prometheus")):

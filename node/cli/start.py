@@ -1,9 +1,9 @@
-"""`fluffle start`: one node in the foreground, until SIGTERM or SIGINT.
+"""`fluffle start` runs one node in the foreground, until SIGTERM or SIGINT.
 
 Exit codes: 0 after a signal, 64 for a bad command line, 69 when the node could not start (a port in use,
 say), 74 when it stopped and could not write all, 78 for a bad configuration. Standard output gets one line,
-when clients are accepted; log lines go where the configuration says. Everything that costs time to import is
-imported once the configuration is known to be good.
+when clients are accepted; log lines go to the configured outputs. Modules that are slow to import are
+imported once the configuration is known to be valid.
 """
 
 import argparse
@@ -21,12 +21,13 @@ EX_IOERR: Final = 74
 EX_CONFIG: Final = 78
 
 FILES_KEPT_FOR_OURSELVES: Final = 400
-"""The reserve for the "file handles (sockets)" line: RabbitMQ's 100, and what the disk keeps open. Sockets are 90 %
-of what is left."""
+"""The reserve for the "file handles (sockets)" line: RabbitMQ's 100, and the files that the disk keeps open. Sockets
+are 90 % of the rest.
+"""
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Describe the command's arguments."""
+    """Add the command and its arguments to the parser."""
     parser = commands.add_parser("start", help="run a node in the foreground")
     parser.add_argument(
         "--name", metavar="N", help="node name; without @host, this machine's is added (default: rabbit)"
@@ -56,7 +57,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start, serve, stop. Returns: the exit code."""
+    """Load the configuration and run the node. Returns: the exit code."""
     import socket
 
     from node.config.file import ConfigError
@@ -91,7 +92,7 @@ def run_node(config: "Config") -> int:
     from node.io.data_directory import is_locked
     from node.log import log
 
-    # A node that runs on the same directory is the better reason, which its lock gives.
+    # If a node runs on the same directory, its lock gives a better error than its ports.
     if not is_locked(config.data_dir) and (busy := busy_ports(config)):
         return _fail(EX_UNAVAILABLE, *busy)
     try:
@@ -113,13 +114,13 @@ def run_node(config: "Config") -> int:
         logger.critical("cannot start: %s", error)
         code = _fail(EX_UNAVAILABLE, f"cannot start: {error}")
     if not logs.stop():
-        # Somebody keeps the log's other end open and does not read: an ordinary exit would wait for them.
+        # The reader of the log does not read: an ordinary exit would wait for it.
         os._exit(code)
     return code
 
 
 async def _serve(config: "Config") -> bool:
-    """Run a node until a signal comes, be it before the node is ready. Returns: whether all is on disk then."""
+    """Run a node until a signal comes, even before the node is ready. Returns: whether all is on disk then."""
     import asyncio
     import signal
 
@@ -191,7 +192,7 @@ def _log_start(config: "Config", file_limit: int) -> None:
 
 
 def raise_file_limit() -> int:
-    """Allow as many open files as the system lets us. Returns: how many that is."""
+    """Raise the limit of open files as far as the system allows. Returns: the limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -204,10 +205,10 @@ def raise_file_limit() -> int:
 
 
 class DiskFiles:
-    """`config_load.Files` on this machine."""
+    """The `node.config.given.Files` of this machine."""
 
     def read(self, path: str) -> bytes | None:
-        """The content, None when there is no such file. Raises OSError."""
+        """Return the content of a file; None when there is no such file. Raises OSError."""
         try:
             with open(path, "rb") as file:
                 return file.read()
@@ -215,7 +216,7 @@ class DiskFiles:
             return None
 
     def expand(self, pattern: str) -> list[str]:
-        """The `.conf` files in a directory, or that a shell pattern matches, in the order of their names."""
+        """Return the `.conf` files in a directory, or that a shell pattern matches, in the order of their names."""
         import glob
 
         if os.path.isdir(pattern):
@@ -223,13 +224,13 @@ class DiskFiles:
         return sorted(path for path in glob.glob(pattern) if path.endswith(".conf"))
 
     def is_private(self, path: str) -> bool:
-        """Whether nobody but its owner may read or write the file. Raises OSError."""
+        """Return whether only the file's owner may read or write it. Raises OSError."""
         import stat
 
         return not stat.S_IMODE(os.stat(path).st_mode) & 0o077
 
     def readable(self, path: str) -> bool:
-        """Whether the node could read the file."""
+        """Return whether the node could read the file."""
         return os.path.isfile(path) and os.access(path, os.R_OK)
 
 

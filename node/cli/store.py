@@ -1,7 +1,7 @@
-"""`fluffle store check` and `fluffle store dump`: what is in the data directory of a node that doesn't run.
+"""`fluffle store check` and `fluffle store dump` show the data directory of a node that doesn't run.
 
 Both only read. Exit codes: 0 when all is well or a crash has left torn ends, 1 when something is broken, 2 when
-there is nothing to look at (no store, a running node, a newer format), 64 for a bad command line.
+there is nothing to read (no store, a running node, a newer format), 64 for a bad command line.
 """
 
 import argparse
@@ -26,11 +26,11 @@ EX_NOTHING: Final = 2
 
 
 class _Nothing(Exception):
-    """There is nothing to look at; the text says why."""
+    """No store can be read; the text says why."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Describe the commands' arguments."""
+    """Add the commands and their arguments to the parser."""
     parser = commands.add_parser("store", help="look at the data directory of a node that doesn't run")
     tools = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     check = tools.add_parser("check", help="say what is there, and what is broken")
@@ -45,7 +45,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Print what is there and what is broken. Returns: the exit code."""
+    """Print the contents of the store and its damage. Returns: the exit code."""
     from node.store.findings import Damage
     from node.store.inspection import inspect
 
@@ -71,13 +71,13 @@ def run_dump(arguments: argparse.Namespace) -> int:
     except _Nothing as error:
         return _fail(str(error))
     except BrokenPipeError:
-        # Whoever reads has seen enough. Nothing more must be written when Python ends.
+        # The reader has closed the pipe. Nothing more must be written when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EX_OK
 
 
 def _open(path: str) -> "tuple[ReadOnlyDisk, Identity]":
-    """The disk and what it is. Raises _Nothing."""
+    """Open the disk and read its identity. Raises _Nothing."""
     from node.io.data_directory import DataDirectoryError
     from node.io.disk import ReadOnlyDisk
     from node.store.directory import StoreError, read_identity
@@ -99,7 +99,7 @@ def _open(path: str) -> "tuple[ReadOnlyDisk, Identity]":
 
 
 def _metadata(path: str, disk: "ReadOnlyDisk", identity: "Identity") -> "Metadata":
-    """Which queues there are: from the node's own file, or as far as it knows what its cluster decided."""
+    """Return the queues' metadata: from the node's own file, or from its copy of the cluster's."""
     from node.store.directory import RAFT
     from node.store.inspection import cluster_metadata, read_metadata, unknown_metadata
 
@@ -124,7 +124,7 @@ def _is_running(path: str) -> bool:
 
 
 def _guarded(look: Callable[[], Found]) -> Found:
-    """What `look` gives. Raises _Nothing where files can't be read, or are from the future."""
+    """Return the result of `look`. Raises _Nothing where files can't be read, or have a newer format."""
     from node.store.records import NewerFormat
 
     try:
@@ -173,7 +173,7 @@ def _print_inspection(directory: str, inspection: "Inspection") -> None:
 
 
 def _print_queues(inspection: "Inspection") -> None:
-    """One row a queue."""
+    """Print one row for each queue."""
     head = ("vhost", "queue", "messages", "bytes", "segments", "journaled")
     rows = [
         (
@@ -199,7 +199,7 @@ def _print_queues(inspection: "Inspection") -> None:
 
 
 def _shown(name: str) -> str:
-    """A name on one line of a terminal, whatever is in it."""
+    """Return a name on one line of a terminal, without control characters."""
     return name if name.isprintable() else repr(name)
 
 
@@ -251,7 +251,7 @@ def _line(message: "Listed", *, has_body: bool) -> dict[str, object]:
 
 
 def _payload(content: bytes | None) -> dict[str, object]:
-    """As the management API gives it (management §2.3)."""
+    """Return the body as the management API does (management §2.3)."""
     from node.amqp.frames import split_content
 
     if content is None:

@@ -1,8 +1,8 @@
-"""Runs the nodes of `fluffle cluster`: one process each, their lines on this terminal, nobody left behind.
+"""The supervisor runs the nodes of `fluffle cluster`: one process each, with their lines on this terminal.
 
 The nodes have sessions of their own, so Ctrl-C reaches the supervisor alone, which then stops them; and the kernel
 tells them to stop when the supervisor is killed. A node that ends by itself after the start is not started again until
-somebody asks: the cluster is there to try what happens then.
+a user asks for it: the cluster serves to try such failures.
 """
 
 import asyncio
@@ -26,22 +26,22 @@ EX_UNAVAILABLE: Final = 69
 EX_SOFTWARE: Final = 70
 
 NODE_COMMAND: Final = (sys.executable, "-P", "-m", "node", "start")
-"""-P: a folder `node` where the command is typed is none of ours."""
+"""The command that starts a node. -P: a folder `node` in the working directory must not be imported."""
 READY_LINE: Final = b"fluffle: node "
 LINE_MAX_BYTES: Final = 1 << 16
-"""Longer lines are cut up."""
+"""The longest line that is passed on in one piece."""
 STOP_MAX_S: Final = 620.0
-"""A node that has not stopped by then is killed: longer than `message_store_shutdown_timeout`."""
+"""The time after which a node that has not stopped is killed: longer than `message_store_shutdown_timeout`."""
 REMINDER_S: Final = 30.0
-"""How often it is said who is being waited for."""
+"""The interval at which the nodes that are not ready are named."""
 RELAYED_CODES: Final = frozenset({64, 69, 74, 78})
-"""Exit codes of a node that say why, and become ours."""
+"""Exit codes of a node that name the cause, and become ours."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def supervise(plan: Plan, command: tuple[str, ...] = NODE_COMMAND) -> int:
-    """Run a cluster until a signal comes. Returns: the exit code. command: what starts a node, for tests."""
+    """Run a cluster until a signal comes. Returns: the exit code. command: the start of a node, for tests."""
     return asyncio.run(_Supervisor(plan, command).run())
 
 
@@ -54,7 +54,7 @@ class _Node:
         self.is_ready = False
         self.is_stopping = False
         self.changed = asyncio.Event()
-        """It became ready, or ended."""
+        """Set when the node became ready, or ended."""
         self.ending = "was not started"
 
     @property
@@ -79,7 +79,7 @@ class _Supervisor:
         self._width = max(map(len, self._nodes))
 
     async def run(self) -> int:
-        """Start, wait, stop. Returns: the exit code."""
+        """Start the nodes, wait for a signal, stop them. Returns: the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
@@ -132,11 +132,11 @@ class _Supervisor:
         self._spawn(self._watch(node, process))
 
     def _addresses(self) -> str:
-        """The nodes, as they find each other."""
+        """Return the nodes as FLUFFLE_CLUSTER_NODES names them."""
         return ",".join(f"{node.full_name}:{node.peer_port}" for node in self._plan.nodes)
 
     async def _await_all_ready(self) -> bool:
-        """Returns: whether all nodes accept clients; False when one has ended before, or we are to stop."""
+        """Wait until all nodes accept clients. Returns: False if one has ended before, or the cluster is to stop."""
         for node in self._nodes.values():
             while not node.is_ready:
                 if self._stopping.is_set():
@@ -157,7 +157,7 @@ class _Supervisor:
         self._say_failure(f"{node.plan.name} {node.ending} before it was ready: the cluster is stopped")
 
     async def _await_change(self) -> None:
-        """Until something happens to any node, we are to stop, or it is time for a reminder."""
+        """Wait until a node is ready or has ended, the cluster is to stop, or `REMINDER_S` are over."""
         waits = [
             asyncio.ensure_future(each.changed.wait()) for each in self._nodes.values() if not each.is_ready
         ]
@@ -176,7 +176,7 @@ class _Supervisor:
     # --- a process ---
 
     async def _watch(self, node: _Node, process: asyncio.subprocess.Process) -> None:
-        """Pass on what a process says, until it ends."""
+        """Pass on a process's lines until it ends, and record how it ended."""
         assert process.stdout is not None
         assert process.stderr is not None
         await asyncio.gather(
@@ -184,12 +184,13 @@ class _Supervisor:
         )
         code = await process.wait()
         if code < 0:
-            with contextlib.suppress(ValueError):
+            name = ""
+            with contextlib.suppress(ValueError):  # Python has no names for most real-time signals
                 name = f" ({signal.Signals(-code).name})"
             node.ending = f"was killed by signal {-code}{name}"
         else:
             node.ending = f"ended with exit code {code}" if code else "has stopped"
-        # A node that has not got as far as to take signals dies of the one that we sent: that is a stop like others.
+        # A node that does not handle signals yet dies of the one that we sent: that counts as an ordinary stop.
         if node.is_stopping and code not in (0, -signal.SIGTERM) and self._code == EX_OK:
             self._code = code if code in RELAYED_CODES else EX_SOFTWARE
         was_asked = node.is_stopping
@@ -200,7 +201,7 @@ class _Supervisor:
             self._say(f"{node.plan.name} {node.ending}, and stays down; {again}")
 
     async def _relay(self, node: _Node, stream: asyncio.StreamReader, output: TextIO) -> None:
-        """Write what comes line by line, with the node's name before it."""
+        """Write the stream line by line, with the node's name before each line."""
         prefix = f"{node.plan.name:<{self._width}} | "
         rest = b""
         while data := await stream.read(LINE_MAX_BYTES):
@@ -254,7 +255,7 @@ class _Supervisor:
     # --- requests from other terminals ---
 
     async def _handle(self, operation: str, arguments: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """See `node.io.control_server.Handler`."""
+        """Answer `status`, `start` and `stop` of `fluffle cluster` in another terminal. Raises: ControlError."""
         if operation == "status":
             return {"lines": self._status(), "nodes": self._facts()}
         if operation == "stop" and arguments.get("name") is None:
@@ -294,7 +295,7 @@ class _Supervisor:
         return f"{name} has stopped"
 
     def _facts(self) -> list[dict[str, Any]]:
-        """What is known of each node."""
+        """Return the state of each node."""
         return [
             {
                 "node": node.plan.full_name,
@@ -334,7 +335,7 @@ class _Supervisor:
 
 
 def _write(output: TextIO, text: str) -> None:
-    """The nodes go on when nobody reads their lines any more."""
+    """Write to the terminal; errors are ignored, so that the nodes continue when it is closed."""
     with contextlib.suppress(OSError, ValueError):
         output.write(text)
         output.flush()
@@ -346,7 +347,7 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 
 
 def _busy_ports(plan: Plan, *, has_ipv6: bool) -> list[str]:
-    """A line for each port that somebody else listens on."""
+    """Return a line for each port on which another process listens."""
     problems = []
     for node in plan.nodes:
         wanted = [(HOST, node.port, "clients"), (HOST, node.peer_port, "other nodes")]
@@ -362,14 +363,14 @@ def _busy_ports(plan: Plan, *, has_ipv6: bool) -> list[str]:
 
 
 def _stop_with_parent() -> Callable[[], None] | None:
-    """What a node's process does first: have the kernel send it SIGTERM when we end, however. prctl(2), Linux only."""
+    """Return what a node's process runs first: Linux then sends it SIGTERM when we end, however (prctl(2))."""
     if sys.platform != "linux":
         return None
     libc, parent = ctypes.CDLL(None), os.getpid()
 
     def bind() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it has ended in between
+        if os.getppid() != parent:  # the parent has ended in between
             os._exit(1)
 
     return bind

@@ -1,4 +1,4 @@
-"""`fluffle witness`: a node that votes on the cluster's metadata, and has no queues and no clients.
+"""`fluffle witness` runs a node that votes on the cluster's metadata, and has no queues and no clients.
 
 With it, two nodes of a cluster serve on when one of the two is lost. It joins the nodes that cluster_formation names.
 Exit codes as `fluffle start`.
@@ -12,7 +12,7 @@ from node.cli import start
 
 
 def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Describe the command's arguments."""
+    """Add the command and its arguments to the parser."""
     parser = commands.add_parser("witness", help="run a node that only votes on the cluster's metadata")
     parser.add_argument(
         "--name", metavar="N", help="node name; without @host, this machine's is added (default: rabbit)"
@@ -26,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[Any]") -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start, vote, stop. Returns: the exit code."""
+    """Run the witness until a signal comes. Returns: the exit code."""
     import socket
     import sys
     from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a node of the cluster is so short of that nobody may publish, to whichever node: memory, disk.
+"""Alarms: the resources, memory or disk, of which any node is so short that publishers of all nodes are blocked.
 
     resources ─► set, clear ─► reason: what connection.blocked says       on_first, on_last: block, unblock
 Source: amqp-behaviour §1.11, §7.1.
@@ -17,7 +17,8 @@ class Alarms:
 
     node_name: of this node, whose alarms are meant where no other is named.
 
-    on_first: there was none before.   on_last: there is none any more. Both are called once the observer knows.
+    on_first: called when the first alarm goes on.   on_last: called when the last one goes off. The observer is
+        told before.
     """
 
     def __init__(
@@ -34,11 +35,11 @@ class Alarms:
         self._on_last = on_last
         self._short_of: set[tuple[str, Resource]] = set()
         self.on_change: Callable[[], None] = lambda: None
-        """Called after each change, for who tells it to other nodes."""
+        """Called after each change, to tell it to other nodes."""
 
     @property
     def is_on(self) -> bool:
-        """Whether there is any."""
+        """True if any alarm is on."""
         return bool(self._short_of)
 
     @property
@@ -52,11 +53,11 @@ class Alarms:
 
     @property
     def reason(self) -> str:
-        """Why publishers are blocked, as clients are told; empty if they aren't."""
+        """The reason why publishers are blocked, as clients are told; empty if they aren't."""
         return f"low on {' & '.join(self.short_of)}" if self._short_of else ""
 
     def set(self, resource: Resource, node: str | None = None) -> None:
-        """There is too little of it. Nothing changes if that was known."""
+        """Raise the alarm for this resource on a node. Idempotent.   node: None: this one."""
         alarm = (node or self._node_name, resource)
         if alarm in self._short_of:
             return
@@ -68,12 +69,13 @@ class Alarms:
         self.on_change()
 
     def clear(self, resource: Resource, node: str | None = None) -> None:
-        """There is enough of it again. Nothing changes if there was all the time."""
+        """Clear the alarm for this resource on a node. Idempotent.   node: None: this one."""
         alarm = (node or self._node_name, resource)
         if alarm not in self._short_of:
             return
         self._short_of.remove(alarm)
-        self._observer.alarm_cleared(*alarm)
+        is_last = all(other != resource for _, other in self._short_of)
+        self._observer.alarm_cleared(*alarm, is_last=is_last)
         if not self._short_of:
             self._on_last()
         self.on_change()

@@ -1,8 +1,8 @@
-"""What happened so far on channels, to exchanges and on the whole node, as numbers that only rise.
+"""Counters of channels, of exchanges and of the whole node, which only rise.
 
-Plain integers, bumped once a run, never once a message. What the hot path keeps account of anyway (delivery tags,
-numbers of confirms, of a queue's messages) is not counted again: who asks for `counters` of a channel or a queue has
-those brought up to date first. Names are those of RabbitMQ's management.
+They are plain integers, bumped once a run, never once a message. Numbers that the hot path keeps anyway (delivery tags,
+numbers of confirms, of a queue's messages) are not counted again: the property `counters` of a channel or a queue
+brings them up to date first. Names are those of RabbitMQ's management.
 
     node's totals = `BrokerCounters.ended` + the counters of all channels that are open
 Source: management §1.1, §1.12, §5.1.
@@ -14,8 +14,10 @@ from typing import Final
 
 DISABLED: Final = "disabled"
 AT_MOST_ONCE: Final = "at_most_once"
-"""What became of a message that left its queue without being acknowledged: it was dropped, as the queue has no
-dead-letter exchange that is there; or it is published there."""
+"""The fate of a message that left its queue without being acknowledged.
+
+DISABLED: it was dropped, as the queue has no dead-letter exchange that exists. AT_MOST_ONCE: it is published there.
+"""
 
 AMQP: Final = "amqp091"
 """The protocol of clients in `BrokerCounters.auth_attempts`."""
@@ -23,11 +25,11 @@ AMQP: Final = "amqp091"
 
 @dataclass(slots=True)
 class ChannelCounters:
-    """Of one channel since it was opened; all in messages.
+    """The counters of one channel since it was opened; all in messages.
 
-    publish: what was published, at the commit in a transaction.   received_confirm: of those, in confirm mode.
+    publish: published, at the commit in a transaction.   received_confirm: of those, in confirm mode.
     confirm: of those, answered by basic.ack (nacks are counted nowhere).
-    return_unroutable, drop_unroutable: of those, what reached no queue, mandatory or not.
+    return_unroutable, drop_unroutable: of those, the ones that reached no queue, mandatory or not.
     deliver, deliver_no_ack: to consumers that acknowledge and that don't.   get, get_no_ack: the same of basic.get.
     get_empty: basic.get that found nothing.
     redeliver: of all deliveries and gets, those that came back before.
@@ -48,7 +50,7 @@ class ChannelCounters:
     ack: int = 0
 
     def got(self, *, no_ack: bool, is_redelivered: bool) -> None:
-        """basic.get found a message."""
+        """Count a message that basic.get found."""
         if no_ack:
             self.get_no_ack += 1
         else:
@@ -57,7 +59,7 @@ class ChannelCounters:
             self.redeliver += 1
 
     def add(self, other: "ChannelCounters") -> None:
-        """Add another channel's."""
+        """Add the counters of another channel."""
         for name in _CHANNEL_FIELDS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -67,7 +69,7 @@ _CHANNEL_FIELDS: Final = tuple(each.name for each in fields(ChannelCounters))
 
 @dataclass(slots=True)
 class ExchangeCounters:
-    """Of one exchange, for the clients of this node.
+    """The counters of one exchange, for the clients of this node.
 
     publish_in: messages that were published to it by its name.
     publish_out: the same once for each queue that they reached, also by way of other exchanges.
@@ -77,19 +79,19 @@ class ExchangeCounters:
     publish_out: int = 0
 
     def published(self, count: int, reached: int) -> None:
-        """Messages were published.   reached: the queues, of all nodes, that each of them goes to."""
+        """Count published messages.   reached: the queues, of all nodes, that each of them goes to."""
         self.publish_in += count
         self.publish_out += count * reached
 
     def add(self, other: "ExchangeCounters") -> None:
-        """Add another exchange's."""
+        """Add the counters of another exchange."""
         self.publish_in += other.publish_in
         self.publish_out += other.publish_out
 
 
 @dataclass(slots=True)
 class AuthCounters:
-    """Logins by one protocol."""
+    """The counters of logins by one protocol."""
 
     attempts: int = 0
     succeeded: int = 0
@@ -98,12 +100,12 @@ class AuthCounters:
 
 @dataclass(slots=True)
 class BrokerCounters:
-    """Of one node since its broker started.
+    """The counters of one node since its broker started.
 
     connection_*: those that opened a vhost.   queue_declared: declarations that succeeded, passive ones too.
     queue_created, queue_deleted: queues whose home or master is this node.
     dead_lettered: messages that left queues of this node unacknowledged, by reason (expired, rejected, maxlen,
-        delivery_limit) and by what became of them (`DISABLED`, `AT_MOST_ONCE`).
+        delivery_limit) and by their fate (`DISABLED`, `AT_MOST_ONCE`).
     auth_attempts: by protocol: "amqp091", "http".
     ended: the counters of all channels that are gone.   ended_exchanges: of all exchanges that are.
     recv_oct, send_oct: bytes of all connections that are gone.
@@ -126,7 +128,7 @@ class BrokerCounters:
     messages_unreadable: int = 0
 
     def count_login(self, protocol: str, *, is_good: bool) -> None:
-        """Somebody tried to log in."""
+        """Count an attempt to log in."""
         counters = self.auth_attempts.get(protocol)
         if counters is None:
             counters = self.auth_attempts[protocol] = AuthCounters()

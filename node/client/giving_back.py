@@ -1,6 +1,6 @@
-"""What a closed channel gives back: its consumers leave their queues, then its unacknowledged messages are requeued.
+"""The end of a closed channel: its consumers leave their queues, then its unacknowledged messages are requeued.
 
-Done in pieces, as a channel may have tens of thousands of consumers and millions of deliveries. Queues that get
+This is done in pieces, as a channel may have tens of thousands of consumers and millions of deliveries. Queues that get
 more than one piece give nothing out until all of it is back: it is in order again then.
 Source: amqp-behaviour §2.1, §4.11.
 """
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from node.queue.queue import Queue
 
 DELIVERIES_AT_ONCE: Final = 50
-"""Deliveries that are requeued between two looks at the clock, at some 4 us each."""
+"""The limit of deliveries that are requeued between two looks at the clock, at some 4 us each."""
 
 
 def give_back(channel: "Channel") -> Chore:
-    """Give back all that a closed channel has; it is among `Broker.closing` until then."""
+    """Remove the consumers of a closed channel and requeue its messages; it is among `Broker.closing` until then."""
     for consumer in list(channel.consumers.values()):
-        if consumer.tag in channel.consumers:  # an auto-delete queue may have taken it with it
+        if consumer.tag in channel.consumers:  # it may have ended with an auto-delete queue
             channel.remove_consumer(consumer)
             yield
     held: dict[Queue, None] = {}

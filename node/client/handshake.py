@@ -1,9 +1,9 @@
-"""From the protocol header to connection.open: who the client is, and what both sides will keep to.
+"""The handshake of a connection: from the protocol header to connection.open, with login and negotiated limits.
 
     header ─► start / start-ok ─► [secure / secure-ok] ─► tune / tune-ok ─► open / open-ok
 
-Whatever is wrong before tune-ok is answered by silence and, after a pause, a reset; only a refused login is told
-to clients that said they can take it.
+Any fault before tune-ok is answered by silence and, after a pause, a reset; only a refused login is told
+to clients with the capability for that.
 Source: amqp-behaviour §1.1-1.5.
 """
 
@@ -49,7 +49,7 @@ class Handshake:
         self._claimed_user = ""
 
     def take_header(self, data: bytes) -> bytes:
-        """Take the protocol header from the start of the stream; what follows it, if it is all there."""
+        """Take the protocol header from the start of the stream; return the bytes behind it, if it is complete."""
         connection = self._connection
         self._header += data
         if len(self._header) < _HEADER_BYTES:
@@ -71,7 +71,7 @@ class Handshake:
         return rest
 
     def handle(self, method: Method) -> None:
-        """A method that the connection's state allows. Raises: ProtocolError, see `Connection.fail`."""
+        """Handle a method that the connection's state allows. Raises: ProtocolError, see `Connection.fail`."""
         match method:
             case ConnectionStartOk():
                 self._start_ok(method)
@@ -83,7 +83,7 @@ class Handshake:
                 self._open(method)
 
     def _mechanisms(self) -> list[str]:
-        """What we offer: EXTERNAL only where a certificate can prove something."""
+        """Return the mechanisms to offer: EXTERNAL only where a certificate can prove something."""
         offered = [name for name in self._broker.settings.mechanisms if name in _KNOWN_MECHANISMS]
         return [name for name in offered if name != "EXTERNAL" or self._connection.peer.is_tls]
 
@@ -141,7 +141,7 @@ class Handshake:
         )
 
     def _refuse_login(self, reason: str, user: str) -> None:
-        """Refuse: at once in words to a client that can take them, and to all by a reset after a pause."""
+        """Refuse the login: at once in words to a client that can take them, and to all by a reset after a pause."""
         connection = self._connection
         self._broker.counters.count_login(AMQP, is_good=False)
         self._broker.observer.login_tried(connection, user, reason)
@@ -177,7 +177,7 @@ class Handshake:
 
 
 def _capabilities(client_properties: Table) -> frozenset[str]:
-    """What the client says it can take (§1.10)."""
+    """Return the capabilities of the client (§1.10)."""
     table = client_properties.get("capabilities")
     if table is None or not isinstance(table.value, dict):
         return frozenset()
@@ -185,7 +185,7 @@ def _capabilities(client_properties: Table) -> frozenset[str]:
 
 
 def _check_negotiated(name: str, asked: int, ours: int, lowest: int) -> None:
-    """A limit that the client chose in tune-ok: not above ours, and no 'unlimited' where we have a limit (§1.4)."""
+    """Check a limit that the client chose in tune-ok: at most ours, and not 'unlimited' where we have one (§1.4)."""
     if 0 < asked < lowest:
         problem = f"lower than the minimum allowed value ({lowest})"
     elif ours and (asked == 0 or asked > ours):

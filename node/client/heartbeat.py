@@ -1,4 +1,4 @@
-"""Heartbeats of one connection: ours when we have said nothing, and the client's, or any octets, for its life.
+"""Heartbeats of one connection: ours when nothing was sent; the client's, or any octets, show that it is alive.
 
 Source: amqp-behaviour §1.6.
 """
@@ -12,7 +12,7 @@ SILENT_INTERVALS_MAX: Final = 2
 
 
 def _call_nobody() -> None:
-    """There is no connection any more."""
+    """Ignore a beat or a loss: there is no connection any more."""
 
 
 def _excuse_nobody() -> bool:
@@ -20,7 +20,7 @@ def _excuse_nobody() -> bool:
 
 
 class Heartbeat:
-    """Two checks an interval on what we said, one on what we heard.
+    """Sends heartbeats and detects a silent client: two checks an interval of the own output, one of the input.
 
     has_heard, has_spoken: set by the connection whenever octets come in or go out.
     beat: sends a heartbeat.   excuses: whether the client's silence is our doing.   lost: ends the connection.
@@ -45,20 +45,20 @@ class Heartbeat:
         self._silent_intervals = 0
 
     def start(self, interval_s: int, now: float) -> None:
-        """Begin with what the client chose; 0 for no heartbeats in either direction."""
+        """Begin with the interval that the client chose; 0 for no heartbeats in either direction."""
         self.interval_s = interval_s
         if interval_s:
             self._timer = self._timers.at(now + interval_s / 2, self._first_check)
 
     def stop(self) -> None:
-        """No more of them: the connection is not called any more."""
+        """Stop all checks: the connection is not called any more."""
         if self._timer is not None:
             self._timer.cancel()
         self._beat = self._lost = _call_nobody
         self._excuses = _excuse_nobody
 
     def _first_check(self, now: float) -> None:
-        self.has_spoken = False  # the first beat comes in any case
+        self.has_spoken = False  # the first heartbeat is sent in any case
         self._half_interval(now)
 
     def _half_interval(self, now: float) -> None:

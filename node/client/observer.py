@@ -1,7 +1,6 @@
-"""What happens in the broker that somebody may want to log or count. Nothing in the broker depends on who
-listens.
+"""The observer of a broker's events, which logs or counts them. Nothing in the broker depends on it.
 
-The base class listens to nothing; a shell overrides what it cares for (`node.io.log_observer`).
+The base class ignores all events; a shell overrides the methods of those that it needs (`node.io.log_observer`).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +23,11 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class MirrorEvent:
-    """Something happened to a mirrored queue.
+    """An event of a mirrored queue.
 
     kind: see `cluster.mirror.happenings`; "detail" belongs to the event before it or after it.
     text: the whole line of the log.
-    node: of the copy that it is about, with a new master the new one's; "": of none.   former: of the master before.
+    node: the node of the copy that it is about, with a new master the new one's; "": none.   former: the last master's.
     cause: `plan:<plan>:<step>` where a plan's step did it; "": not that.
     """
 
@@ -43,13 +42,16 @@ class MirrorEvent:
 
 
 class Observer:
-    """Told of events, in order. Implementations must not raise and must not call back."""
+    """The base of observers, which are told of events in order.
+
+    Implementations must not raise and must not call back.
+    """
 
     def accepted(self, connection: "Connection") -> None:
         """A client spoke AMQP for the first time."""
 
     def handshake_failed(self, connection: "Connection", explanation: str) -> None:
-        """Something was wrong before connection.open; the client is left in silence."""
+        """A fault before connection.open ended the handshake; the client is left in silence."""
 
     def handshake_timed_out(self, connection: "Connection") -> None:
         """The connection was not open in time."""
@@ -78,16 +80,16 @@ class Observer:
         """A channel was opened."""
 
     def channel_closed(self, channel: "Channel") -> None:
-        """A channel ends, whatever for. Its consumers go after this."""
+        """A channel ends, for any reason. Its consumers are removed after this."""
 
     def consumer_added(self, channel: "Channel", consumer: "Consumer") -> None:
-        """A channel has a consumer of a queue."""
+        """A channel has a new consumer of a queue."""
 
     def consumer_removed(self, channel: "Channel", consumer: "Consumer") -> None:
-        """A channel has it no more."""
+        """A channel's consumer of a queue was removed."""
 
     def changed(self, change: Event) -> None:
-        """The catalogue changed, by the doing of any node; the broker has followed."""
+        """The catalogue changed, by a command of any node; the broker has followed."""
 
     def channel_failed(
         self, connection: "Connection", channel: int, error: ProtocolError, method: str
@@ -104,10 +106,13 @@ class Observer:
         """The socket is gone. in_good_order: after a close handshake, or because we wanted it."""
 
     def alarm_set(self, node: str, resource: str) -> None:
-        """The node has too little of this resource: who publishes is blocked."""
+        """The node has too little of this resource: publishers are blocked."""
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
-        """The node has enough of this resource again. Publishers go on once no alarm is left."""
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
+        """The node has enough of this resource again. Publishers go on once no alarm is left.
+
+        is_last: no other node lacks this resource.
+        """
 
     def quorum_requested(self, queue: QueueRecord) -> None:
         """A queue was declared with type quorum, which is an ordinary queue with a delivery limit here."""
@@ -119,11 +124,11 @@ class Observer:
         """Messages were dropped as the disk could not read them, and no mirror had them."""
 
     def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
-        """A dead-lettered message came round to the queue by itself and was dropped."""
+        """A dead-lettered message came back to the queue in a cycle and was dropped."""
 
 
 class Observers(Observer):
-    """Several observers, told of all in turn."""
+    """Several observers, each of which is told of all events in turn."""
 
     def __init__(self, *observers: Observer) -> None:
         for name in _HOOKS:

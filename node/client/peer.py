@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TlsFacts:
-    """What a TLS connection uses, and the client's certificate, in RabbitMQ's words; empty without one.
+    """The TLS parameters of a connection, and the client's certificate, in RabbitMQ's words; empty without one.
 
     protocol: `tlsv1.3`.   key_exchange, cipher, hash: parts of the suite.   validity: `notBefore - notAfter`.
     """
@@ -21,7 +21,7 @@ class TlsFacts:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end, as far as the transport knows.
+    """The other end of a connection, as far as the transport knows it.
 
     address, local: `IP:PORT`.   certificate_user: for EXTERNAL; None, and the reason, without a verified
         certificate.

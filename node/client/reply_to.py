@@ -1,8 +1,8 @@
 """Direct reply-to: an RPC answer goes straight to the channel that asked, without a queue.
 
-A requester consumes from the pseudo-queue `amq.rabbitmq.reply-to`; in what it then publishes with that
-reply-to the name is replaced by one that leads back to its channel, and whatever is published to the default
-exchange with that name is delivered there.
+A requester consumes from the pseudo-queue `amq.rabbitmq.reply-to`; in messages that it then publishes with that
+reply-to the name is replaced by one that leads back to its channel, and messages published to the default
+exchange with that name are delivered there.
 Source: amqp-behaviour §4.12.
 """
 
@@ -20,7 +20,7 @@ _INCARNATION_BYTES: Final = 8
 
 
 class ReplyConsumer:
-    """The one subscription to replies that a channel may have.   name: what its requests carry as reply-to."""
+    """The one subscription to replies that a channel may have.   name: the reply-to of its requests."""
 
     __slots__ = ("channel", "name", "tag")
 
@@ -31,8 +31,9 @@ class ReplyConsumer:
 
 
 class ReplyConsumers:
-    """Who waits for direct replies on this node, by the name that leads there: from other nodes too, as it says
-    which incarnation of which node made it.
+    """The consumers of direct replies on this node, by their reply name.
+
+    Replies come from other nodes too, as the name says which incarnation of which node made it.
     """
 
     def __init__(self) -> None:
@@ -50,16 +51,16 @@ class ReplyConsumers:
         return consumer
 
     def remove(self, consumer: ReplyConsumer) -> None:
-        """The consumer is gone: replies to its name are dropped."""
+        """Forget a consumer that is gone: replies to its name are dropped."""
         del self._by_name[consumer.name]
 
     def find(self, name: str) -> ReplyConsumer | None:
-        """Who is behind a name."""
+        """Return the consumer of a reply name, or None."""
         return self._by_name.get(name)
 
 
 def incarnation_of(name: str) -> int:
-    """The incarnation of the node that made a reply name; 0 for none, and for what nobody made."""
+    """Return the incarnation of the node that made a reply name; 0 for none, and for a name that no node made."""
     where = name.removeprefix(f"{REPLY_TO}.").partition(".")[0]
     try:
         return int.from_bytes(b64decode(where, validate=True)[:_INCARNATION_BYTES], "big")
@@ -68,5 +69,5 @@ def incarnation_of(name: str) -> int:
 
 
 def is_reply_name(name: str) -> bool:
-    """Whether a routing key or queue name belongs to direct reply-to, base name or full one."""
+    """True if a routing key or queue name belongs to direct reply-to, base name or full one."""
     return name.startswith(REPLY_TO)

@@ -1,7 +1,7 @@
-"""How a client says who it is: PLAIN, AMQPLAIN, EXTERNAL and the demo mechanism of two steps.
+"""SASL mechanisms, by which a client gives its credentials: PLAIN, AMQPLAIN and the demo mechanism of two steps.
 
-A mechanism reads the client's response and names who asks to be let in; whether they are is
-`access.check_login`'s to say.
+A mechanism reads user and password from the client's response; `access.check_login` decides whether they are right.
+EXTERNAL has no response to read.
 Source: amqp-behaviour §1.3.
 """
 
@@ -16,14 +16,14 @@ _CR_DEMO_ANSWER: Final = b"My password is "
 
 
 class Credentials(NamedTuple):
-    """Who a client claims to be.   password: None where a certificate has proved it."""
+    """The user that a client claims to be.   password: None where a certificate has proved it."""
 
     user: str
     password: bytes | None
 
 
 def plain(response: bytes) -> Credentials:
-    """`NUL user NUL password` and nothing else: no authorisation id in front, no further field."""
+    """Read a response of PLAIN: `NUL user NUL password`, with no authorisation id in front and no further field."""
     parts = response.split(b"\x00")
     if len(parts) != 3 or parts[0]:
         raise _malformed("PLAIN", response)
@@ -31,7 +31,7 @@ def plain(response: bytes) -> Credentials:
 
 
 def amqplain(response: bytes) -> Credentials:
-    """A field table without its length in front, with LOGIN and PASSWORD."""
+    """Read a response of AMQPLAIN: a field table without its length in front, with LOGIN and PASSWORD."""
     try:
         table, _ = decode_table(len(response).to_bytes(4) + response)
     except ProtocolError:
@@ -48,7 +48,7 @@ def amqplain(response: bytes) -> Credentials:
 
 
 def cr_demo_answer(user: str, response: bytes) -> Credentials:
-    """The second step of RABBIT-CR-DEMO."""
+    """Read the client's answer in the second step of RABBIT-CR-DEMO."""
     if not response.startswith(_CR_DEMO_ANSWER):
         raise _malformed("RABBIT-CR-DEMO", response)
     return Credentials(user, response[len(_CR_DEMO_ANSWER) :])
@@ -59,5 +59,5 @@ def _text(raw: bytes) -> str:
 
 
 def _malformed(mechanism: str, response: bytes) -> ProtocolError:
-    """Never shown to a client, and without the response, which may hold a password."""
+    """Return the error for a malformed response. It is never shown to a client, and leaves out the password."""
     return ProtocolError(ReplyCode.SYNTAX_ERROR, f"malformed {mechanism} response of {len(response)} bytes")

@@ -1,4 +1,4 @@
-"""What `connection.start` says of us. Source: amqp-behaviour §1.2."""
+"""The server properties in `connection.start`. Source: amqp-behaviour §1.2."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _CAPABILITIES: Final = (
 
 
 def server_properties(broker: ClientHost) -> Table:
-    """The properties of a broker as they are now."""
+    """Return the properties of a broker as they are now."""
     cluster_name = broker.catalogue.global_parameter("cluster_name")
     return {
         "capabilities": table({name: boolean(True) for name in _CAPABILITIES}),
@@ -29,5 +29,5 @@ def server_properties(broker: ClientHost) -> Table:
 
 
 def text_properties(**texts: str) -> dict[str, Field]:
-    """Server properties that are plain texts."""
+    """Return server properties that are plain texts."""
     return {name: longstr(text) for name, text in texts.items()}

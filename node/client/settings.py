@@ -1,4 +1,4 @@
-"""What an operator may set and the broker's rules ask for; `node.config.config` fills it in.
+"""The settings of a broker that an operator may change; `node.config.config` fills them in.
 
 Source: amqp-behaviour §11, management.md §6.1.
 """
@@ -14,7 +14,7 @@ class BrokerSettings:
 
     *_s are seconds, *_ms milliseconds, *_bytes bytes.
     server_properties: of connection.start.
-    initial_frame_max_bytes: what a client may send in one frame before tune-ok.
+    initial_frame_max_bytes: the most that a client may send in one frame before tune-ok.
     auth_failure_delay_s: how long a refused client is kept waiting, so that guessing is slow.
     channel_tick_s: how often consumer_timeout is looked at.
     default_prefetch, default_prefetch_limit: of channels that set none, for each consumer and for all

@@ -1,7 +1,7 @@
-"""What a channel has delivered and not yet seen settled.
+"""The unacknowledged deliveries of a channel.
 
 Deliveries are kept as they were made, a run at a time, so that acknowledging a run costs the run once.
-Settled messages inside a run that is still open are blanked, which lets go of their bytes.
+Settled messages inside a run that is still open are blanked, which frees their bytes.
 Source: amqp-behaviour §4.10.
 """
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from node.queue.live_queue import LiveQueue
 
 _HUSKS_MAX: Final = 1024
-"""Settled entries kept among the open ones before the list is rebuilt; enough that rebuilding costs nearly nothing."""
+"""The settled entries kept among the open ones before the list is rebuilt, so many that rebuilding costs little."""
 
 _STALE: Final = b"stale"
-"""What stands for the content of a message that somebody else may get again."""
+"""The content that stands for that of a message which another consumer may get again."""
 
 _SETTLED: Final = Run(Envelope("", "", channel=0, frame_max_bytes=0), range(0), [], 0)
-"""What a settled delivery holds until it is tidied away, so that it keeps no bytes."""
+"""The run of a settled delivery until it is removed from the list, so that it keeps no bytes."""
 
 
 class Delivery:
     """A run that one channel was given: delivery tags from `first_tag`, one a message.
 
     consumer: None for `basic.get`.   at: when it was sent, in seconds on the broker's clock.
-    open: how many of its messages are not settled.
+    open: the number of its messages that are not settled.
     """
 
     __slots__ = ("at", "consumer", "first_tag", "open", "queue", "run")
@@ -54,7 +54,7 @@ class Delivery:
 
 
 class _Nobody:
-    """Whom a client settles with what it has of a queue whose master is another one by now (§9.4).
+    """The queue of deliveries from a queue whose master is another one by now (§9.4): it ignores what clients settle.
 
     The messages are ready again at the new master; the tags stay valid.
     """
@@ -63,22 +63,22 @@ class _Nobody:
     successor = None
 
     def ack(self, run: Run) -> None:
-        """Nobody minds."""
+        """Ignore the acknowledgement."""
 
     def reject(self, run: Run, now: float) -> None:
-        """Nobody minds."""
+        """Ignore the rejection."""
 
     def requeue(self, runs: list[Run], now: float) -> None:
-        """Nobody minds."""
+        """Ignore the request: the messages are ready at the new master."""
 
 
 NOBODY: Final = cast("LiveQueue", _Nobody())
 
 
 def disowned(delivery: Delivery) -> bool:
-    """If the queue of a delivery has left, leave nothing of the delivery but its tags; whether that is so.
+    """Blank a delivery whose queue has left, which keeps nothing but its tags; return True if that is so.
 
-    It counts for nothing from then on: the caller sees to that.
+    The caller stops counting it.
     """
     if delivery.queue.successor is None:
         return False
@@ -90,7 +90,7 @@ def disowned(delivery: Delivery) -> bool:
 
 
 def open_runs(delivery: Delivery) -> Iterator[Run]:
-    """Copies of what is open of a delivery, which stays as it is."""
+    """Yield copies of the open messages of a delivery, which stays as it is."""
     run = delivery.run
     if delivery.open == len(run.contents):
         yield run[:]
@@ -114,16 +114,14 @@ class Unacked:
         self._head = 0
 
     def add(self, delivery: Delivery) -> None:
-        """Keep a delivery; its tags follow all others."""
+        """Add a delivery; its tags follow all others."""
         self._deliveries.append(delivery)
         self.count += delivery.open
 
     def settle(self, first: int, last: int) -> list[Delivery]:
-        """Remove the messages with the delivery tags from first to last, up to the first tag that is not
-        open.
+        """Remove the messages with the delivery tags from first to last, up to the first tag that is not open.
 
-        Returns: them, in order of tags; fewer than asked for where a tag is unknown, see
-            `unknown_delivery_tag`.
+        Returns: them, in order of tags; fewer than asked for where a tag is unknown, see `unknown_delivery_tag`.
         """
         settled: list[Delivery] = []
         while first <= last:
@@ -141,7 +139,7 @@ class Unacked:
         return settled
 
     def settle_through(self, tag: int) -> list[Delivery]:
-        """Remove every open message up to `tag`, which must itself be open; 0 means all.
+        """Remove and return every open message up to `tag`, which must itself be open; 0 means all.
 
         Raises: ProtocolError 406 (§4.10: `multiple` needs exactly its tag outstanding).
         """
@@ -159,7 +157,7 @@ class Unacked:
         return settled
 
     def drain(self) -> list[Delivery]:
-        """Remove all, in order of tags."""
+        """Remove and return all open messages, in order of tags."""
         settled = [
             part for delivery in self._deliveries[self._head :] for part in self._open_parts(delivery, None)
         ]
@@ -169,7 +167,7 @@ class Unacked:
         return settled
 
     def drain_last(self, limit: int) -> list[Delivery]:
-        """Remove the latest deliveries with open messages, `limit` at most; in order of tags."""
+        """Remove and return the latest deliveries with open messages, `limit` at most; in order of tags."""
         found: list[Delivery] = []
         while len(found) < limit and len(self._deliveries) > self._head:
             found += reversed(list(self._open_parts(self._deliveries.pop(), None)))
@@ -178,7 +176,7 @@ class Unacked:
         return found
 
     def restore(self, deliveries: list[Delivery]) -> None:
-        """Take back what was settled under a transaction that is rolled back."""
+        """Take back the messages that were settled in a transaction that is rolled back."""
         self._deliveries = sorted([*self.drain(), *deliveries], key=lambda delivery: delivery.first_tag)
         self.count = sum(delivery.open for delivery in self._deliveries)
 
@@ -188,15 +186,15 @@ class Unacked:
         return next((delivery for delivery in self.deliveries() if delivery.queue is not NOBODY), None)
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Those with open messages, in order of tags."""
+        """Return the deliveries with open messages, in order of tags."""
         return (delivery for delivery in self._deliveries[self._head :] if delivery.open)
 
     def disown(self) -> list[Delivery]:
-        """See `disowned`; those that it made so."""
+        """Blank the deliveries whose queue has left, as `disowned` does; return them."""
         return [delivery for delivery in self.deliveries() if disowned(delivery)]
 
     def _find(self, tag: int) -> Delivery | None:
-        """The delivery in which `tag` is open."""
+        """Return the delivery in which `tag` is open, or None."""
         deliveries = self._deliveries
         if self._head == len(deliveries):
             return None
@@ -211,7 +209,10 @@ class Unacked:
         return found
 
     def _open_parts(self, delivery: Delivery, stop: int | None) -> Iterator[Delivery]:
-        """Cut what is open of a delivery's first `stop` messages (None: of all), as whole as possible."""
+        """Yield the open messages of a delivery's first `stop` ones (None: of all).
+
+        as deliveries, in as few as possible.
+        """
         if not delivery.open:
             return
         contents = delivery.run.contents
@@ -231,7 +232,7 @@ class Unacked:
             start = end
 
     def _cut(self, delivery: Delivery, start: int, stop: int) -> Delivery:
-        """Take messages that are open out of a delivery, as a delivery of their own."""
+        """Take open messages out of a delivery and return them as a delivery of their own."""
         self.count -= stop - start
         delivery.open -= stop - start
         run = delivery.run
@@ -260,5 +261,5 @@ class Unacked:
 
 
 def unknown_delivery_tag(tag: int) -> ProtocolError:
-    """The error for a tag that is not outstanding on the channel."""
+    """Return the error for a tag that is not outstanding on the channel."""
     return ProtocolError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")

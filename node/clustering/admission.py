@@ -1,4 +1,4 @@
-"""Whom a node lets in: the checks of each handshake between two nodes, on both sides.
+"""This module decides which nodes a node admits: the checks of each handshake between two nodes, on both sides.
 
 Source: reliability §2.5 (join_cluster_bad_operations, forgotten nodes), rabbit_mnesia.erl v3.13.7
 (format_inconsistent_cluster_message).
@@ -11,11 +11,11 @@ from node.clustering.errors import disagrees
 from node.version import VERSION
 
 _COMPATIBLE_PARTS: Final = 2
-"""Versions work together when these many of their numbers are the same: what comes after them is for fixes."""
+"""Two versions are compatible if this many leading numbers are equal; the numbers after them count fixes."""
 
 
 class Introduction(Protocol):
-    """What the other node says of itself (`cluster.transport.interface.Hello`)."""
+    """The data that the other node sends about itself in a handshake (`cluster.transport.interface.Hello`)."""
 
     @property
     def name(self) -> str: ...
@@ -32,18 +32,18 @@ class Introduction(Protocol):
 
 
 class KnownNode(NamedTuple):
-    """What we know of a member."""
+    """The data about a member that a handshake is checked against."""
 
     node_id: str
     incarnation: int
 
 
 class Admission(NamedTuple):
-    """What this node knows when it decides.
+    """The state of this node on which it decides whether to admit another one.
 
     former_cluster_id: see `NodeIdentity`.
-    members: by name, ourselves among them.   is_current: whether we have followed the cluster since our start, so
-    that who isn't a member has been removed; else it may have joined meanwhile.
+    members: by name, including this node.   is_current: True if this node has followed the metadata since its start.
+    Then a node that is not a member has been removed; otherwise it may have joined meanwhile.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Admission(NamedTuple):
     version: str = VERSION
 
     def refusal(self, hello: Introduction) -> str | None:
-        """Why a node is not let in, for the operator of either side; None if it is."""
+        """Return why the other node is not admitted, for the operator of either side; None if it is."""
         if _series(hello.version) != _series(self.version):
             return (
                 f"node '{hello.name}' has version {hello.version}, '{self.name}' has {self.version}: "

@@ -1,6 +1,6 @@
-"""The brokers of a node of a cluster, one after the other: how each one starts, serves and stops.
+"""A node of a cluster runs brokers, one after the other: this module starts, enters and stops each of them.
 
-A broker that is to start catches up first, so that all metadata are here when its store is read; then it gets an
+Before it starts, a broker catches up, so that all metadata are here when its store is read; then it gets an
 incarnation (NodeUp), and waits for its lease. Source: reliability §4.0, §4.2, §4.10.
 """
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from node.clustering.cluster import Cluster
 
 LEAVE_S: Final = 5.0
-"""How long a node that stops waits for its masters to move."""
+"""The time that a stopping node gives its masters to move to other nodes."""
 LEAVE_POLL_S: Final = 0.02
 
 
 class LifeLost(Exception):
-    """A broker was declared down before it could serve: what the others told it meanwhile belongs to that life."""
+    """A broker was declared down before it could serve, so the state that other nodes sent to it is obsolete."""
 
 
 class Brokers:
-    """The `ClusterSide` of one node's brokers. `begin` and `end` one, again and again."""
+    """The `ClusterSide` of one node's brokers. `begin` starts a broker and `end` stops it, repeatedly."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._process = cluster.process
 
     async def begin(self) -> Node:
-        """Start a broker, once the cluster lets us. Raises: OSError, ConfigError, GivenUp."""
+        """Start a broker once the cluster permits it, and return its node. Raises: OSError, ConfigError, GivenUp."""
         cluster = self._cluster
         if cluster.metadata is None:
             await formation.form(cluster)
@@ -55,16 +55,17 @@ class Brokers:
             return node
 
     async def _end_maintenance(self) -> None:
-        """A broker that has just started accepts clients, whatever the former one was told."""
+        """Leave maintenance mode, so that a broker that has just started accepts clients."""
         own = self._cluster.roster.members.get(self._cluster.name)
         self._process.is_draining = False
         if own is not None and own.is_draining:
             await submit(self.log, SetDraining(self._cluster.name, False))
 
     async def end(self, node: Node) -> bool:
-        """Stop a broker, and tell the others unless it is the cluster that wants so. Whether all is on disk.
+        """Stop a broker, and announce that to the cluster unless the cluster itself demanded it. Returns True if all
+        is on disk.
 
-        A node that has failed hands nothing over: what it would say may be wrong, and the others have all of it.
+        A node that has failed does not move its masters: its state may be wrong, and the mirrors have all of it.
         """
         is_clean = not self._process.has_failed
         if not self._process.app.is_wanted and is_clean:
@@ -78,7 +79,7 @@ class Brokers:
         return is_written
 
     async def attend(self) -> None:
-        """Vote, without a broker: what a witness does. Raises: OSError, ConfigError, GivenUp."""
+        """Take part in the votes without a broker, as a witness does. Raises: OSError, ConfigError, GivenUp."""
         if self._cluster.metadata is None:
             await formation.form(self._cluster)
         await self._cluster.voting.ensure()
@@ -88,22 +89,26 @@ class Brokers:
 
     @property
     def log(self) -> ClusterLog:
-        """See `ClusterSide.log`."""
+        """The log of the cluster's metadata; it exists before a broker starts."""
         assert self._cluster.metadata is not None, "a broker starts once the node belongs to a cluster"
         return self._cluster.metadata.log
 
     def peers(self, broker: Broker) -> Peers:
-        """See `ClusterSide.peers`."""
+        """Connect the broker to the brokers of other nodes; return the object that reaches their queues."""
         return self._cluster.peers.open(broker)
 
     async def enter(self) -> None:
-        """See `ClusterSide.enter`. Raises also GivenUp, and LifeLost."""
+        """Get an incarnation and a lease for the broker. Raises: OSError, GivenUp, LifeLost."""
         if not await self._cluster.life.begin():
             raise LifeLost
 
 
 async def _hand_masters_over(node: Node) -> None:
-    """Have a node's masters move before it stops, so that nobody waits for others to take note of its end."""
+    """Move the masters on a node to other nodes before it stops, so that clients need not wait until its end is
+    noticed.
+
+    Ends after `LEAVE_S` even if some have not moved.
+    """
     mirrors, loop = node.broker.mirrors, asyncio.get_running_loop()
     if mirrors is None:
         return

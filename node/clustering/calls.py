@@ -1,4 +1,4 @@
-"""Requests between nodes, each with an answer, beside the streams between them: `requests` has their form."""
+"""Nodes send each other requests, each with an answer, beside the streams between them: `requests` has their form."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
@@ -12,11 +12,14 @@ from node.io.control import EX_SOFTWARE, EX_UNAVAILABLE, ControlError, refused, 
 CALL_S: Final = 5.0
 
 Answer = Callable[[str, Body], Awaitable[Any]]
-"""What answers a request: it is given the name of the node that asks, and what it asks. Raises: ControlError."""
+"""A handler of a request. Arguments: the name of the node that asks, and the request. Raises: ControlError."""
 
 
 class Calls:
-    """Asks and answers for one node.   call: sends bytes to an address, and gives what is answered in time."""
+    """One node's requests to other nodes, and its answers to theirs.
+
+    call: sends bytes to an address and returns the answer; the last argument is the timeout in seconds.
+    """
 
     def __init__(self, name: str, call: Callable[[str, bytes, float], Awaitable[bytes]]) -> None:
         self._name = name
@@ -24,11 +27,14 @@ class Calls:
         self._answers: dict[str, Answer] = {}
 
     def offer(self, answers: Mapping[str, Answer]) -> None:
-        """Answer these requests, too."""
+        """Add handlers, by the name of the request."""
         self._answers.update(answers)
 
     async def ask(self, address: str, body: Body, timeout_s: float = CALL_S) -> Any:
-        """Ask another node. Raises: ControlError; Unreached or exit code 69 if it could not be asked."""
+        """Send a request to another node and return the result.
+
+        Raises: ControlError; Unreached, or exit code 69, if the node could not be asked.
+        """
         try:
             answer = await self._call(address, requests.encode(body), timeout_s)
         except Unreachable as error:
@@ -38,7 +44,10 @@ class Calls:
         return requests.result(answer)
 
     async def ask_any(self, members: Iterable[Applicant], body: Body, timeout_s: float = CALL_S) -> Any:
-        """Ask one after the other until one answers. Raises: ControlError, the last one's."""
+        """Send a request to one member after the other until one answers.
+
+        Raises: ControlError: at once if a member refuses (exit code 70), else the last member's.
+        """
         last = unavailable(errors.NO_ONLINE_NODES)
         for member in members:
             try:
@@ -50,7 +59,7 @@ class Calls:
         raise last
 
     async def answer(self, name: str, data: bytes) -> bytes:
-        """The answer to another node's request."""
+        """Return the encoded answer to another node's request. An error of the handler becomes an answer, too."""
         try:
             body = requests.decode(data)
             handler = self._answers.get(requests.text(body, "do"))

@@ -1,10 +1,10 @@
-"""A node's place in its cluster. It is there while the process is; the broker comes and goes within it.
+"""A node's place in its cluster lives as long as the process; brokers start and stop within it.
 
     links ─► control ─► Raft, heartbeats ─┐                               ┌─► heartbeats, NodeDown, leases
           ─► data ────► broker's peers    ├─► turn ─► membership says ────┼─► pause, resume, rejoin ─► supervisor
     timers, metadata that were applied ───┘           (`verdicts`)        └─► data streams between incarnations
 
-This file puts the parts together, and tells them what the metadata say of the members.
+This file connects the parts, and passes on to them the changes of members in the metadata.
 """
 
 import asyncio
@@ -41,15 +41,15 @@ from node.log import phrases
 from node.store import directory
 
 DISK_CLOSE_S: Final = 30.0
-"""How long the metadata's disk may take at the end."""
+"""The time that the metadata's disk gets to finish its writes when the node closes."""
 
 _ABOUT_MEMBERS: Final = (MemberDown, MemberPut, MemberRemoved, MemberUp)
 _OF_MEMBERSHIP: Final = (LeasesRenewed, *_ABOUT_MEMBERS)
-"""What of the metadata the membership looks at."""
+"""The events of the metadata that the membership observes."""
 
 
 class Cluster:
-    """One node's side. `open`; then `brokers.begin` and `brokers.end`, again and again; `close`.
+    """One node's part in a cluster. Call `open`; then `brokers.begin` and `brokers.end` alternately; then `close`.
 
     metadata: None until the node belongs to a cluster.   Raises: ConfigError.
     """
@@ -83,7 +83,7 @@ class Cluster:
 
     @classmethod
     def on_disk(cls, process: HostProcess) -> "Cluster":
-        """That of the node whose data directory the process has. Raises: OSError, ConfigError."""
+        """Return the part of the node whose data directory the process has. Raises: OSError, ConfigError."""
         disk = FileDisk.open(os.path.join(process.config.data_dir, directory.RAFT))
         try:
             return cls(process, disk, own_identity(disk, process.config))
@@ -92,7 +92,7 @@ class Cluster:
             raise
 
     async def open(self) -> None:
-        """Listen for other nodes; go on with the metadata that are here. Raises: OSError, ConfigError."""
+        """Listen for other nodes, and load the metadata if this node is a member. Raises: OSError, ConfigError."""
         loop, state = asyncio.get_running_loop(), self.metadata_disk
         try:
             self.disk.start(loop, on_stalled=state.full, on_resumed=state.has_room)
@@ -118,7 +118,7 @@ class Cluster:
             self.logger.error("the metadata's disk did not finish within %g s", DISK_CLOSE_S)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Run something beside the rest, until it is done or the cluster's side is closed."""
+        """Run a coroutine as a task until it ends or `close` cancels it. An exception that it raises is logged."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._spawned_done)
@@ -130,13 +130,13 @@ class Cluster:
             self.logger.error("cluster: %s", fault)
 
     async def or_given_up(self, waiting: Any) -> Any:
-        """What a wait of a start gives. Raises: GivenUp when the node is to stop meanwhile."""
+        """Return the result of an awaitable during a start. Raises: GivenUp if the node is told to stop meanwhile."""
         return await self.life.or_given_up(waiting)
 
     # --- metadata ---
 
     def open_metadata(self) -> None:
-        """The node belongs to a cluster: follow its metadata. Raises: DataDirectoryError."""
+        """Load and follow the cluster's metadata, as the node belongs to a cluster now. Raises: DataDirectoryError."""
         transport, turn = self.links.transport, self.turn
         self.metadata = metadata = Metadata(
             self.process,
@@ -158,18 +158,18 @@ class Cluster:
         return now + 1.0 if self.metadata is None else self.metadata.tick(now)
 
     def leader_is(self, leader: str | None) -> None:
-        """See `metadata.Follower`."""
+        """Tell the membership which node leads the Raft group."""
         self.membership.leader_changed(leader, boottime())
         self.turn.membership_changed()
 
     def majority_is(self, has_majority: bool) -> None:
-        """See `metadata.Follower`."""
+        """Tell the membership and a start that waits whether this node is linked to a majority of the voters."""
         self.life.majority_is(has_majority)
         self.membership.majority_changed(has_majority, boottime())
         self.turn.membership_changed()
 
     def majority_reasons(self) -> list[str]:
-        """Why there is no majority of the voters, and what an operator can do; empty: all is well."""
+        """Return why there is no majority of the voters, and what an operator can do; empty if there is one."""
         if self.metadata is None:
             return []
         return majority_reasons(self.name, self.metadata.replica, self.roster.known_members())
@@ -194,7 +194,7 @@ class Cluster:
                 self.logger.info(phrases.node_down(member.name))
 
     def _replaced(self) -> None:
-        """A snapshot has taken the place of the metadata."""
+        """Take over the metadata of a snapshot that has replaced those of this node, and restart a broker that runs."""
         self._take_over_members()
         if self.peers.is_open:
             self.logger.warning("this node starts anew: it was far behind and got all metadata anew")
@@ -207,7 +207,7 @@ class Cluster:
         self.turn.membership_changed()
 
     def members_changed(self) -> None:
-        """Keep links to the members, and remember who they are."""
+        """Keep links to exactly the members, and write the list of members to the identity file."""
         known = self.roster.known_members()
         self.peers.sync({name: each.address for name, each in known.items() if name != self.name})
         self.roster.remember()
@@ -215,17 +215,17 @@ class Cluster:
     # --- what goes on in it ---
 
     def fault(self, name: str, text: str) -> None:
-        """What a node's broker sent makes no sense: one of the two has to begin anew, and that is the other."""
+        """Log that a node's broker sent an invalid message, and ask that node to start its broker anew."""
         self.logger.error("node '%s' sent what cannot be: %s", name, text)
         self.spawn(self.voting.ask_to_rejoin(name, text))
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the operator wants this node to do its work."""
+        """True if the operator wants this node to vote as a witness or to run a broker."""
         return self.roster.is_attending or self.process.app.is_wanted
 
     async def set_draining(self, is_draining: bool) -> None:
-        """Tell the cluster that this node is, or isn't any more, in maintenance mode. Raises: ControlError."""
+        """Record in the metadata whether this node is in maintenance mode. Raises: ControlError."""
         result = await submit(self.brokers.log, SetDraining(self.name, is_draining))
         if isinstance(result, Refused):
             raise unavailable(result.text)

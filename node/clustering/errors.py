@@ -1,4 +1,4 @@
-"""Why a node cannot be, become or stop being a member of a cluster, in RabbitMQ's words where it has them.
+"""Errors for a node that cannot be, become or stop being a member of a cluster have RabbitMQ's texts where it has them.
 
 Source: rabbit_mnesia.erl (error_description), rabbitmqctl.ex, join_cluster_command.ex, forget_cluster_node_command.ex
 of v3.13.7.
@@ -24,36 +24,39 @@ NO_MAJORITY: Final = "the cluster has no majority of its disk nodes: metadata ca
 
 
 class GivenUp(Exception):
-    """A start was ended by a stop."""
+    """The start of a node was cancelled, as the node is to stop."""
 
 
 class Unreached(ControlError):
-    """Another node could not be asked: nobody answers at its address."""
+    """Another node could not be asked: nothing answers at its address."""
 
 
 class WithItself(ControlError):
-    """A node is told to join itself."""
+    """A node was told to join itself."""
 
 
 def still_running(node: str) -> ControlError:
-    """A node that is to be forgotten runs."""
+    """Return the error for a node that is to be forgotten although it runs."""
     return refused(
         f"RabbitMQ on node {node} must be stopped with 'rabbitmqctl -n {node} stop_app' before it can be removed"
     )
 
 
 def with_itself(node: str) -> ControlError:
-    """A node is told to join itself."""
+    """Return the error for a node that is told to join itself."""
     return WithItself(EX_SOFTWARE, f"Error: cannot cluster node with itself: {node}")
 
 
 def disagrees(thinker: str, dissident: str) -> str:
-    """A node believes in a membership that the other has ended, or never had."""
+    """Return the text for a node that lists another one as a member of its cluster when the other one does not."""
     return f"Node '{thinker}' thinks it's clustered with node '{dissident}', but '{dissident}' disagrees"
 
 
 def other_directory(member: str, name: str, *, is_up: bool) -> str:
-    """A node with a member's name asks to be taken in, and is not that member."""
+    """Return the text for a node that asks to join under a member's name but has another node id.
+
+    member: the member that refuses.   is_up: whether the member of that name runs.
+    """
     if is_up:
         return (
             f"there is a node '{name}' in the cluster already, with another data directory, and it runs: "

@@ -1,4 +1,4 @@
-"""How a node that belongs to no cluster finds one, or makes it.
+"""A node that belongs to no cluster finds one to join, or creates one.
 
     configured list (or DNS) ─► who of them belongs to a cluster? ─► one: join it
                                                                   ─► none: the first of the list makes it,
@@ -41,36 +41,37 @@ if TYPE_CHECKING:
     from node.clustering.cluster import Cluster
 
 ASK_S: Final = 2.0
-"""How long a node may take to say who it is."""
+"""The time that another node gets to answer with its identity."""
 JOIN_S: Final = 15.0
 _CLOSED: Final = "Socket closed"
 _REFUSALS: Final = ("handshake failed", _CLOSED)
-"""How gRPC says that a node is there which wants other certificates, or none."""
+"""Texts of gRPC's errors from a node that exists but wants other certificates, or none."""
 
 
 class Found(NamedTuple):
-    """A node that was asked who it is."""
+    """The identity of a node that was asked for it."""
 
     name: str
     address: str
     node_id: str
     cluster_id: str
     is_ready: bool = False
-    """Whether it can take others in already."""
+    """True if it can admit other nodes already."""
 
 
 class _Silent(NamedTuple):
-    """A node that did not say who it is."""
+    """A node that did not give its identity."""
 
     why: str
     is_refusal: bool
 
 
 class _Search(NamedTuple):
-    """What asking everybody gave.
+    """The result of asking all configured nodes.
 
-    free: those that belong to no cluster, this node among them if it is on the list.
-    silent: those that did not answer, and why.   is_refused: whether one of them is there, but will not talk to us.
+    free: the nodes that belong to no cluster, including this one if it is on the list.
+    silent: for each node that gave no identity, why.   is_refused: whether one of these exists, but refuses to talk
+    to this one.
     is_first: whether this node stands before all others on the list.
     """
 
@@ -101,7 +102,7 @@ async def form(cluster: "Cluster") -> None:
             if member.is_ready and await _try_to_join(cluster, member, waiting):
                 return
         tries += 1
-        # Who refuses us may belong to the cluster: another one must not be made beside it.
+        # A node that refuses us may belong to the cluster: another cluster must not be created beside it.
         has_asked_enough = not search.silent or (
             tries >= options.discovery_retry_limit and not search.is_refused
         )
@@ -121,8 +122,8 @@ async def form(cluster: "Cluster") -> None:
 
 
 def _check_is_new(data_dir: str) -> None:
-    """A node that has messages, and neither metadata of its own nor DATA/raft, has lost what it knew of its cluster. It
-    may not make another one beside it. Raises: DataDirectoryError.
+    """Check that the data directory has not lost the metadata of a cluster: a node with messages, and neither
+    metadata of its own nor DATA/raft, must not create another cluster beside its own. Raises: DataDirectoryError.
     """
     names = os.listdir(data_dir)
     if STORE_FILE in names and METADATA_LOG not in names and REMOVED_RAFT not in names:
@@ -161,7 +162,9 @@ async def _search(cluster: "Cluster") -> _Search:
 
 
 async def _places(cluster: "Cluster") -> list[tuple[str, str]]:
-    """Names (empty: not known) and addresses of the nodes to ask, in the order of who is to be first."""
+    """Return the names (empty if unknown) and addresses of the nodes to ask; the first of them may create the
+    cluster.
+    """
     options = cluster.config.cluster
     if options.formation_dns_hostname is None:
         return [(node.name, node.address) for node in options.formation_nodes]
@@ -181,7 +184,7 @@ async def _places(cluster: "Cluster") -> list[tuple[str, str]]:
 
 
 async def _ask(cluster: "Cluster", name: str, address: str) -> "Found | _Silent":
-    """Who a node is."""
+    """Ask a node for its identity; this node's own needs no request."""
     if name == cluster.name or address == cluster.links.address:
         identity = cluster.roster.identity
         return Found(cluster.name, address, identity.node_id, "")
@@ -217,7 +220,7 @@ async def _try_to_join(cluster: "Cluster", member: Found, waiting: Waiting) -> b
 
 
 async def join(cluster: "Cluster", address: str, cluster_id: str, node_type: MemberType) -> None:
-    """Become a member, by way of a node that is one. Raises: ControlError, OSError."""
+    """Become a member of a cluster through one of its members. Raises: ControlError, OSError."""
     identity = replace(cluster.roster.identity, type=node_type, cluster_id=cluster_id)
     asks = Applicant(cluster.name, cluster.links.address, identity.node_id, node_type)
     cluster.roster.joining(cluster_id)
@@ -248,7 +251,7 @@ async def _join(cluster: "Cluster", address: str, asks: Applicant, identity: Nod
 
 
 async def create(cluster: "Cluster") -> None:
-    """Make a cluster of this node alone, with the metadata that it had before. Raises: OSError, ConfigError."""
+    """Create a cluster of this node alone, with the metadata that it had before. Raises: OSError, ConfigError."""
     identity = replace(cluster.roster.identity, type="disc", cluster_id=f"rabbitmq-cluster-id-{uuid.uuid4()}")
     own = Applicant(cluster.name, cluster.links.address, identity.node_id, "disc")
     former = _former_metadata(cluster)
@@ -267,8 +270,8 @@ async def create(cluster: "Cluster") -> None:
 
 
 def _drop_former_metadata(data_dir: str) -> None:
-    """Remove the log of a node without a cluster: it is in the cluster's metadata, and must not be taken for this
-    node's if those are lost. Raises: OSError, DataDirectoryError.
+    """Remove the metadata log of a node without a cluster: its content is in the cluster's metadata now, and it must
+    not be loaded again if those are lost. Raises: OSError, DataDirectoryError.
     """
     disk = FileDisk.open(data_dir)
     try:
@@ -279,7 +282,7 @@ def _drop_former_metadata(data_dir: str) -> None:
 
 
 def _former_metadata(cluster: "Cluster") -> list[Command[Any]]:
-    """What a node without a cluster has kept in its own log. Raises: DataDirectoryError."""
+    """Return the metadata in the log of a node without a cluster, as commands. Raises: DataDirectoryError."""
     data_dir = cluster.config.data_dir
     disk = FileDisk.open(data_dir)
     try:

@@ -1,6 +1,6 @@
-"""What a node's place in the cluster asks of the process that it is in.
+"""The part of a node in the cluster needs these interfaces of the process that it runs in.
 
-A cluster outlives brokers: it says when one may run, and must not know who runs it.
+`Cluster` outlives brokers: it says when one may run, and must not know the class that runs it.
 """
 
 import asyncio
@@ -15,34 +15,34 @@ from node.io.loop_lag import LoopLag
 
 
 class BrokerControl(Protocol):
-    """The broker as something that is to run or not (`node.process.supervisor`)."""
+    """The control over the process's broker: whether it is to run (`node.process.supervisor`)."""
 
     is_wanted: bool
-    """Whether the operator wants it to run."""
+    """True if the operator wants the broker to run."""
 
     @property
     def is_over(self) -> bool:
-        """Whether what ran, or still stops, does not go on."""
+        """True if the broker that runs, or is stopping, will not be continued."""
 
     @property
     def is_giving_up(self) -> asyncio.Event:
-        """Set when a start is to end early."""
+        """An event that is set when a start is to end early."""
 
     def hold(self) -> None:
-        """Have it stopped for now."""
+        """Stop the broker until `release`."""
 
     def release(self) -> None:
-        """Let it run again."""
+        """Let the broker run again."""
 
     def restart(self) -> None:
-        """Have it stopped, and another one started."""
+        """Stop the broker and start another one."""
 
 
 class HostProcess(Protocol):
-    """The process: `node.process.agent`."""
+    """The process that a node runs in (`node.process.agent`)."""
 
     is_draining: bool
-    """Whether the node is in maintenance mode."""
+    """True if the node is in maintenance mode."""
 
     @property
     def config(self) -> Config: ...
@@ -50,30 +50,30 @@ class HostProcess(Protocol):
     def logger(self) -> "logging.Logger | logging.LoggerAdapter[logging.Logger]": ...
     @property
     def lag(self) -> LoopLag:
-        """Is told how long the loop was held."""
+        """The meter that is told how long the event loop was held."""
 
     @property
     def app(self) -> BrokerControl: ...
     @property
     def node(self) -> Node | None:
-        """The broker, if it runs."""
+        """The broker that runs; None if none does."""
 
     @property
     def has_failed(self) -> bool:
-        """Whether the process ends because something has failed."""
+        """True if the process ends because something has failed."""
 
     @property
     def answers(self) -> Mapping[str, Callable[[str, Body], Awaitable[Any]]]:
-        """What the process answers other nodes, by what they ask for."""
+        """The process's handlers of other nodes' requests, by the name of the request."""
 
     def make_node(self, cluster: ClusterSide | None) -> Node:
-        """A broker, not started."""
+        """Return a broker that is not started."""
 
     def own_status(self) -> dict[str, Any]:
-        """What the other nodes are told of this one."""
+        """Return the status of this node that other nodes are told."""
 
     def wait_is(self, waits_for: str) -> None:
-        """What a start waits for, of other nodes."""
+        """Record which event of other nodes a start is waiting for."""
 
     def ask_to_stop(self) -> None:
-        """The process must end: something has failed."""
+        """End the process, as something has failed."""

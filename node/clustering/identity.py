@@ -1,7 +1,7 @@
-"""Who this node is in the cluster, as the file `raft/node.json` keeps it over restarts.
+"""The file `raft/node.json` keeps a node's identity in its cluster over restarts.
 
-It is written before the node takes part in anything, and again when the members change: a RAM node, which has no
-log of its own, finds its cluster by it. Source: reliability §2.5 (persistent_cluster_id), §4.10.
+The file is written before the node takes part in anything, and again when the members change: a RAM node, which has no
+log of its own, finds its cluster by the file. Source: reliability §2.5 (persistent_cluster_id), §4.10.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ from node.store.disk import TO_THE_END, Append, Disk, Read, Remove, Rename, Step
 FORMAT: Final = 1
 FILE: Final = "node.json"
 CLUSTER_ID: Final = "internal_cluster_id"
-"""The global parameter that has the id of the cluster."""
+"""The global parameter that holds the id of the cluster."""
 _NEW: Final = "node.json.new"
 
 
 class IdentityUnreadable(Exception):
-    """The file cannot be used. The text is for the operator."""
+    """The identity file cannot be used. The text is for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """What the file says.
+    """The content of the identity file.
 
     node_id: of this data directory, for ever.   cluster_id: empty while the node belongs to no cluster.
     members: as this node last saw them.
-    former_cluster_id: of the cluster that this one was made of by `forget_cluster_node --offline`; empty: none.
+    former_cluster_id: the cluster from which `forget_cluster_node --offline` has made this one; empty if none.
     """
 
     name: str
@@ -43,12 +43,12 @@ class NodeIdentity:
 
     @property
     def is_member(self) -> bool:
-        """Whether the node belongs to a cluster."""
+        """True if the node belongs to a cluster."""
         return bool(self.cluster_id)
 
 
 def read_identity(disk: Disk) -> NodeIdentity | None:
-    """What the file says; None if there is none. Raises: IdentityUnreadable, OSError."""
+    """Return the content of the identity file; None if there is no file. Raises: IdentityUnreadable, OSError."""
     if FILE not in disk.names(""):
         return None
     try:
@@ -64,7 +64,7 @@ def read_identity(disk: Disk) -> NodeIdentity | None:
 
 
 def writing(identity: NodeIdentity) -> list[Step]:
-    """The steps that put the identity in the place of the old one."""
+    """Return the disk steps that replace the identity file by this identity."""
     content = {
         "format": FORMAT,
         "name": identity.name,
@@ -79,7 +79,7 @@ def writing(identity: NodeIdentity) -> list[Step]:
 
 
 async def write_identity(disk: Disk, identity: NodeIdentity) -> None:
-    """Have it written and synced. Raises: OSError."""
+    """Write and sync the identity file. Raises: OSError."""
     written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def failed(error: OSError) -> None:

@@ -1,9 +1,9 @@
-"""One life of a broker in the cluster: from the incarnation that it gets to the end of it.
+"""A broker's life in the cluster lasts from the incarnation that the broker gets to the end of that incarnation.
 
 caught up: the broker may read its store ─► NodeUp ─► an incarnation ─► a lease: it may serve ─► … ─► NodeDown
 
-Reading a large store holds the loop for seconds, in which a node that counts as up would lose its lease. So it comes
-first: a node that is not up yet owes nobody a sign of life.
+Reading a large store holds the loop for seconds, in which a node that counts as up would lose its lease. So the read is
+first: a node that is not up yet needs no heartbeats.
 """
 
 import asyncio
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
     from node.clustering.cluster import Cluster
 
 NODE_DOWN_S: Final = 5.0
-"""How long a stop waits for the cluster to take note of it."""
+"""The time that a stop waits until the cluster has applied its NodeDown."""
 OUTCOMES_MAX: Final = 20
-"""How often one start asks again when it is not known what came of its command.
+"""How often one start submits again after an answer that leaves the outcome of its command unknown.
 
 Such an answer takes 5 to 15 s (`cluster.metadata.options`): after two to five minutes the start fails.
 """
 UNKNOWN: Final = (NO_OUTCOME, REPLACED)
-"""The command may have been applied, or may never be."""
+"""Refusals after which the command may have been applied, or may never be."""
 DISC_NODE_S: Final = 20.0
-"""How long the start of a RAM node waits until it reaches a disk node: all nodes may be started at once."""
+"""How long the start of a RAM node waits until it reaches a disk node: all nodes may be started at the same time."""
 
 
 class Life:
-    """Of one node, again and again; `Roster.incarnation` is what the cluster has given it."""
+    """The lives of one node's brokers, one after the other; `Roster.incarnation` numbers the present one."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self.may_serve = asyncio.Event()
-        """There is a lease."""
+        """Set while the node holds a lease."""
         self.must_rejoin = asyncio.Event()
-        """The cluster has ended this life."""
+        """Set once the cluster has ended this incarnation."""
         self._is_cut_off = asyncio.Event()
-        """Nothing can be told to the cluster."""
+        """Set while no majority of the voters is linked, so that nothing can be submitted to the cluster."""
         self._unknown_count = 0
-        """Answers of this start that told nothing."""
+        """The number of answers to this start that left the outcome unknown."""
 
     def majority_is(self, has_majority: bool) -> None:
-        """Whether a majority of the voters is linked."""
+        """Record whether this node is linked to a majority of the voters."""
         if has_majority:
             self._is_cut_off.clear()
         else:
             self._is_cut_off.set()
 
     async def catch_up(self) -> None:
-        """Know all that the cluster has decided until now. Raises: OSError, GivenUp."""
+        """Wait until this node has applied all that the cluster has committed until now. Raises: OSError, GivenUp."""
         cluster, membership = self._cluster, self._cluster.membership
         assert cluster.metadata is not None
         if membership.state is not State.OFF:
@@ -72,7 +72,7 @@ class Life:
         since_s = boottime()
         while True:
             await cluster.voting.ensure()
-            # It changes nothing; when it is answered, all that was decided before it is here.
+            # This command changes nothing; when it is answered, all commands before it are applied here.
             barrier = SetDraining(cluster.name, self._is_draining)
             result = await self.or_given_up(submit(cluster.metadata.log, barrier))
             if not isinstance(result, Refused):
@@ -87,7 +87,7 @@ class Life:
         return own is not None and own.is_draining
 
     async def _refused(self, refused: Refused, waiting: Waiting) -> None:
-        """Wait, if that may help. Raises: OSError, GivenUp."""
+        """Wait before another try if the refusal may pass. Raises: OSError if it will not; GivenUp."""
         what, because = FOR_A_MAJORITY, self._cluster.majority_reasons()
         if refused in UNKNOWN and self._unknown_count < OUTCOMES_MAX:
             self._unknown_count += 1
@@ -99,21 +99,21 @@ class Life:
         await waiting.tell(what, because)
 
     async def begin(self) -> bool:
-        """Have a new incarnation, and a lease for it; False if that was lost already: begin anew, broker and all.
+        """Get a new incarnation and a lease for it. Returns False if it was lost already: start another broker.
 
         Raises: OSError, GivenUp.
         """
         waiting = Waiting(self._cluster)
         while isinstance(result := await self._come_up(waiting), Refused):
             if result in UNKNOWN:
-                return False  # it may count as up already, and the broker may have acted on that
+                return False  # the node may count as up already, and the broker may have acted on that
         self._unknown_count = 0
         return await self._await_lease(result)
 
     async def _come_up(self, waiting: Waiting) -> int | Refused:
         cluster, membership = self._cluster, self._cluster.membership
         assert cluster.metadata is not None
-        # Who comes up without a way to one of the others is of no use to that one's clients: it would have to go again.
+        # A node that comes up without a link to another one is of no use to that one's clients, and would have to stop.
         while unreached := membership.unreached:
             await waiting.tell(FOR_LINKS, [f"no link to '{name}', or none back" for name in unreached])
         self.may_serve.clear()
@@ -140,7 +140,7 @@ class Life:
         return self.may_serve.is_set()
 
     def _check_disc_nodes(self) -> None:
-        """A RAM node knows nothing by itself. Raises: OSError if there is nobody to tell it."""
+        """Check that a RAM node, which keeps no metadata itself, is linked to a voter. Raises: OSError."""
         cluster = self._cluster
         assert cluster.metadata is not None
         replica = cluster.metadata.replica
@@ -149,7 +149,7 @@ class Life:
             raise OSError(f"a RAM node needs a disk node, and could not connect to any: {names}")
 
     async def end(self, *, is_clean: bool) -> None:
-        """Tell the others, unless nobody is left who could take note.   is_clean: see `NodeDown`."""
+        """Submit NodeDown for this incarnation, unless no majority is left to apply it.   is_clean: see `NodeDown`."""
         cluster = self._cluster
         cluster.membership.stopped(boottime())
         cluster.turn.membership_changed()
@@ -165,7 +165,7 @@ class Life:
             cluster.logger.warning("the cluster was not told within %g s that this node stops", NODE_DOWN_S)
 
     async def or_given_up(self, waiting: Any) -> Any:
-        """What a wait of a start gives. Raises: GivenUp when the node is to stop meanwhile."""
+        """Return the result of an awaitable during a start. Raises: GivenUp if the node is told to stop meanwhile."""
         task = asyncio.ensure_future(waiting)
         stopped = asyncio.ensure_future(self._cluster.process.app.is_giving_up.wait())
         try:
@@ -181,7 +181,7 @@ class Life:
 
 
 async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
-    """Wait for one of several things; the others are waited for no more."""
+    """Wait until one of several coroutines ends, and cancel the others."""
     tasks = [asyncio.ensure_future(each) for each in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

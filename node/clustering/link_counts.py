@@ -1,13 +1,14 @@
-"""What went over the links to other nodes, and how often they broke, by the nodes' names."""
+"""These counters have the traffic to each other node, how often its link came up, and why the link broke last."""
 
 from collections import Counter
 
 
 class LinkCounts:
-    """Of one process.
+    """The counters of one process, by the other node's name.
 
-    frames, frame_bytes: of mirrored queues, counted while telemetry is on.   connects: how often a link came up.
-    errors: why it went down last.
+    frames, frame_bytes: sent for mirrored queues, counted while telemetry is on.   connects: how often a link came
+    up.
+    errors: why the link went down last.
     """
 
     def __init__(self) -> None:
@@ -17,6 +18,6 @@ class LinkCounts:
         self.errors: dict[str, str] = {}
 
     def sent(self, name: str, size: int) -> None:
-        """A frame goes to a node."""
+        """Count a frame of `size` bytes that is sent to a node."""
         self.frames[name] += 1
         self.frame_bytes[name] += size

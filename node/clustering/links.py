@@ -1,4 +1,4 @@
-"""The links of one node to the other members, and whom what comes over them is for.
+"""This module has the links of one node to the other members, and passes each incoming message to its part of the node.
 
 control ─► Raft: metadata;  heartbeats: membership
 data ────► the broker's ways to others (`peer_state`)
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Links:
     """The `Listener` of one node's transport. Raises: ConfigError.
 
-    up: the nodes that are linked.   place: host and port where other nodes reach us; None until we listen.
-    address: what others are told of that.
+    up: the nodes that are linked.   place: host and port where other nodes reach this one; None until it listens.
+    address: the address that other nodes are told.
     """
 
     def __init__(self, cluster: "Cluster") -> None:
@@ -41,7 +41,7 @@ class Links:
         self.address = ""
         self.transport = Transport(self._introduction(), _security(self._options), self)
         self._has_data = False
-        """Whether a read of a link has brought something for the broker."""
+        """True if the current read of a link has brought frames for the broker."""
 
     async def listen(self) -> None:
         """Accept other nodes. Raises: OSError, ConfigError."""
@@ -59,12 +59,12 @@ class Links:
         self._logger.info("started peer listener on %s", Address(place.host, port))
 
     async def close(self) -> None:
-        """Close the links, and accept no more."""
+        """Close all links, and accept no more."""
         if self.place is not None:
             await self.transport.close()
 
     def introduce(self) -> None:
-        """Something about this node is new: from now on handshakes say so."""
+        """Take over a change of this node's identity, so that the next handshakes send it."""
         self.transport.identity = self._introduction()
 
     def _introduction(self) -> Identity:
@@ -72,7 +72,7 @@ class Links:
         return Identity(roster.name, roster.identity.node_id, roster.cluster_id, roster.incarnation)
 
     def forget_link(self, name: str) -> None:
-        """There is no link to a node any more, as it is no member."""
+        """Drop the link to a node that is no longer a member."""
         self._down(name, is_gone=False)
 
     def _down(self, name: str, *, is_gone: bool) -> None:
@@ -85,7 +85,7 @@ class Links:
     # --- `Listener` ---
 
     def admit(self, hello: Hello) -> str | None:
-        """See `Listener.admit`."""
+        """Return why the node that introduces itself is not admitted; None if it is."""
         roster = self._cluster.roster
         members = {
             name: KnownNode(
@@ -104,7 +104,7 @@ class Links:
         return admission.refusal(hello)
 
     def link_up(self, name: str, incarnation: int) -> None:
-        """See `Listener.link_up`."""
+        """Tell the metadata, the membership and the broker's peers that a node can be reached, and log it."""
         self._logger.info(phrases.link_up(name))
         self.up.add(name)
         self.link_counts.connects[name] += 1
@@ -115,13 +115,16 @@ class Links:
         self._cluster.turn.membership_changed()
 
     def link_down(self, name: str, *, is_gone: bool, reason: str) -> None:
-        """See `Listener.link_down`."""
+        """Tell the metadata and the membership that the link to a node is down, and log it.
+
+        is_gone: the node's process is known to have ended.
+        """
         self._logger.info(phrases.link_down(name, reason))
         self.link_counts.errors[name] = reason
         self._down(name, is_gone=is_gone)
 
     def control(self, name: str, topic: Topic, messages: list[bytes]) -> None:
-        """See `Listener.control`."""
+        """Pass messages of a control stream to Raft (dropped while there are no metadata) or to the membership."""
         if topic is Topic.RAFT and self._cluster.metadata is not None:
             for message in messages:
                 self._cluster.metadata.replica.receive(name, message)
@@ -132,22 +135,22 @@ class Links:
                 self._cluster.membership.received(name, message, now)
 
     def data(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
-        """See `Listener.data`."""
+        """Pass frames of a data stream to the broker's peers."""
         self._has_data = True
         self._cluster.peers.receive(name, frames)
 
     def received(self) -> None:
-        """See `Listener.received`."""
+        """Wake the broker if the read of the link that has just ended brought frames for it."""
         if self._has_data:
             self._cluster.peers.wake()
         self._has_data = False
 
     def relieved(self, name: str) -> None:
-        """See `Listener.relieved`."""
+        """Tell the broker's peers that the data stream to a node is no longer congested."""
         self._cluster.peers.relieved(name)
 
     async def call(self, name: str, body: bytes) -> bytes:
-        """See `Listener.call`."""
+        """Return the answer to another node's request."""
         return await self._cluster.calls.answer(name, body)
 
 

@@ -1,6 +1,6 @@
-"""Whether the disk of the messages takes what it is given: for the cluster, the log, and who watches the node.
+"""This module detects a stuck message disk, for the cluster, the log, and the monitoring of the node.
 
-A node whose message disk is stuck is alive, and whoever waits for its copies waits with it. So it says so to the other
+A node whose message disk is stuck is alive, and publishers that wait for its copies wait with it. So it tells the other
 nodes, which give it no new mirrors or masters until it goes on; it hands its own masters over, and is not ready.
 """
 
@@ -10,17 +10,19 @@ from typing import Final
 from node.log import phrases
 
 ALARM: Final = "message_disk"
-"""How `cluster_status` and the health checks call it. Unlike the resources of `node.client.alarms` it blocks nobody."""
+"""The name of this state in `cluster_status` and the health checks. Unlike the resources of `node.client.alarms` it
+blocks no publisher.
+"""
 
 STUCK_S: Final = 10.0
-"""A disk that has had something to do for so long and got on with nothing is stuck; mirrors are dropped then, too."""
+"""A disk that has had work for this long and has finished none of it is stuck; then mirrors are dropped, too."""
 
 LOOK_S_MAX: Final = 1.0
-"""What counts at most of the time between two looks: a process that was frozen has looked at nothing."""
+"""The most that the time between two looks counts: while a process is frozen, its disk is not watched."""
 
 
 class MessageDisk:
-    """Of one node. `look` comes again and again, some times a second."""
+    """The state of one node's message disk. Call `look` several times a second."""
 
     def __init__(self, logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]") -> None:
         self._logger = logger
@@ -28,11 +30,12 @@ class MessageDisk:
         self._looked_s: float | None = None
         self._waits_s = 0.0
         self.is_stuck = False
-        """Whether the node is to have no new copies."""
+        """True if the node is to get no new copies of queues."""
 
     def look(self, progress: int, now: float, *, is_busy: bool) -> bool:
-        """See how far the disk is.   progress: grows with what it has done.   is_busy: whether it has work.
+        """Record how far the disk has got.
 
+        progress: grows with the work that it has done.   is_busy: whether it has work.
         Returns: whether `is_stuck` has changed.
         """
         since_s = 0.0 if self._looked_s is None else min(now - self._looked_s, LOOK_S_MAX)

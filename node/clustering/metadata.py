@@ -1,6 +1,6 @@
-"""The cluster's metadata on this node: its member of the Raft group and the catalogue that this keeps.
+"""The cluster's metadata on this node consist of a member of the Raft group and the catalogue that this member keeps.
 
-A disk node or a witness goes on with the journal in DATA/raft. A RAM node has none: it follows the voters that it knew,
+A disk node or a witness continues the journal in DATA/raft. A RAM node has none: it follows the voters that it knew,
 or that it is told of, from nothing at each start. Source: reliability §3.5, §4.10.
 """
 
@@ -24,10 +24,11 @@ from node.store.records import NewerFormat
 
 
 def options(lease_s: float) -> Options:
-    """Times of the Raft group: when a leader hangs, the others must have another one before their leases are over.
+    """Return the times of the Raft group: if a leader hangs, another one must be elected before leases end.
 
-    That is a renewal and a heartbeat ago (at most three tenths of a lease), an election, and the new leader's renewal.
-    A leader whose disk hangs is missed earlier, as it is given a quarter of a lease.
+    The others need the time since the last renewal and heartbeat (at most three tenths of a lease), an election, and
+    the new leader's renewal. A leader whose disk hangs is replaced earlier, as its disk is given a quarter of a
+    lease.
     """
     return Options(
         heartbeat_s=0.1 * lease_s,
@@ -44,25 +45,24 @@ def create(disk: Disk, name: str, commands: Iterable[Command[Any]]) -> None:
 
 
 def join(disk: Disk, name: str, voters: Iterable[str]) -> None:
-    """Write the journal of a member that is to follow these, and does not vote yet. Raises: OSError."""
+    """Write the journal of a member that is to follow these voters and does not vote yet. Raises: OSError."""
     founding.join(disk, set(voters) - {name})
 
 
 class Follower(Protocol):
-    """Is told how the group is: `Cluster`."""
+    """The object that is told of changes in the Raft group (`Cluster`)."""
 
     def leader_is(self, leader: str | None) -> None:
-        """Another node leads. Comes before what that one committed is applied."""
+        """Take note that another node leads. Called before the commands that this leader committed are applied."""
 
     def majority_is(self, has_majority: bool) -> None:
-        """A majority of the voters is linked, or is not any more."""
+        """Take note whether a majority of the voters is linked."""
 
 
 class Metadata:
-    """Of a node that belongs to a cluster. Raises: DataDirectoryError if the journal cannot be used.
+    """The metadata of a node that belongs to a cluster. Raises: DataDirectoryError if the journal cannot be used.
 
-    send: sends a message to a member, and says whether there is a link.   changed: called when there is something to
-    do.
+    send: sends a message to a member, and returns whether there is a link.   changed: called when there is work.
     """
 
     def __init__(
@@ -109,28 +109,28 @@ class Metadata:
             raise DataDirectoryError(f"the data directory {directory} cannot be read: {error}") from error
 
     def tick(self, now: float) -> float:
-        """Do what is due; when to be called again at the latest."""
+        """Do what is due; return the time at which to call again at the latest."""
         due = self.replica.tick(now)
         self.tell_leader()
         return due
 
     def submit_as_leader(self, command: Command[Any]) -> None:
-        """Have a command applied that only who leads may propose."""
+        """Submit a command that only the leader may propose; do nothing on another node."""
         if self.replica.is_leader:
             self.log.submit(command)
 
     def link_up(self, name: str) -> None:
-        """A peer can be reached."""
+        """Tell Raft that a peer can be reached."""
         self.replica.link_up(name)
         self.tell_leader()
 
     def link_down(self, name: str, *, is_gone: bool = False) -> None:
-        """A peer cannot be reached any more.   is_gone: its process has ended."""
+        """Tell Raft that a peer cannot be reached any more.   is_gone: the peer's process has ended."""
         self.replica.link_down(name, is_gone=is_gone)
         self.tell_leader()
 
     def tell_leader(self) -> None:
-        """Say who leads, if it is somebody else now: before what that one committed is applied."""
+        """Tell the follower if the leader or the majority has changed, before the new leader's commands are applied."""
         leader, has_majority = self.replica.leader, self.replica.has_majority
         if has_majority != self._has_majority:
             self._has_majority = has_majority

@@ -1,7 +1,7 @@
-"""Whether the disk of the metadata, DATA/raft, takes what it is given: for the log, and for who watches the node.
+"""This module detects a full or stuck disk of the metadata (DATA/raft), for the log and the monitoring of the node.
 
-A node whose metadata disk is stuck goes on serving, as it follows a leader that has a disk; so it is no alarm that
-blocks publishers. But what is declared through it is not answered, and its copy of the metadata is not of use.
+A node whose metadata disk is stuck continues to serve, as it follows a leader whose disk works; so no alarm
+blocks publishers. But declarations through it are not answered, and its copy of the metadata is of no use.
 """
 
 import logging
@@ -10,14 +10,14 @@ from typing import Final
 from node.log import phrases
 
 ALARM: Final = "metadata_disk"
-"""How `cluster_status` and the health checks call it, beside the resources of `node.client.alarms`."""
+"""The name of this state in `cluster_status` and the health checks, beside the resources of `node.client.alarms`."""
 
 STUCK_S: Final = 10.0
-"""A disk that has not answered for so long is reported."""
+"""A disk that has not answered for this long is reported."""
 
 
 class MetadataDisk:
-    """Of one node. `look` comes again and again, some times a second."""
+    """The state of one node's metadata disk. Call `look` several times a second."""
 
     def __init__(self, logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]") -> None:
         self._logger = logger
@@ -26,21 +26,21 @@ class MetadataDisk:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the operator has to look at it."""
+        """True if the operator has to act: the disk is full, or hangs."""
         return self._is_full or self._hangs
 
     def full(self, reason: str) -> None:
-        """A write found no room."""
+        """Record and log that a write found no room."""
         self._is_full, self._hangs = True, False
         self._logger.error(phrases.metadata_disk_full(reason))
 
     def has_room(self) -> None:
-        """All that found no room is written."""
+        """Record and log that all writes that had found no room are done."""
         self._is_full = False
         self._logger.warning(phrases.metadata_disk_resumed())
 
     def look(self, waits_s: float) -> None:
-        """How long something has been waiting for it."""
+        """Record for how long the oldest write has waited, and log when the disk gets stuck or works again."""
         if self._is_full:
             return
         hangs = waits_s >= STUCK_S

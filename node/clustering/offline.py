@@ -1,7 +1,7 @@
-"""What can be done to the metadata of a node that doesn't run: to say who votes, without asking those who do.
+"""These functions change the voters in the metadata of a node that does not run, without asking the present voters.
 
-Both functions write a new journal that goes on, in a new term, where this node's ends. A former member whose journal
-goes further loses what this one never had, even what was confirmed: so they are for when the others are lost, or
+Each writes a new journal that continues, in a new term, where this node's journal ends. A former member whose journal
+goes further loses all later entries, even confirmed ones: so these functions are for when the others are lost, or
 will not start before this node does. Once no other member is left the cluster has a new id: should the forgotten ones
 come back as a majority of their own, the two refuse each other. Source: reliability §2.5 (forget_offline, force_boot),
 rabbit_mnesia.erl v3.13.7.
@@ -42,7 +42,7 @@ REMOVING_FROM_OFFLINE_NODE: Final = (
 
 
 class OfflineError(Exception):
-    """It cannot be done. exit_code: what the command line ends with; text: for the operator."""
+    """A change of an offline node's metadata failed. exit_code: for the command line; text: for the operator."""
 
     def __init__(self, exit_code: int, text: str) -> None:
         super().__init__(text)
@@ -51,7 +51,7 @@ class OfflineError(Exception):
 
 
 def forget_offline(data_dir: str, own_name: str, node: str) -> None:
-    """Remove a member, with its queues, from what this node knows; it votes no more.
+    """Remove a member, with its vote and its queues, from this node's metadata.
 
     Raises: OfflineError; DataDirectoryError when a node runs on the directory.
     """
@@ -66,7 +66,8 @@ def forget_offline(data_dir: str, own_name: str, node: str) -> None:
 
 
 def force_new_quorum(data_dir: str, own_name: str) -> None:
-    """Have this node vote alone. All others stay members, with their queues, and vote again once they have joined it.
+    """Make this node the only voter. The others stay members, with their queues, and vote again once they have joined
+    it.
 
     Raises: OfflineError; DataDirectoryError when a node runs on the directory.
     """
@@ -74,7 +75,7 @@ def force_new_quorum(data_dir: str, own_name: str) -> None:
 
 
 def read_catalogue(data_dir: str) -> Catalogue | None:
-    """The metadata as far as a node knows them; None for a node that keeps none on disk.
+    """Return the metadata as far as a node has them on disk; None for a node that keeps none there.
 
     Raises: OfflineError; DataDirectoryError when a node runs on the directory.
     """
@@ -90,7 +91,7 @@ def read_catalogue(data_dir: str) -> Catalogue | None:
 
 
 class _Copy:
-    """The metadata as this node's journal has them, to its end."""
+    """The metadata at the end of this node's journal."""
 
     def __init__(self, image: Image) -> None:
         journal = RaftJournal(image, None, lambda: None, lambda error: None)
@@ -107,7 +108,7 @@ class _Copy:
                 self.log.apply(index, command[1:])
 
     def image(self, voters: frozenset[str]) -> Image:
-        """The journal that begins with this."""
+        """Return a journal that begins with these metadata and has these voters."""
         term, index = self.term + 1, self.last_index + 1
         head = new_head((NO_OP_COMMAND, index, term), (NO_OP_COMMAND, index + 1, term), voters)
         return Image(head, list(piece_payloads(self.log.snapshot())), term=term)
@@ -135,7 +136,7 @@ def _rewrite(data_dir: str, own_name: str, change: Callable[[_Copy], frozenset[s
             identity = replace(identity, cluster_id=new_id, former_cluster_id=identity.cluster_id)
             copy.log.catalogue.apply(SetGlobalParameter(CLUSTER_ID, new_id))
         copy.log.catalogue.take_events()
-        # First who we are: with the journal as it was, the same can be asked for again.
+        # The identity comes first: if the journal is not replaced, the same command can be run again.
         disk.run(writing(identity))
         write_image(disk, copy.image(voters))
     except (JournalUnreadable, NewerFormat, SnapshotUnreadable, IdentityUnreadable, OSError) as error:

@@ -1,6 +1,6 @@
-"""Values of any size between nodes, whose calls have a bound: JSON lines, compressed, in parts of text.
+"""Values that are too long for one call between nodes are sent as compressed JSON lines, in parts of text.
 
-A list is a line an element, so that neither side holds its loop for the whole of it.
+Each element of a list is a line, so that neither side holds its loop for the whole list.
 """
 
 import base64
@@ -16,13 +16,13 @@ from node.io.control import refused, unavailable
 from node.io.turns import Turns
 
 PART_CHARACTERS: Final = 700_000
-"""Of base64; a call has room for a mebibyte."""
+"""The length of a part, in characters of base64; a call has room for a mebibyte."""
 PACKED_CHARACTERS_MAX: Final = 64 * 1024 * 1024
 UNPACKED_BYTES_MAX: Final = 512 * 1024 * 1024
-"""100,000 queues are some 200 MB; what is more is refused rather than swallowed."""
+"""The longest value that is unpacked; a longer one is refused. The rows of 100,000 queues are some 200 MB."""
 SHELF_MAX: Final = 16
 SHELF_S: Final = 30.0
-"""How many packed answers wait for being fetched, and how long."""
+"""Limits of the answers that wait to be fetched: their number (`SHELF_MAX`), and their time in seconds."""
 
 _LIST: Final = b"list\n"
 _VALUE: Final = b"value\n"
@@ -30,7 +30,7 @@ _NOT_UNDERSTOOD: Final = "an answer between nodes is not understood"
 
 
 async def pack(value: Any) -> list[str]:
-    """A JSON value as parts, at least one. Raises: ControlError if it is too long."""
+    """Return a JSON value as parts, at least one. Raises: ControlError if it is too long."""
     packer, turns = zlib.compressobj(1), Turns()
     packed = [packer.compress(_LIST if isinstance(value, list) else _VALUE)]
     for each in value if isinstance(value, list) else (value,):
@@ -44,7 +44,7 @@ async def pack(value: Any) -> list[str]:
 
 
 async def unpack(parts: Sequence[str]) -> Any:
-    """The value. Raises: ControlError."""
+    """Return the value that parts were made of. Raises: ControlError."""
     found: list[Any] = []
     kind, turns = b"", Turns()
     try:
@@ -64,7 +64,7 @@ async def unpack(parts: Sequence[str]) -> Any:
 
 
 def _lines(packed: bytes) -> Iterator[bytes]:
-    """Raises: zlib.error, ValueError."""
+    """Decompress and yield the lines. Raises: zlib.error, ValueError."""
     unpacker, rest, size = zlib.decompressobj(), b"", 0
     while not unpacker.eof:
         data = unpacker.decompress(packed, 64 * 1024)
@@ -77,7 +77,7 @@ def _lines(packed: bytes) -> Iterator[bytes]:
 
 
 class Shelf:
-    """Answers of several parts, until the last one is fetched.
+    """The answers of several parts that wait until their last part is fetched, at most `SHELF_MAX`, for `SHELF_S`.
 
     now: seconds of a clock that never jumps.
     """
@@ -88,14 +88,14 @@ class Shelf:
         self._last = 0
 
     def put(self, parts: list[str]) -> int:
-        """Keep the parts; the number to fetch them by."""
+        """Keep the parts; return the number under which they can be fetched."""
         self._expire()
         self._last += 1
         self._answers[self._last] = (self._now() + SHELF_S, parts)
         return self._last
 
     def take(self, number: object, part: object) -> str:
-        """One part; with the last one the answer is forgotten. Raises: ControlError."""
+        """Return one part; the last one removes the answer. Raises: ControlError."""
         self._expire()
         kept = self._answers.get(number) if isinstance(number, int) else None
         if kept is None or not isinstance(part, int) or not 0 <= part < len(kept[1]):

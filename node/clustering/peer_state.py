@@ -1,4 +1,4 @@
-"""What goes between the broker and the brokers of other nodes, and what those say of themselves.
+"""This module carries data between the broker and the brokers of other nodes, and applies the others' statuses to it.
 
     members that are up ─► a data stream from our incarnation to theirs, while our broker runs
     frames ─► Peers: queues of other nodes; Mirrors: copies of queues
@@ -32,7 +32,7 @@ _RESOURCES: Final = frozenset(get_args(Resource))
 
 
 class Known(Protocol):
-    """What is known of the members: `Roster`."""
+    """The members as this node knows them (`Roster`)."""
 
     @property
     def name(self) -> str: ...
@@ -43,7 +43,7 @@ class Known(Protocol):
 
 
 class Ways(Protocol):
-    """The ways to them: `Links`."""
+    """The connections to other nodes (`Links`)."""
 
     @property
     def transport(self) -> Transport: ...
@@ -51,11 +51,11 @@ class Ways(Protocol):
     def link_counts(self) -> LinkCounts: ...
 
     def forget_link(self, name: str) -> None:
-        """There is no link to a node any more, as it is no member."""
+        """Drop the link to a node that is no longer a member."""
 
 
 class Around(Protocol):
-    """The rest of what is around a broker in a cluster: `Cluster`."""
+    """The other parts of the cluster that a broker's connections need (`Cluster`)."""
 
     @property
     def config(self) -> Config: ...
@@ -67,11 +67,11 @@ class Around(Protocol):
     def publisher(self) -> Publisher: ...
 
     def fault(self, name: str, text: str) -> None:
-        """What another node's broker sent cannot be."""
+        """Handle an invalid message from another node's broker."""
 
 
 class PeerState:
-    """Of one node's broker, if it runs."""
+    """The connections of one node's broker to other brokers; none while no broker runs."""
 
     def __init__(self, known: Known, ways: Ways, around: Around) -> None:
         self._known = known
@@ -81,21 +81,21 @@ class PeerState:
         self._remote: RemotePeers | None = None
         self._mirrors: Mirrors | None = None
         self._streams: dict[str, tuple[int, int]] = {}
-        """Open data streams: our incarnation and theirs."""
+        """The open data streams by node: our incarnation and theirs."""
         self._linked: set[str] = set()
         self._alarms: set[tuple[str, Resource]] = set()
         self._cut: frozenset[tuple[str, str]] = frozenset()
-        """Pairs of other nodes without a link, as the first of them says."""
+        """Pairs of other nodes without a link, as the first of each pair reports."""
 
     # --- the broker ---
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a broker."""
+        """True if a broker runs."""
         return self._broker is not None
 
     def open(self, broker: Broker) -> Peers:
-        """A broker starts: open the ways to the others'."""
+        """Connect a broker that starts to the brokers of the members that are up."""
         transport = self._ways.transport
         self._broker = broker
         broker.connection_counts = WatchedCounts(self._around.publisher.soon)
@@ -117,14 +117,14 @@ class PeerState:
         return cast(Peers, self._remote)
 
     def entered(self, incarnation: int) -> None:
-        """It counts as up: what is on its disk of mirrored queues is known, and from now on it may have copies."""
+        """Take note that the broker counts as up: from now on it may get copies of queues."""
         if self._remote is not None:
             self._remote.is_entered = True
         if self._mirrors is not None:
             self._mirrors.entered(incarnation)
 
     def close(self) -> None:
-        """It has stopped."""
+        """Forget the broker, as it has stopped, and close its data streams."""
         self._broker = self._remote = self._mirrors = None
         self._sync_streams()
 
@@ -139,27 +139,27 @@ class PeerState:
         self._send_ring(name, frame)
 
     def receive(self, name: str, frames: list[tuple[Topic, bytes]]) -> None:
-        """Frames of a data stream."""
+        """Pass frames of a data stream to the remote queues and to the mirrors."""
         if self._remote is not None and (found := _of(Topic.REMOTE, frames)):
             self._remote.receive(name, found)
         if self._mirrors is not None and (found := _of(Topic.RING, frames)):
             self._mirrors.receive(name, found)
 
     def relieved(self, name: str) -> None:
-        """A data stream is not congested any more."""
+        """Continue to send to a node whose data stream is no longer congested."""
         if self._remote is not None:
             self._remote.relieved(name)
             self.wake()
 
     def wake(self) -> None:
-        """The broker may have something to do."""
+        """Have the broker, if one runs, look for work."""
         if self._broker is not None:
             self._broker.wake()
 
     # --- links and streams ---
 
     def sync(self, addresses: Mapping[str, str]) -> None:
-        """Keep links to these members and to no others."""
+        """Keep links to exactly these members. addresses: by name."""
         transport = self._ways.transport
         for name in self._linked - set(addresses):
             self._streams.pop(name, None)
@@ -190,12 +190,12 @@ class PeerState:
     # --- statuses ---
 
     def link_up(self, name: str) -> None:
-        """A link to another node is there again: its mirrors may keep up now."""
+        """Tell the mirrors that a node is linked again, so that its copies can be mirrors again."""
         if self._mirrors is not None:
             self._mirrors.healed(name)
 
     def _cuts_changed(self) -> None:
-        """See which links between other nodes are there again: who was behind one may have mirrors again."""
+        """Find links between other nodes that are up again; nodes at their ends can have mirrors again."""
         statuses = self._around.membership.statuses.items()
         cut = frozenset((name, other) for name, status in statuses for other in _cut_off(status))
         healed = {name for pair in self._cut - cut for name in pair}
@@ -204,14 +204,14 @@ class PeerState:
             self._mirrors.healed(*healed)
 
     def look_at_disk(self, node: "Node | None", now: float) -> None:
-        """See whether the disk of the messages gets on."""
+        """Check whether the message disk makes progress, and publish a change."""
         progress, is_busy = (0, False) if node is None else node.disk_progress
         if self._around.message_disk.look(progress, now, is_busy=is_busy):
             self.disks_changed()
             self._around.publisher.soon()
 
     def disks_changed(self) -> None:
-        """The message disk of this or another node may be stuck, or go on."""
+        """Take over which nodes have a stuck message disk, this one included."""
         if self._broker is None:
             return
         statuses = self._around.membership.statuses.items()
@@ -224,7 +224,7 @@ class PeerState:
                 self._mirrors.disks_changed()
 
     def status_changed(self, name: str, status: Mapping[str, Any] | None) -> None:
-        """What another node says of itself is another thing now; None: it is down."""
+        """Apply another node's status to the broker's alarms, disks, links and counts; None: the node is down."""
         broker = self._broker
         if broker is None:
             return
@@ -255,7 +255,7 @@ def _of(topic: Topic, frames: list[tuple[Topic, bytes]]) -> list[bytes]:
 
 
 def _resources(status: Mapping[str, Any] | None) -> list[Resource]:
-    """The alarms of a status; what is none is passed over."""
+    """Return the alarms in a status; unknown ones are ignored."""
     alarms = None if status is None else status.get("alarms")
     return [each for each in alarms if each in _RESOURCES] if isinstance(alarms, list) else []
 

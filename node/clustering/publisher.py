@@ -1,4 +1,4 @@
-"""What the other nodes are told of this one, as soon as it is new: with the heartbeats of the membership.
+"""This module sends a node's status to the others as soon as it changes, with the heartbeats of the membership.
 
     connections open and close ─► soon ─┐
     broker starts, stops, drains ───────┼─► own_status ─► Membership.set_status ─► a heartbeat, if it is new
@@ -15,16 +15,19 @@ from typing import Any, Final
 from node.clustering.waiting import boottime
 
 PAUSE_S: Final = 0.005
-"""The least time between two changes that are told: many connections may come and go. A client that has opened one
-may try the next node within milliseconds, and expect to be refused there."""
+"""The least time between two changes that are told, as many connections may come and go.
+
+A client that has opened a connection may try the next node within milliseconds and expect to be refused there.
+"""
 
 Counted = tuple[str | None, str | None]
 
 
 class Publisher:
-    """Of one node.
+    """The publisher of one node's status.
 
-    status: what is to be told.   tell: tells it.   check_s: how often it is looked at what nobody has said to be new.
+    status: returns the present status.   tell: sends it.   check_s: the interval of checks for changes that did not
+    call `soon`.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class Publisher:
         self._is_closed = False
 
     def soon(self) -> None:
-        """Something has changed: tell it at the end of this turn of the loop, or once the pause is over."""
+        """Publish a change at the end of this turn of the loop, or once the pause is over."""
         if self._timer is None and not self._is_closed:
             pause_s = self._told_s + PAUSE_S - boottime()
             tell = self._tell
@@ -52,7 +55,7 @@ class Publisher:
         self.publish()
 
     def publish(self) -> None:
-        """Tell what is new now, if anything is."""
+        """Send the status now if it differs from the last one."""
         self._checked_s = boottime()
         status = self._status()
         if status == self._told:
@@ -61,19 +64,19 @@ class Publisher:
         self._tell_status(status)
 
     def check(self) -> None:
-        """Tell what nobody has said to be new, as often as heartbeats go out anyway."""
+        """Publish changes that did not call `soon`, as often as heartbeats are sent anyway."""
         if boottime() - self._checked_s >= self._check_s:
             self.publish()
 
     def close(self) -> None:
-        """Tell nothing any more."""
+        """Publish nothing any more."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
 
 
 class WatchedCounts(Counter[Counted]):
-    """Counts of connections. on_change: called after each change; it must not look at them at once."""
+    """Counts of connections that report changes. on_change: called after each change; it must not read them at once."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""What nodes ask each other for the HTTP API and `fluffle ctl`: what clients and queues are doing there.
+"""Nodes ask each other for the state of clients and queues, for the HTTP API and `fluffle ctl`.
 
     {"do": "question", "question": "rows", "arguments": …} ─► {"parts": 3, "number": 7, "part": "…"}
     {"do": "question_part", "number": 7, "part": 1}        ─► "…"
 
-Arguments and answers are packed (`packing`), as they may be longer than a call. A question to this node takes no trip.
+Arguments and answers are packed (`packing`), as they may be longer than a call. A question to this node is not sent.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ Arguments = Mapping[str, Any]
 Question = Callable[[Arguments], Awaitable[Any]]
 
 ANSWER_S: Final = 5.0
-"""How long a node may take; then it is left out."""
+"""The time that a node gets to answer; after it the node is left out."""
 PARTS_MAX: Final = 100
 
 
 class Questions:
-    """Asks and answers for one node.
+    """One node's questions to all nodes, and its answers to theirs.
 
-    known: what can be asked, by name.   cluster: None for a node without one.
+    known: the questions that can be asked, by name.   cluster: returns None for a node without one.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Questions:
             "question": self._question,
             "question_part": self._part,
         }
-        """See `Voting`."""
+        """Handlers of other nodes' requests, by the name of the request (`Calls.offer`)."""
 
     # --- asking ---
 
     async def ask(self, node: str, question: str, arguments: Arguments) -> Any:
-        """Raises: ControlError."""
+        """Return one node's answer to a question. Raises: ControlError if the node does not run, or is too slow."""
         if node == self._name:
             return await self._own(question, arguments)
         address, cluster = self._addresses().get(node), self._cluster()
@@ -68,7 +68,7 @@ class Questions:
     async def ask_all(
         self, question: str, arguments: Arguments, nodes: Iterable[str] | None = None
     ) -> dict[str, Any]:
-        """All nodes that run, or of them these; by node. Who does not answer is missing."""
+        """Ask all nodes that run, or those of `nodes` that do; return the answers by node, without those that fail."""
         own = self._name
         names = [own, *self._addresses()]
         if nodes is not None:
@@ -99,7 +99,7 @@ class Questions:
         return await packing.unpack(parts)
 
     def _addresses(self) -> dict[str, str]:
-        """Of the other members that are up, by their names."""
+        """Return the addresses of the other members that are up and run a broker, by name."""
         cluster = self._cluster()
         if cluster is None:
             return {}

@@ -1,8 +1,8 @@
-"""What one node asks of another beside the streams between them: JSON objects, each with an answer.
+"""Requests between nodes, beside the streams between them, are JSON objects, and each has an answer.
 
     {"do": "join", …} ─► {"result": …}   or   {"error": {"exit_code": 70, "text": "…"}}
 
-All of it comes from other processes: what is not as it should be is refused by a ControlError that says so.
+All of it comes from other processes: anything malformed is refused by a ControlError that says so.
 """
 
 import json
@@ -18,7 +18,7 @@ Body = dict[str, Any]
 
 
 class Applicant(NamedTuple):
-    """A node that asks to be taken in, or to be let go."""
+    """The data about a node that asks to join or to leave, or that is a member."""
 
     name: str
     address: str
@@ -27,12 +27,12 @@ class Applicant(NamedTuple):
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    """A request or an answer."""
+    """Encode a request or an answer."""
     return json.dumps(body).encode()
 
 
 def decode(data: bytes) -> Body:
-    """A request or an answer. Raises: ControlError."""
+    """Decode a request or an answer. Raises: ControlError."""
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):
@@ -43,12 +43,12 @@ def decode(data: bytes) -> Body:
 
 
 def failure(error: ControlError) -> bytes:
-    """The answer that says why not."""
+    """Encode the answer for an error."""
     return encode({"error": {"exit_code": error.exit_code, "text": error.text}})
 
 
 def result(data: bytes) -> Any:
-    """What an answer says. Raises: ControlError, the other node's or for an answer that is none."""
+    """Return the result in an answer. Raises: ControlError: the other node's error, or that the answer is malformed."""
     body = decode(data)
     error = body.get("error")
     if isinstance(error, dict):
@@ -60,7 +60,7 @@ def result(data: bytes) -> Any:
 
 
 def text(body: Mapping[str, Any], key: str) -> str:
-    """A text of a message. Raises: ControlError."""
+    """Return a text field of a message, of at most `NAME_CHARACTERS_MAX`. Raises: ControlError."""
     value = body.get(key)
     if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARACTERS_MAX:
         raise ControlError(EX_USAGE, f"a message between nodes lacks '{key}'")
@@ -68,7 +68,7 @@ def text(body: Mapping[str, Any], key: str) -> str:
 
 
 def member_type(value: object) -> MemberType:
-    """Raises: ControlError."""
+    """Check that a value is a type of member, and return it. Raises: ControlError."""
     for known in get_args(MemberType):
         if value == known:
             found: MemberType = known
@@ -77,14 +77,14 @@ def member_type(value: object) -> MemberType:
 
 
 def applicant(body: Mapping[str, Any]) -> Applicant:
-    """Raises: ControlError."""
+    """Decode the data about one node. Raises: ControlError."""
     return Applicant(
         text(body, "name"), text(body, "address"), text(body, "node_id"), member_type(body.get("type"))
     )
 
 
 def applicants(values: object) -> tuple[Applicant, ...]:
-    """Raises: ControlError."""
+    """Decode a list of nodes. Raises: ControlError."""
     if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
         raise ControlError(EX_USAGE, "a message between nodes has no list of members")
     return tuple(applicant(each) for each in values)

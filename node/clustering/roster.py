@@ -1,4 +1,4 @@
-"""Who this node is and what it belongs to, and who the members are, as far as it knows.
+"""The roster holds this node's identity, its cluster, and the members as far as this node knows them.
 
 raft/node.json ─► identity, members of old ─┐
                                             ├─► known_members: whom to link to, ask, and let in
@@ -22,10 +22,10 @@ from node.store.disk import Disk
 
 
 class Roster:
-    """What one node knows of itself and of the members.
+    """One node's knowledge of itself and of the members.
 
-    incarnation: of this node's broker; 0: none.   is_attending: this node is a witness that votes.
-    introduce: called when handshakes have to say something else of this node.   spawn: runs something beside the rest.
+    incarnation: of this node's broker; 0 if none.   is_attending: this node is a witness that votes.
+    introduce: called when handshakes have to send a changed identity.   spawn: runs a coroutine as a task.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Roster:
         self._joining_id = ""
         """The id of the cluster that this node is about to join."""
         self._writes: set[asyncio.Task[None]] = set()
-        """Writes of the identity that are under way."""
+        """Writes of the identity that are in progress."""
 
     # --- this node ---
 
@@ -57,32 +57,32 @@ class Roster:
 
     @property
     def is_current(self) -> bool:
-        """Whether this node has followed all that happened before its own start."""
+        """True if this node has applied all that was committed before its own start."""
         return self.incarnation > 0 or self.is_attending
 
     def is_at(self, incarnation: int) -> None:
-        """The cluster has given this node an incarnation; 0: it has none."""
+        """Record the incarnation that the cluster gave this node; 0 if it has none."""
         self.incarnation = incarnation
         self._introduce()
 
     def joining(self, cluster_id: str) -> None:
-        """Let the members of this cluster in, which is about to let us in; empty: it does not."""
+        """Admit the members of the cluster that this node is about to join; empty: it does not join."""
         self._joining_id = cluster_id
         self._introduce()
 
     def joined(self, log: ClusterLog) -> None:
-        """The node belongs to a cluster, and this is the log of its metadata."""
+        """Take over the log of the metadata, now that the node belongs to a cluster."""
         self._log = log
         self._joining_id = ""
 
     async def become(self, identity: NodeIdentity) -> None:
-        """Be another member, or none, from now on. Raises: OSError."""
+        """Replace the identity, in memory and on disk. Raises: OSError."""
         self.identity = identity  # first, as other changes of it may be written meanwhile
         await write_identity(self._disk, identity)
         self._introduce()
 
     async def quiet_disk(self) -> None:
-        """Wait until the disk has nothing to do, so that it may be used at once. Of a node without a journal."""
+        """Wait until no write of the identity is in progress, so that the disk can be used directly."""
         while self._writes:
             await asyncio.wait(self._writes)
 
@@ -95,14 +95,15 @@ class Roster:
 
     @property
     def members(self) -> Mapping[str, Member]:
-        """The members as the metadata have them."""
+        """The members in the metadata, by name; none before the node belongs to a cluster."""
         catalogue = self.catalogue
         return {} if catalogue is None else catalogue.members
 
     def known_members(self) -> dict[str, Applicant]:
-        """The members as this node last saw them, be it before its start.
+        """Return the members as this node last saw them, possibly before its start.
 
-        Until it has an incarnation of its own it reads what has been: who is not there yet may be a member.
+        Until the node has an incarnation of its own it applies old commands: a node that they do not name yet may be
+        a member.
         """
         known = {member.name: member for member in self.identity.members}
         for member in self.members.values():
@@ -112,7 +113,7 @@ class Roster:
         return {name: member for name, member in known.items() if name in self.members}
 
     def remember(self) -> None:
-        """Have the file say who the members are."""
+        """Write the members to the identity file, if they have changed."""
         known = self.known_members()
         members = tuple(known[name] for name in sorted(known))
         if not self.members or members == self.identity.members:
@@ -124,7 +125,7 @@ class Roster:
 
 
 def own_identity(disk: Disk, config: Config) -> NodeIdentity:
-    """Who the data directory says this node is; a new node if it says nothing. Raises: DataDirectoryError, OSError."""
+    """Return the identity in the data directory, or a new one if there is none. Raises: DataDirectoryError, OSError."""
     name = config.node_name
     try:
         found = read_identity(disk)

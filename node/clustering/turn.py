@@ -1,4 +1,4 @@
-"""When a node's metadata and its membership have something to do: at most once in a turn of the loop.
+"""A node's metadata and its membership do their work at most once in a turn of the event loop.
 
 a link, a message, a command that was applied ─► metadata_changed, membership_changed ─┐
 what is due ─► timer ──────────────────────────────────────────────────────────────────┴─► a turn
@@ -12,9 +12,9 @@ from node.clustering.waiting import boottime
 
 
 class Ticks(NamedTuple):
-    """What a turn does. Each tick is given the time, and says when it is due again.
+    """The functions that a turn calls. Each tick is given the time, and returns when it is due again.
 
-    look: comes before each tick of the membership.   held: is told how many seconds the loop was held.
+    look: called before each tick of the membership.   held: is told how many seconds the loop was held.
     """
 
     metadata: Callable[[float], float]
@@ -36,17 +36,17 @@ class Turn:
         self._is_closed = False
 
     def metadata_changed(self) -> None:
-        """The metadata have something to do."""
+        """Have the metadata do their work in the next turn."""
         self._is_metadata_due = True
         self._wake()
 
     def membership_changed(self) -> None:
-        """The membership got something to do, or to say."""
+        """Have the membership do its work in the next turn."""
         self._is_membership_due = True
         self._wake()
 
     def close(self) -> None:
-        """Have no more turns."""
+        """Cancel all further turns."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

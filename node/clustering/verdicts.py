@@ -1,4 +1,4 @@
-"""What the membership says is done here: it tells others, has a broker pause, go on, or start anew.
+"""This module carries out the membership's outputs: heartbeats, and a broker's pause, resumption and rejoin.
 
 Membership ─► heartbeats ─► links
            ─► NodeDown, leases ─► the metadata's leader
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from node.clustering.cluster import Cluster
 
 _CUT_OFF: Final = "broker forced connection closure with reason 'shutdown'"
-"""What clients are told when the node is cut off from the others."""
+"""The text that clients get when the node is cut off from the others."""
 
 
 class Verdicts:
-    """Carries out what one node's membership says."""
+    """The executor of one node's membership outputs."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
@@ -28,7 +28,7 @@ class Verdicts:
         self._app = cluster.process.app
 
     def look(self) -> None:
-        """See what nobody says to be new: how the disks get on, and our own status."""
+        """Check for changes that no call reports: the progress of the disks, and this node's status."""
         cluster = self._cluster
         if cluster.metadata is not None:
             cluster.metadata_disk.look(cluster.metadata.replica.waits_for_disk_s(boottime()))
@@ -36,19 +36,19 @@ class Verdicts:
         cluster.publisher.check()
 
     def tick(self, now: float) -> float:
-        """Do what is due; when to be called again at the latest."""
+        """Do what is due; return the time at which to call again at the latest."""
         due_s = self._membership.tick(now)
         self.carry_out()
         return due_s
 
     def publish(self, status: dict[str, Any]) -> None:
-        """Tell the others this of our node."""
+        """Send the status of this node to the others."""
         self._membership.set_status(status, boottime())
         self.carry_out()
         self._cluster.turn.membership_changed()
 
     def carry_out(self) -> None:
-        """Do what the membership says."""
+        """Carry out all outputs that the membership has."""
         while todo := self._membership.take_outputs():
             for each in todo:
                 self._do(each)
@@ -80,7 +80,7 @@ class Verdicts:
 
     def _resume(self) -> None:
         if self._app.is_over:
-            # The broker that paused stops, which a disk may hold up: others are to take over from it.
+            # The broker that paused is stopping, which a slow disk may delay: other nodes are to take over its masters.
             self._membership.stopped(boottime())
         else:
             self._cluster.life.may_serve.set()
@@ -94,7 +94,7 @@ class Verdicts:
         self._app.release()
 
     def _stop_serving(self) -> None:
-        """At once, before anything else is read; the broker itself is stopped by and by (reliability §4.2)."""
+        """Close all clients before anything else is read; the broker itself stops later (reliability §4.2)."""
         node = self._cluster.process.node
         if node is not None:
             node.suspend_listeners()

@@ -1,4 +1,4 @@
-"""Who belongs to the cluster and who votes: what this node does for others that ask, and asks of others.
+"""This module sends and answers the requests between nodes that change the members and the voters of a cluster.
 
     join: PutMember ─► the new node follows as an observer ─► promote: it votes
     leave, forget: it votes no more ─► RemoveMember, with its queues
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from node.clustering.cluster import Cluster
 
 ASK_S: Final = 1.0
-"""How long a node may take to say whether we are a member."""
+"""The time that another node gets to say whether this node is a member."""
 PROMOTION_S: Final = 2.0
-"""How often a node that doesn't vote yet asks to be let."""
+"""The interval at which a node that should vote, and does not yet, asks to be promoted."""
 CHANGE_S: Final = 20.0
-"""How long a change of who votes may take."""
+"""The time that a change of the voters may take."""
 
 
 class Voting:
-    """Of one node."""
+    """One node's part in changes of the members and voters."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._is_watching = False
         self._refused: dict[str, str] = {}
-        """Members whose names others have asked to join by, and the last such node's id: said once."""
+        """For each member's name under which another node asked to join, that node's id; each one is logged once."""
         self.answers: Mapping[str, Answer] = {
             "describe": self._describe,
             "join": self._join,
@@ -48,12 +48,12 @@ class Voting:
             "membership": self._membership,
             "rejoin": self._rejoin,
         }
-        """To what other nodes ask."""
+        """Handlers of other nodes' requests, by the name of the request (`Calls.offer`)."""
 
     # --- asking ---
 
     def others(self) -> list[Applicant]:
-        """All other members, those that are up first."""
+        """Return all other members, those that are up first."""
         members = self._cluster.roster.members
         known = [
             each for each in self._cluster.roster.known_members().values() if each.name != self._cluster.name
@@ -61,7 +61,7 @@ class Voting:
         return sorted(known, key=lambda each: not (each.name in members and members[each.name].is_up))
 
     async def ensure(self) -> None:
-        """A node that should vote does, or the others are asked to let it, before its broker starts and after."""
+        """Ask the other members for a vote if this node should have one, now and later until it has one."""
         cluster = self._cluster
         if not self._is_watching:
             self._is_watching = True
@@ -83,10 +83,10 @@ class Voting:
         )
 
     async def _stay_voter(self) -> None:
-        """What this node believes at its start may be old: whether it votes shows when it has followed the others."""
+        """Ask for a vote regularly while this node should have one, which is known once it has caught up."""
         while True:
             await asyncio.sleep(PROMOTION_S)
-            # Whose broker was stopped by an operator may be about to leave, or to be forgotten.
+            # A node whose broker was stopped by an operator may be about to leave, or to be forgotten.
             if self._should_be_voter and self._cluster.roster.is_current and self._cluster.is_wanted:
                 with contextlib.suppress(ControlError):
                     await self._ask_for_promotion()
@@ -96,7 +96,7 @@ class Voting:
         await self._cluster.calls.ask_any(self.others(), body, CHANGE_S)
 
     async def check_membership(self) -> None:
-        """Ask the others, who may refuse our links for that. Raises: OSError if this node is no member any more."""
+        """Ask the others whether this node is a member: they may refuse its links for that. Raises: OSError if not."""
         body = {"do": "membership", "node_id": self._cluster.roster.identity.node_id}
         for other in self.others():
             try:
@@ -111,7 +111,7 @@ class Voting:
                 )
 
     async def ask_to_rejoin(self, name: str, why: str) -> None:
-        """Have another node's broker start anew."""
+        """Have another node's broker start anew as another incarnation."""
         known = self._cluster.roster.known_members().get(name)
         if known is not None:
             await self._cluster.calls.ask(known.address, {"do": "rejoin", "why": why[:200]})
@@ -119,7 +119,7 @@ class Voting:
     # --- answering ---
 
     async def _describe(self, name: str, body: Body) -> Any:
-        """Who this node is, and what it belongs to."""
+        """Return this node's identity and cluster."""
         identity = self._cluster.roster.identity
         return {
             "name": identity.name,
@@ -130,7 +130,7 @@ class Voting:
         }
 
     async def _join(self, name: str, body: Body) -> Any:
-        """Take a node in, which then follows and asks to be promoted."""
+        """Make the node that asks a member; it then follows the metadata and asks to be promoted."""
         asks = requests.applicant(body)
         if asks.name != name:
             raise refused(f"node '{name}' asked for '{asks.name}' to be taken in")
@@ -159,7 +159,7 @@ class Voting:
         return {}
 
     async def _leave(self, name: str, body: Body) -> Any:
-        """Forget a node that asks for it; one that is no member has left already."""
+        """Forget the node that asks; if it is no member, it has left already."""
         self._need_metadata()
         member = self._cluster.roster.members.get(name)
         if member is not None and member.node_id == requests.text(body, "node_id"):
@@ -176,7 +176,7 @@ class Voting:
         return {}
 
     async def _membership(self, name: str, body: Body) -> Any:
-        """Whether the node that asks is a member; null when this node cannot know."""
+        """Return whether the node that asks is a member; null when this node cannot know."""
         cluster = self._cluster
         if not cluster.roster.is_current or not cluster.roster.members:
             return {"is_member": None}
@@ -203,7 +203,7 @@ class Voting:
         await self.remove(name)
 
     async def remove(self, name: str) -> None:
-        """Have a member vote no more, and forget it. Raises: ControlError."""
+        """Take a member's vote away, and remove the member. Raises: ControlError."""
         member = self._cluster.roster.members[name]
         if member.is_up:
             raise errors.still_running(name)
@@ -213,19 +213,19 @@ class Voting:
         await self._submit(RemoveMember(name))
 
     def check_not_last_disc(self, name: str, text: str) -> None:
-        """Raises: ControlError if no other member keeps metadata on a disk, and there are other members."""
+        """Check that another member, if there is any, keeps metadata on a disk. Raises: ControlError."""
         others = [each for each in self._cluster.roster.members.values() if each.name != name]
         if others and not any(each.type == "disc" for each in others):
             raise refused(text)
 
     async def add_voter(self, name: str) -> None:
-        """Raises: ControlError."""
+        """Give a member a vote. Raises: ControlError."""
         metadata = self._need_metadata()
         if name not in metadata.replica.voters:
             await self._change(metadata.replica.add_voter, name)
 
     async def remove_voter(self, name: str) -> None:
-        """Raises: ControlError."""
+        """Take a member's vote away. Raises: ControlError."""
         metadata = self._need_metadata()
         if name in metadata.replica.voters:
             await self._change(metadata.replica.remove_voter, name)
@@ -255,7 +255,7 @@ class Voting:
         return result
 
     def _member(self, name: str, body: Body) -> Member:
-        """The member that asks. Raises: ControlError unless it is one, and this its data directory."""
+        """Return the member that asks. Raises: ControlError if it is none, or has another data directory."""
         member = self._cluster.roster.members.get(name)
         if member is None or member.node_id != requests.text(body, "node_id"):
             raise refused(errors.disagrees(name, self._cluster.name))

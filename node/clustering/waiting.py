@@ -1,4 +1,4 @@
-"""Small things that a node of a cluster needs while it waits: the clock, and lines for the log."""
+"""A node of a cluster that waits needs a clock, and lines for the log that say why it waits."""
 
 import asyncio
 import logging
@@ -16,14 +16,14 @@ from node.log.log import escape
 Logger: TypeAlias = "logging.Logger | logging.LoggerAdapter[logging.Logger]"
 
 WAITING_TOLD_S: Final = 10.0
-"""How often the log says what a start waits for."""
+"""The interval at which the log says why a start waits."""
 RETRY_S: Final = 0.5
 
 
 boottime: Final[Callable[[], float]] = partial(
     time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 )
-"""Seconds, on a clock that also counts while the machine sleeps (reliability §4.2)."""
+"""Return the time in seconds, on a clock that also counts while the machine sleeps (reliability §4.2)."""
 
 
 class Starting(Protocol):
@@ -35,21 +35,21 @@ class Starting(Protocol):
     def process(self) -> HostProcess: ...
 
     async def or_given_up(self, waiting: Any) -> Any:
-        """What a wait of a start gives. Raises: GivenUp when the node is to stop meanwhile."""
+        """Return the result of an awaitable during a start. Raises: GivenUp if the node is told to stop meanwhile."""
 
 
 class Waiting:
-    """A start that waits: says so now and then.   retry_s: how long between two tries."""
+    """A start that waits, and logs why from time to time.   retry_s: the time between two tries."""
 
     def __init__(self, node: Starting, retry_s: float = RETRY_S) -> None:
         self._node = node
         self._retry_s = retry_s
         self._told_at = boottime() - WAITING_TOLD_S + RETRY_S
         self._warnings: dict[str, float] = {}
-        """When each was last told."""
+        """The time when each warning was last logged."""
 
     def warn(self, text: str) -> None:
-        """Say why it goes on waiting, each reason at most every ten seconds."""
+        """Log a warning about a start that continues to wait, each text at most once in `WAITING_TOLD_S`."""
         now = boottime()
         self._warnings = {known: at for known, at in self._warnings.items() if now - at < WAITING_TOLD_S}
         if text not in self._warnings:
@@ -57,7 +57,7 @@ class Waiting:
             self._node.logger.warning("%s", escape(text))
 
     async def tell(self, what: str, because: Sequence[str] = ()) -> None:
-        """Wait a little; the log hears what for, and why, at most every ten seconds. Raises: GivenUp."""
+        """Wait for `retry_s`; log the reasons at most once in `WAITING_TOLD_S`. Raises: GivenUp."""
         now = boottime()
         self._node.process.wait_is(sentence(what, because))
         if now - self._told_at >= WAITING_TOLD_S:
@@ -74,12 +74,12 @@ FOR_AN_OUTCOME: Final = "for the cluster to agree"
 
 
 def sentence(what: str, because: Sequence[str]) -> str:
-    """What a node waits for, and why, as the end of a sentence about it."""
+    """Return what a node waits for, and why, as the end of a sentence about the node."""
     return f"waits {what}" + (": " if because else "") + "; ".join(because)
 
 
 def majority_reasons(name: str, replica: Replica, known: Mapping[str, Applicant]) -> list[str]:
-    """Which voters are there and which are not, at which addresses, and what an operator can do; empty: all is well."""
+    """Return which voters are linked, the others' addresses, and what an operator can do; empty with a majority."""
     if replica.has_majority:
         return []
     here = sorted(replica.voters & (replica.links | {name}))
@@ -98,7 +98,7 @@ def majority_reasons(name: str, replica: Replica, known: Mapping[str, Applicant]
 
 
 def tell(output: outputs.Output, logger: Logger) -> None:
-    """Log what the membership has seen, where nothing is to be done about it."""
+    """Log an output of the membership on which the node takes no action."""
     match output:
         case outputs.PartitionSeen(name):
             logger.error("node '%s' is up, but there is no way to it from here: a partition", name)

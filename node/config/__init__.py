@@ -1,4 +1,4 @@
-"""The configuration: from the command line, the environment and files to one frozen `Config`.
+"""The configuration from the command line, the environment and files becomes one frozen `Config`.
 
-`load.py` is the way in; `config.py` has the records, `keys.py` every key of the files.
+`load.py` is the entry; `config.py` has the records, `keys.py` every key of the files.
 """

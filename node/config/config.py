@@ -1,4 +1,4 @@
-"""The settings of one node, typed: what the rest of the code reads.
+"""These records are the typed settings of one node, which the rest of the code reads.
 
 `node.config.load` makes a `Config` from command line, environment and files; the defaults stand here,
 RabbitMQ 3.10's unless docs/configuration.md says otherwise. Names end in their unit. Source: management §6.1,
@@ -17,12 +17,12 @@ __all__ = ["Address", "Config", "LogLevel"]
 
 DEFAULT_PORT: Final = 5672
 PEER_PORT_OFFSET: Final = 20000
-"""From a node's AMQP port to the port where other nodes reach it, as in RabbitMQ."""
+"""The difference from a node's AMQP port to the port where other nodes reach it, as in RabbitMQ."""
 DEFAULT_PEER_PORT: Final = DEFAULT_PORT + PEER_PORT_OFFSET
 MANAGEMENT_PORT_OFFSET: Final = 10000
-"""From a node's AMQP port to that of its HTTP API, and one less with TLS."""
+"""The difference from a node's AMQP port to that of its HTTP API; one less with TLS."""
 PROMETHEUS_PORT_OFFSET: Final = 10020
-"""From a node's AMQP port to that of its metrics, and one less with TLS."""
+"""The difference from a node's AMQP port to that of its metrics; one less with TLS."""
 
 
 class LogLevel(IntEnum):
@@ -37,12 +37,12 @@ class LogLevel(IntEnum):
     ALERT = 60
     EMERGENCY = 70
     NONE = 100
-    """As a threshold: nothing is written."""
+    """The threshold above all levels: nothing is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class SocketOptions:
-    """`tcp_listen_options.*`: what every accepted socket gets."""
+    """The options of every accepted socket (`tcp_listen_options.*`)."""
 
     backlog: int = 128
     nodelay: bool = True
@@ -56,23 +56,23 @@ class SocketOptions:
 
 @dataclass(frozen=True, slots=True)
 class NetworkOptions:
-    """How connections come in, before AMQP."""
+    """The options of connections before AMQP begins."""
 
     handshake_timeout_s: float | None = 10.0
-    """From accept to connection.open; None: for ever."""
+    """The time from accept to connection.open; None: no limit."""
     tls_handshake_timeout_s: float = 5.0
     proxy_protocol: bool = False
     proxy_protocol_sources: tuple[Network, ...] = ()
-    """Peers whose PROXY header is required and believed; everybody else is an ordinary client."""
+    """Peers whose PROXY header is required and believed; all others are ordinary clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """`ssl_options.*`. Files are PEM."""
+    """The options of TLS (`ssl_options.*`). Files are PEM."""
 
     certificate_file: str = ""
     key_file: str | None = None
-    """None: the key is in `certificate_file`."""
+    """The file of the key; None: the key is in `certificate_file`."""
     key_password: str | None = field(default=None, repr=False)
     ca_file: str | None = None
     dh_file: str | None = None
@@ -87,17 +87,17 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class CertificateLogin:
-    """Which name in a client's certificate is its user, for EXTERNAL."""
+    """The choice of the name in a client's certificate that is its user, for EXTERNAL."""
 
     source: Literal["distinguished_name", "common_name", "subject_alternative_name"] = "distinguished_name"
     san_type: Literal["dns", "ip", "email", "uri"] = "dns"
     san_index: int = 0
-    """0-based, among the names of `san_type`."""
+    """The 0-based index among the names of `san_type`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthOptions:
-    """Who may log in, and how."""
+    """The options of logins."""
 
     mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
     loopback_users: frozenset[str] = frozenset({"guest"})
@@ -105,14 +105,14 @@ class AuthOptions:
     certificate_login: CertificateLogin = CertificateLogin()
     password_hashing: str = "rabbit_password_hashing_sha256"
     password_length_min: int | None = None
-    """The credential validator `min_password_length`; None: another one is chosen."""
+    """The minimum of the credential validator `min_password_length`; None: another one is chosen."""
     password_regexp: str | None = None
-    """The credential validator `password_regexp`; None: another one is chosen."""
+    """The pattern of the credential validator `password_regexp`; None: another one is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """What an empty database is filled with at the first boot, and only then."""
+    """The content of an empty database after the first boot; later boots ignore it."""
 
     vhost: str = "/"
     user: str = "guest"
@@ -129,132 +129,139 @@ class AmqpOptions:
 
     heartbeat_s: int = 60
     frame_max_bytes: int = 131072
-    """Offered in tune; 0: no limit."""
+    """The limit offered in tune; 0: no limit."""
     initial_frame_max_bytes: int = 4096
-    """Frames before tune-ok."""
+    """The limit of frames before tune-ok."""
     channel_max: int = 2047
-    """Channels open at once on one connection; 0: no limit."""
+    """The most open channels of one connection; 0: no limit."""
     connection_max: int | None = None
-    """Connections of this node; None: no limit."""
+    """The most connections of this node; None: no limit."""
     max_message_bytes: int = 134217728
     consumer_timeout_s: float = 1800.0
-    """How long a delivery may stay unacknowledged."""
+    """The time that a delivery may stay unacknowledged."""
     channel_tick_interval_s: float = 60.0
-    """How often `consumer_timeout_s` is looked at."""
+    """The interval at which `consumer_timeout_s` is checked."""
     default_prefetch_count: int = 0
-    """The prefetch of who never sent basic.qos; 0: no limit."""
+    """The prefetch of a client that never sent basic.qos; 0: no limit."""
     default_prefetch_global: bool = False
-    """Whether that one counts for the whole channel instead of for each consumer."""
+    """True if the default prefetch counts for the whole channel instead of for each consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryOptions:
-    """How much memory the node takes before it pages and before it stops reading from publishers."""
+    """The limits of memory above which the node pages messages out, and above which it blocks publishers."""
 
     watermark_relative: float = 0.4
-    """Of the memory that there is; not above 1.0."""
+    """The limit as a part of the available memory; not above 1.0."""
     watermark_absolute_bytes: int | None = None
-    """None: `watermark_relative` holds."""
+    """The limit in bytes; None: `watermark_relative` holds."""
     paging_ratio: float = 0.5
-    """Of the watermark: above it messages go to disk."""
+    """The part of the watermark above which messages go to disk."""
     monitor_interval_s: float = 2.5
     total_override_bytes: int | None = None
-    """What counts as the memory that there is; None: what the system says."""
+    """The available memory; None: the system's figure."""
     calculation_strategy: str = "rss"
-    """Named in reports only: what counts is the resident set, whatever stands here."""
+    """The strategy that reports name; in any case the resident set counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskOptions:
-    """How much of the data directory's file system stays free."""
+    """The space that must stay free in the data directory's file system."""
 
     free_limit_bytes: int = 50_000_000
     free_limit_relative: float | None = None
-    """Of the memory that there is; None: `free_limit_bytes` holds."""
+    """The limit as a part of the available memory; None: `free_limit_bytes` holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """How messages are kept on disk."""
+    """The options of the message store."""
 
     embed_max_bytes: int = 4096
     """Contents of at least this size go to the message store, smaller ones into the indexes of their queues."""
     segment_entries: int = 16384
-    """Messages of a queue that share a file of its index. Not to be changed in a data directory that is in use."""
+    """Messages of a queue that share a file of its index. It must not be changed in a data directory that is in use."""
     journal_file_bytes: int = 64 << 20
     """A journal file of this size is followed by a new one."""
     store_file_bytes: int = 16 << 20
     """A file of the message store of this size is followed by a new one."""
     commit_interval_s: float = 0.025
-    """What nobody waits for is written after this time at the latest."""
+    """The time after which writes that no confirm waits for are written at the latest."""
     scrub_rate: int = 1 << 20
-    """Bytes in a second that are read to find what has rotted; 0: none."""
+    """Bytes per second that are read to find damage; 0: none."""
     shutdown_timeout_s: float = 600.0
-    """How long the disk may take at the end of the node."""
+    """The time that the disk may take at the end of the node."""
 
 
 _LOOPBACK_PEER: Final = Address("127.0.0.1", DEFAULT_PEER_PORT)
 
 
 class SeedNode(NamedTuple):
-    """A node that this one looks for when it has no cluster yet."""
+    """A node that this one asks for a cluster while it has none."""
 
     name: str
     address: str
-    """`host:port` of its peer listener."""
+    """The `host:port` of the node's peer listener."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """How the node finds other nodes, proves itself to them, and tells that they are gone."""
+    """The options of finding other nodes, of authentication between nodes, and of failure detection."""
 
     listen: Address | None = None
-    """Where other nodes reach us. None: nothing asked for a cluster; the node listens only when its data directory
-    belongs to one, or when it is told to join one, and then at `default_listen`."""
+    """The address where other nodes reach this one.
+
+    None: nothing asked for a cluster; the node listens only when its data directory belongs to one, or when it is
+    told to join one, and then at `default_listen`.
+    """
     default_listen: Address = _LOOPBACK_PEER
     advertised: str = str(_LOOPBACK_PEER)
-    """`host:port` that others are told, for `listen`, or for `default_listen` without one. Port 0: the one that the
-    listener got."""
+    """The `host:port` that other nodes are told, for `listen`, or for `default_listen` without one. Port 0: the one
+    that the listener got.
+    """
     formation_nodes: tuple[SeedNode, ...] = ()
-    """In the order of preference: the first makes the cluster when none of them has one."""
+    """The nodes to ask, in the order of preference: the first creates the cluster when none of them has one."""
     formation_dns_hostname: str | None = None
-    """Its addresses are the nodes to look for, at `DEFAULT_PEER_PORT`; then `formation_nodes` is empty."""
+    """The name whose addresses are the nodes to ask, at `DEFAULT_PEER_PORT`; then `formation_nodes` is empty."""
     discovery_retry_limit: int = 10
     discovery_retry_interval_s: float = 0.5
     target_size_hint: int = 1
-    """How many nodes the cluster is to have. A cluster is made only once more than half as many say that they belong to
-    none."""
+    """The intended number of nodes. A cluster is created only once more than half as many belong to none."""
     node_type: Literal["disc", "ram", "witness"] = "disc"
-    """What the node is when it joins; `change_cluster_node_type` changes disc and ram later. "witness" comes from
-    `fluffle witness`, never from the configuration."""
+    """The type of the node when it joins; `change_cluster_node_type` changes disc and ram later.
+
+    "witness" comes from `fluffle witness`, never from the configuration.
+    """
     partition_handling: Literal["ignore", "pause_minority", "autoheal", "pause_if_all_down"] = (
         "pause_minority"
     )
-    """Named in reports only: what happens is `pause_minority`, whatever stands here."""
+    """The mode that reports name; in any case the node does `pause_minority`."""
     heartbeat_s: float = 0.25
     lease_s: float = 4.0
-    """A node that was not heard of for longer counts as down. At least `LEASE_HEARTBEATS_MIN` heartbeats."""
+    """The time without a heartbeat after which a node counts as down. At least `LEASE_HEARTBEATS_MIN` heartbeats."""
     secret: bytes | None = field(default=None, repr=False)
-    """What all nodes of a cluster know; None: certificates, or loopback only."""
+    """The secret of all nodes of a cluster; None: certificates, or loopback only."""
     ca_file: str | None = None
-    """With `certificate_file` and `key_file`: nodes prove themselves by certificates. PEM; all three or none."""
+    """The PEM file of the authorities for certificates between nodes. This, `certificate_file` and `key_file` are all
+    set or none.
+    """
     certificate_file: str | None = None
     key_file: str | None = None
     queue_master_locator: Literal["client-local", "min-masters", "random"] = "client-local"
-    """On which node a queue is made when neither an argument nor a policy says so (amqp-behaviour §9.2)."""
+    """The choice of the node for a queue when neither an argument nor a policy makes it (amqp-behaviour §9.2)."""
     mirror_flush_s: float = 0.002
-    """How long a mirrored queue gathers what its mirrors are told, at a moderate load."""
+    """The time for which a mirrored queue gathers changes for its mirrors, at a moderate load."""
 
 
 LEASE_HEARTBEATS_MIN: Final = 4
-"""A lease survives this many lost heartbeats, less one."""
+"""The least number of heartbeats in a lease; it survives this many lost ones, less one."""
 LEASE_HEARTBEATS: Final = 16
-"""How many heartbeats a lease is when nothing says how long it is."""
+"""The number of heartbeats in a lease when its length is not configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFormat:
-    """How one output writes its lines."""
+    """The format of one output's lines."""
 
     json: bool = False
     time_format: Literal["rfc3339_space", "rfc3339_T", "epoch_usecs", "epoch_secs"] = "rfc3339_space"
@@ -264,10 +271,10 @@ class LogFormat:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleLog:
-    """Log lines on the terminal."""
+    """The output of log lines to the terminal."""
 
     stream: Literal["stdout", "stderr"] = "stderr"
-    """RabbitMQ has stdout; ours carries the ready line, and who reads only that must not miss logs."""
+    """The stream. RabbitMQ has stdout; ours carries the ready line, and a reader of only that must not miss logs."""
     colors: bool = False
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat()
@@ -275,20 +282,20 @@ class ConsoleLog:
 
 @dataclass(frozen=True, slots=True)
 class FileLog:
-    """Log lines in a file."""
+    """The output of log lines to a file."""
 
     path: str
     rotation_bytes: int = 0
-    """0: the file is never turned over by us, and is opened anew when somebody else moved it away."""
+    """The size at which the file is rotated; 0: never, but it is opened anew when another program has moved it away."""
     rotation_count: int = 0
-    """How many old files stay."""
+    """The number of old files that are kept."""
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat()
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeLog:
-    """Log lines as messages to the exchange `amq.rabbitmq.log` of the default virtual host."""
+    """The output of log lines as messages to the exchange `amq.rabbitmq.log` of the default virtual host."""
 
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat()
@@ -296,7 +303,7 @@ class ExchangeLog:
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Where log lines go."""
+    """The outputs of the log."""
 
     console: ConsoleLog | None = ConsoleLog()
     file: FileLog | None = None
@@ -307,24 +314,24 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True)
 class ManagementConfig:
-    """`management.*`: the HTTP API and the UI (management §1.0, §2.6). Off when both listeners are None."""
+    """The options of the HTTP API and the UI (`management.*`, management §1.0, §2.6). Off without a listener."""
 
     listen: Address | None = None
-    """Plain HTTP; None: no such listener."""
+    """The address for plain HTTP; None: no such listener."""
     tls_listen: Address | None = None
     tls: TlsOptions = TlsOptions()
-    """Read only with `tls_listen`."""
+    """The options of TLS, read only with `tls_listen`."""
     is_configured: bool = False
-    """Whether somebody asked for an address. If not, a port that is taken is worth a warning only."""
+    """True if an address was configured. Otherwise a port that is taken only causes a warning."""
     compress: bool = True
-    """Whether answers are compressed for who accepts that."""
+    """True if answers are compressed for clients that accept that."""
     idle_timeout_s: float = 60.0
-    """How long a connection may stay without a request."""
+    """The time that a connection may stay without a request."""
     path_prefix: str = ""
-    """What all paths begin with: empty, or `/…` without a slash at its end."""
+    """The beginning of all paths: empty, or `/…` without a slash at its end."""
     max_body_bytes: int = 10_000_000
     http_log_dir: str | None = None
-    """Where requests are logged; None: nowhere."""
+    """The directory for the log of requests; None: there is none."""
     cors_allow_origins: tuple[str, ...] = ()
     """Origins whose pages may use the API; `*`: any."""
     cors_max_age_s: int = 1800
@@ -335,50 +342,50 @@ class ManagementConfig:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Further headers of every answer: `x-content-type-options`, `x-xss-protection`, `x-frame-options`."""
     login_session_timeout_min: int | None = None
-    """How long the UI remembers who logged in; None: eight hours."""
+    """The time in minutes for which the UI remembers a login; None: eight hours."""
     disable_basic_auth: bool = False
     disable_stats: bool = False
-    """Whether lists say what is there and not what it is doing, asked for or not."""
+    """True if lists have no statistics, only the objects."""
     enable_queue_totals: bool = False
-    """Whether queues tell their counts nevertheless."""
+    """True if queues have their counts even with `disable_stats`."""
     disable_operator_policy_changes: bool = False
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a listener."""
+        """True if there is a listener."""
         return self.listen is not None or self.tls_listen is not None
 
 
 @dataclass(frozen=True, slots=True)
 class PrometheusConfig:
-    """`prometheus.*`: where metrics are read (management §5). Off when both listeners are None."""
+    """The options of the metrics (`prometheus.*`, management §5). Off when both listeners are None."""
 
     listen: Address | None = None
-    """Plain HTTP; None: no such listener."""
+    """The address for plain HTTP; None: no such listener."""
     tls_listen: Address | None = None
     tls: TlsOptions = TlsOptions()
-    """Read only with `tls_listen`."""
+    """The options of TLS, read only with `tls_listen`."""
     is_configured: bool = False
-    """As `ManagementConfig.is_configured`."""
+    """True if an address was configured, as `ManagementConfig.is_configured`."""
     path: str = "/metrics"
     return_per_object_metrics: bool = False
-    """Whether `path` itself has a row for each queue, channel and connection."""
+    """True if `path` itself has a row for each queue, channel and connection."""
     filter_aggregated_queue_metrics_pattern: str | None = None
-    """A regular expression: queues whose names match don't count in the sums."""
+    """A regular expression: queues whose names match are left out of the sums."""
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a listener."""
+        """True if there is a listener."""
         return self.listen is not None or self.tls_listen is not None
 
 
 Retention = tuple[tuple[int, int], ...]
-"""How long samples are kept, from fine to coarse: (seconds, seconds between two of them)."""
+"""The periods for which samples are kept, from fine to coarse: (seconds, seconds between two samples)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatisticsConfig:
-    """How counters are followed over time (management §1.0)."""
+    """The options of the statistics, which follow counters over time (management §1.0)."""
 
     interval_s: float = 5.0
     rates_mode: Literal["basic", "detailed", "none"] = "basic"
@@ -389,34 +396,34 @@ class StatisticsConfig:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryConfig:
-    """`telemetry.*`: records of what the node does, in files for `spark_ops` (docs/telemetry.md)."""
+    """The options of telemetry (`telemetry.*`): records for `spark_ops` in files (docs/telemetry.md)."""
 
     is_on: bool = False
     directory: str = ""
-    """The node makes a directory of its name in it. With `is_on` never empty."""
+    """The directory in which the node makes one with its own name. With `is_on` it is never empty."""
     interval_s: float = 10.0
     max_bytes: int = 1 << 30
-    """Of files that nobody has collected; then the oldest go."""
+    """The most bytes of files that were not collected; beyond that the oldest are removed."""
     zone: str | None = None
-    """Where the node stands, for plans that spread copies."""
+    """The zone of the node, for plans that spread copies."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionsConfig:
-    """What is imported at each start (management §2.2)."""
+    """The definitions that are imported at each start (management §2.2)."""
 
     path: str | None = None
     """A file, or a directory whose files are imported in the order of their names. With one, an empty database is not
     seeded."""
     skip_if_unchanged: bool = False
     hashing_algorithm: Literal["sha", "sha224", "sha256", "sha384", "sha512"] = "sha256"
-    """By which digest the node remembers what it imported, for `skip_if_unchanged`."""
+    """The digest by which the node recognises its last import, for `skip_if_unchanged`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What clients and the HTTP API are told we are (architecture §4)."""
+    """The product name and version that clients and the HTTP API get (architecture §4)."""
 
     name: str = "RabbitMQ"
     version: str = COMPATIBLE_VERSION
@@ -424,7 +431,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that was decided before the node starts; nothing in it changes while the node runs."""
+    """The whole configuration of a node; nothing in it changes while the node runs."""
 
     node_name: str
     data_dir: str
@@ -433,7 +440,7 @@ class Config:
     tcp_listeners: tuple[Address, ...] = (Address("", DEFAULT_PORT),)
     tls_listeners: tuple[Address, ...] = ()
     tls: TlsOptions = TlsOptions()
-    """Read only when there are `tls_listeners`."""
+    """The options of TLS, read only when there are `tls_listeners`."""
     network: NetworkOptions = NetworkOptions()
     socket: SocketOptions = SocketOptions()
     auth: AuthOptions = AuthOptions()
@@ -451,7 +458,7 @@ class Config:
     definitions: DefinitionsConfig = DefinitionsConfig()
     enabled_plugins_file: str = ""
     enabled_plugins: tuple[str, ...] | None = None
-    """What that file, or a variable, enables, in its order. None: neither says anything, and all of ours are on."""
+    """The plug-ins that the file or a variable enables, in its order. None: neither exists, and all are on."""
     files: tuple[str, ...] = ()
     """The files that were read, in order."""
     unused: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The environment variables that RabbitMQ's operators set, as far as a node of ours has a use for them.
+"""This module reads the environment variables of RabbitMQ that this node can use, and our own.
 
 An empty variable counts as not set. Precedence, as in RabbitMQ: command line, environment, files, defaults;
 but listeners in a file win over RABBITMQ_NODE_IP_ADDRESS and RABBITMQ_NODE_PORT. Source: management §6.2,
@@ -32,7 +32,7 @@ REMOVED: Final = tuple(
         "VM_MEMORY_HIGH_WATERMARK",
     )
 )
-"""RabbitMQ's images refuse to start with them since 3.9: whoever sets one believes that it works."""
+"""Variables with which RabbitMQ's images refuse to start since 3.9, as an operator who sets one expects an effect."""
 
 UNUSED: Final = tuple(
     f"RABBITMQ_{name}"
@@ -66,7 +66,7 @@ _LOG_SWITCHES: Final = {"color": "console.colors", "json": "json", "single_line"
 
 
 def removed(environ: Mapping[str, str]) -> list[str]:
-    """A problem for each variable that may not be set any more."""
+    """Return a problem for each variable that must not be set any more."""
     return [
         f"the environment variable {name} is not supported; use a configuration file"
         for name in REMOVED
@@ -75,7 +75,7 @@ def removed(environ: Mapping[str, str]) -> list[str]:
 
 
 def overrides(environ: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
-    """The fields (see `config_keys.Key.field`) that variables set. Adds to `problems` what is not allowed."""
+    """Return the fields (see `keys.Key.field`) that variables set. Adds invalid values to `problems`."""
     fields: dict[str, Any] = {field: environ[name] for name, field in _FIELDS.items() if environ.get(name)}
     logs = environ.get("RABBITMQ_LOGS")
     if logs in ("-", "-stderr"):
@@ -93,7 +93,10 @@ def overrides(environ: Mapping[str, str], problems: list[str]) -> dict[str, Any]
 
 
 def _log_levels(text: str, problems: list[str]) -> dict[str, Any]:
-    """RABBITMQ_LOG: LEVEL, CATEGORY=LEVEL, CATEGORY, ±color, ±json, ±single_line between commas."""
+    """Return the fields that RABBITMQ_LOG sets.
+
+    Its parts, with commas between: LEVEL, CATEGORY=LEVEL, CATEGORY, ±color, ±json, ±single_line.
+    """
     levels = {level.name.lower() for level in LogLevel}
     fields: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
@@ -115,7 +118,7 @@ def _log_levels(text: str, problems: list[str]) -> dict[str, Any]:
 
 
 def tcp_listener(environ: Mapping[str, str], default_port: int, problems: list[str]) -> Address:
-    """Where to listen when no file and no argument says so."""
+    """Return the AMQP listener for the case that no file and no argument names one."""
     host = environ.get("RABBITMQ_NODE_IP_ADDRESS") or "auto"
     port = environ.get("RABBITMQ_NODE_PORT") or str(default_port)
     try:
@@ -131,7 +134,7 @@ def tcp_listener(environ: Mapping[str, str], default_port: int, problems: list[s
 
 
 def peer_port(environ: Mapping[str, str], problems: list[str]) -> int | None:
-    """RABBITMQ_DIST_PORT: where other nodes reach us; None: it does not say."""
+    """Return the port of RABBITMQ_DIST_PORT, where other nodes reach this one; None if it is not set."""
     text = environ.get("RABBITMQ_DIST_PORT")
     if not text:
         return None
@@ -144,7 +147,7 @@ def peer_port(environ: Mapping[str, str], problems: list[str]) -> int | None:
 
 
 def formation_nodes(environ: Mapping[str, str], problems: list[str]) -> list[tuple[str, str | None]]:
-    """FLUFFLE_CLUSTER_NODES: the nodes of the cluster, with commas between; as `config_values.node_address`."""
+    """Return the nodes of FLUFFLE_CLUSTER_NODES, which have commas between them, as `values.node_address` does."""
     nodes = []
     for text in filter(None, environ.get("FLUFFLE_CLUSTER_NODES", "").split(",")):
         try:
@@ -155,7 +158,7 @@ def formation_nodes(environ: Mapping[str, str], problems: list[str]) -> list[tup
 
 
 def cluster_secret(environ: Mapping[str, str]) -> tuple[str, str, bool] | None:
-    """The variable with the cluster's secret, what it says, and whether that is a file; None: none is set."""
+    """Return the variable with the cluster's secret, its value, and whether that is a file; None if none is set."""
     for name in ("FLUFFLE_CLUSTER_SECRET", "FLUFFLE_CLUSTER_SECRET_FILE", "RABBITMQ_ERLANG_COOKIE"):
         if environ.get(name):
             return name, environ[name], name.endswith("_FILE")
@@ -163,7 +166,7 @@ def cluster_secret(environ: Mapping[str, str]) -> tuple[str, str, bool] | None:
 
 
 def node_name(given: str | None, environ: Mapping[str, str], hostname: str, problems: list[str]) -> str:
-    """`name@host`. Without host: this machine's, cut at its first dot unless long names are wanted."""
+    """Return `name@host`. Without a host it is this machine's, cut at its first dot unless long names are wanted."""
     name = given or environ.get("RABBITMQ_NODENAME") or "rabbit"
     long_names = environ.get("RABBITMQ_USE_LONGNAME", "").lower() in ("1", "yes", "true")
     if "@" not in name:

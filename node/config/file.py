@@ -1,9 +1,9 @@
-"""The syntax of `rabbitmq.conf`: lines `dotted.key = value`, `#` comments, nothing else.
+"""This module parses the syntax of `rabbitmq.conf`: lines `dotted.key = value`, `#` comments, nothing else.
 
 Source: management §6.1 and RabbitMQ 3.10's parser (cuttlefish), compared with it line by line: a `#` starts a
 comment anywhere outside single quotes, double quotes are ordinary characters, `$(VARIABLE)` is not expanded,
 a dot inside a word is written `\\.`. One thing is newer than 3.10: a value wholly in single quotes loses them
-and may hold a `#`. No file is opened here, and nothing is known about what the keys mean.
+and may hold a `#`. This module opens no file, and does not know the meaning of keys.
 """
 
 import re
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
     """The key, cut at its dots."""
     value: str
     place: str
-    """`file:line`, for messages."""
+    """The place `file:line`, for messages."""
 
     @property
     def key(self) -> str:
@@ -40,7 +40,7 @@ class Setting(NamedTuple):
 
 
 def parse(content: bytes, file: str) -> list[Setting]:
-    """The settings of one file, in their order; a key may come twice.
+    """Return the settings of one file, in their order; a key may come twice.
 
     Raises: ConfigError that names each line which is neither a setting nor a comment nor blank.
     """
@@ -69,7 +69,7 @@ def parse(content: bytes, file: str) -> list[Setting]:
 
 
 def _value(text: str) -> str | None:
-    """What stands right of the `=`, None when nothing does."""
+    """Return the text right of the `=`; None when there is none."""
     quoted = _QUOTED.fullmatch(text)
     if quoted:
         return quoted.group(1)

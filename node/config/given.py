@@ -1,4 +1,4 @@
-"""What files and environment say, checked key by key, before it is put into a `Config`."""
+"""Settings of files and environment are collected and checked here, key by key, before they become a `Config`."""
 
 from typing import Any, Protocol, TypeVar
 
@@ -10,23 +10,23 @@ Section = TypeVar("Section")
 
 
 class Files(Protocol):
-    """What is asked of the disk."""
+    """The access to the disk that loading a configuration needs."""
 
     def read(self, path: str) -> bytes | None:
-        """The content, None when there is no such file. Raises OSError."""
+        """Return the content of a file; None when there is no such file. Raises OSError."""
 
     def expand(self, pattern: str) -> list[str]:
-        """The `.conf` files in a directory, or that a shell pattern matches, in the order of their names."""
+        """Return the `.conf` files in a directory, or that a shell pattern matches, in the order of their names."""
 
     def readable(self, path: str) -> bool:
-        """Whether the node could read the file."""
+        """Return whether the node could read the file."""
 
     def is_private(self, path: str) -> bool:
-        """Whether nobody but its owner may read or write the file. Raises OSError."""
+        """Return whether only the file's owner may read or write it. Raises OSError."""
 
 
 class Given:
-    """What the files and the environment say, before it is put into a `Config`."""
+    """The settings of files and environment before they become a `Config`."""
 
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {}
@@ -36,7 +36,7 @@ class Given:
         self.problems: list[str] = []
 
     def take(self, setting: Setting, files: Files) -> None:
-        """Check one setting and remember what it says; a later one replaces an earlier one."""
+        """Check one setting and keep its value; a later one replaces an earlier one."""
         start = f"{setting.place}: {setting.key}:"
         key = config_keys.find(setting.words)
         if key is None:
@@ -65,7 +65,7 @@ class Given:
             self.fields[key.field] = value
 
     def section(self, kind: type[Section], name: str, **given: Any) -> Section:
-        """A `kind` with what is known of it; the rest keeps its default."""
+        """Return a `kind` made of the collected values; the other fields keep their defaults."""
         known = {
             field.partition(".")[2]: value
             for field, value in self.fields.items()
@@ -74,7 +74,7 @@ class Given:
         return kind(**(known | given))
 
     def numbered(self, family: str) -> tuple[Any, ...]:
-        """The values of a list such as `auth_mechanisms.1`, in the order of the numbers, names after them."""
+        """Return the values of a list such as `auth_mechanisms.1`, in the order of the numbers, names after them."""
 
         def order(name: str) -> tuple[bool, int, str]:
             return (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
@@ -83,14 +83,14 @@ class Given:
         return tuple(values[name] for name in sorted(values, key=order))
 
     def require(self, condition: bool, family: str, needs: str) -> None:
-        """Complain about `family` where it was set, unless `condition`."""
+        """Add a problem at the place where `family` was set, unless `condition` holds."""
         if not condition:
             self.problems.append(f"{self.places.get(family, family)}: {needs}")
 
     def listen_address(self, option: str, text: str) -> Address | None:
-        """`HOST:PORT`, `[IPv6]:PORT`, `:PORT` or `PORT` of a command line, where the host may be a name.
+        """Parse `HOST:PORT`, `[IPv6]:PORT`, `:PORT` or `PORT` of a command line, where the host may be a name.
 
-        None: it is none of them, which is a problem now.
+        Returns None, and adds a problem, for any other text.
         """
         host, _, port = text.rpartition(":")
         try:

@@ -1,4 +1,4 @@
-"""Every key that a configuration file may hold.
+"""This table has every key that a configuration file may hold.
 
 `KEYS` are the keys that do something; `field` says where in `node.config.config.Config` the value goes. `UNUSED` are
 keys that RabbitMQ 3.10 knows and whose feature this version does not have: their values are checked and
@@ -52,18 +52,18 @@ MESSAGE_MAX_BYTES: Final = 536870912
 """RabbitMQ's own bound for `max_message_size`."""
 STORE_FILE_MIN_BYTES: Final = 64 << 10
 STORE_FILE_MAX_BYTES: Final = 1 << 30
-"""Files of the store are removed as a whole: bigger ones would keep what is dead for too long."""
+"""The largest file of the store: files are removed as a whole, so larger ones keep deleted messages for too long."""
 
 HEARTBEAT_MIN_MS: Final = 50
-"""Oftener, and heartbeats would be most of what an idle cluster does."""
+"""The shortest interval of heartbeats: below it they would be most of the work of an idle cluster."""
 
 STATISTICS_INTERVAL_MIN_MS: Final = 100
-"""Oftener, and looking at ten thousand queues would be most of what the node does."""
+"""The shortest interval of statistics: below it reading ten thousand queues would be most of the node's work."""
 
 TELEMETRY_INTERVAL_MIN_MS: Final = 500
-"""Oftener, and records would say little more than that they were written."""
+"""The shortest interval of telemetry: below it records would mostly measure their own writing."""
 TELEMETRY_MIN_BYTES: Final = 1 << 20
-"""With less there would be no room for the file that is being written."""
+"""The least room for telemetry: below it the file that is being written would not fit."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency", "none")
 LOG_CATEGORIES: Final = (
@@ -96,13 +96,13 @@ _DISCOVERY: Final = meanings(
     )
     | dict.fromkeys(("dns", "rabbit_peer_discovery_dns"), "dns")
 )
-"""Not the others: a node that finds nobody because it cannot look would make a cluster of its own."""
+"""Names of the backends that exist. With another one a node would find no others and create its own cluster."""
 _DEFINITIONS_BACKEND: Final = meanings(
     dict.fromkeys(
         ("local_filesystem", "local", "rabbit_definitions_import_local_filesystem"), "local_filesystem"
     )
 )
-"""Not https: a node that starts without the users and permissions it was to fetch would seed a guest instead."""
+"""Names of the backend that exists. Without the users that https fetches, a node would seed a guest."""
 _FORMATTER: Final = meanings({"plaintext": False, "json": True})
 
 
@@ -112,7 +112,7 @@ class Key(NamedTuple):
     pattern: str
     type: ValueType
     field: str = ""
-    """`section.attribute` of `Config`; of a family, the name that collects its values. Empty: unused."""
+    """The target `section.attribute` of `Config`; of a family, the name that collects its values. Empty: unused."""
 
 
 def _log_output(output: str) -> Iterator[Key]:
@@ -124,7 +124,7 @@ def _log_output(output: str) -> Iterator[Key]:
 
 
 def _http_listener(plugin: str) -> Iterator[Key]:
-    """The listeners of one of the two that speak HTTP, plain and with TLS."""
+    """Yield the keys of the listeners, plain and TLS, of one of the two plug-ins that serve HTTP."""
     for kind in ("tcp", "ssl"):
         yield Key(f"{plugin}.{kind}.port", PORT, f"{plugin}_{kind}.port")
         yield Key(f"{plugin}.{kind}.ip", IP, f"{plugin}_{kind}.host")
@@ -474,7 +474,7 @@ UNUSED_PREFIXES: Final = (
     "web_mqtt.",
     "web_stomp.",
 )
-"""Families whose values are not checked."""
+"""Prefixes of families of keys whose values are not checked."""
 
 _EXACT: Final = {key.pattern: key for key in (*KEYS, *UNUSED) if "$" not in key.pattern}
 _FAMILIES: Final = tuple(
@@ -483,7 +483,7 @@ _FAMILIES: Final = tuple(
 
 
 def find(words: tuple[str, ...]) -> Key | None:
-    """The key that a setting's words name, None when no version of it is known."""
+    """Return the key that a setting's words name; None when there is no such key."""
     name = ".".join(words)
     if name in _EXACT:
         return _EXACT[name]
@@ -498,7 +498,7 @@ def find(words: tuple[str, ...]) -> Key | None:
 
 
 def closest(name: str) -> str | None:
-    """The known key that looks most like `name`, for "did you mean"; None when nothing comes near."""
+    """Return the known key that is most like `name`, for "did you mean"; None when none is near."""
     words = name.split(".")
     candidates = list(_EXACT)
     for pattern, _ in _FAMILIES:

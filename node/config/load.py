@@ -1,7 +1,7 @@
-"""From command line, environment and files to a `Config`.
+"""`load_config` makes a `Config` from command line, environment and files.
 
-`load_config` touches nothing: it gets the environment and the files as arguments. It looks at everything
-before it gives up, so that an operator sees all mistakes at once. Source: management §6.1, §6.2.
+The function has no side effects: it gets the environment and the files as arguments. It checks everything
+before it fails, so that an operator sees all mistakes together. Source: management §6.1, §6.2.
 """
 
 from collections.abc import Mapping
@@ -50,32 +50,33 @@ DEFAULT_FILES: Final = "/etc/fluffle/conf.d"
 DEFAULT_DATA_BASE: Final = "/var/lib/fluffle"
 DEFAULT_LOG_DIR: Final = "/var/log/fluffle"
 SECRET_MIN_BYTES: Final = 8
-"""Whoever listens to two nodes can try secrets at leisure: shorter ones are found in no time."""
+"""The least length of the secret: an eavesdropper can try secrets offline, and would soon find a shorter one."""
 SECRET_MAX_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class StartOptions:
-    """What `fluffle start` was told; None and empty: nothing."""
+    """The options of `fluffle start`; None and empty: not given."""
 
     name: str | None = None
     data: str | None = None
     listen: tuple[str, ...] = ()
     config: str | None = None
     peer: str | None = None
-    """Where other nodes reach us, HOST:PORT."""
+    """The address where other nodes reach this one, HOST:PORT."""
     ram: bool = False
-    """Join as a RAM node."""
+    """True if the node joins as a RAM node."""
     management: str | None = None
-    """Where the HTTP API is, HOST:PORT; "off": nowhere, and no metrics unless a file asks for them."""
+    """The address of the HTTP API, HOST:PORT; "off": none, and no metrics unless a file asks for them."""
     telemetry: str | None = None
-    """The directory for telemetry, which is on then."""
+    """The directory for telemetry, which is on if this is given."""
 
 
 def load_config(options: StartOptions, environ: Mapping[str, str], files: Files, *, hostname: str) -> Config:
-    """The settings of the node.
+    """Return the settings of the node.
 
     hostname: this machine's, for the default node name.
+
     Raises: ConfigError with a line for each problem: file, line number, key and what is allowed.
     """
     values = Given()
@@ -136,7 +137,7 @@ def _read_files(
     main = options.config or environ.get("RABBITMQ_CONFIG_FILE")
     if main and not options.config and not main.endswith((".conf", ".config")):
         main += ".conf"
-    # A file on the command line is the whole configuration: what lies in /etc must not surprise a developer.
+    # A file on the command line is the whole configuration: files in /etc must not surprise a developer.
     others = environ.get("RABBITMQ_CONFIG_FILES") or (None if options.config else DEFAULT_FILES)
     paths = [main or DEFAULT_FILE, *(files.expand(others) if others else ())]
     read: list[str] = []
@@ -293,7 +294,7 @@ def _cluster(
 
 
 def _formation(values: Given, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Which nodes to look for: the variable's, the DNS name's, or the list's."""
+    """Return the nodes to look for: the variable's, the DNS name's, or the list's."""
     hostname = values.fields.get("formation.dns_hostname")
     nodes = environment.formation_nodes(environ, values.problems)
     if not nodes and values.fields.get("formation.backend") == "dns":
@@ -335,7 +336,7 @@ def _secret(values: Given, environ: Mapping[str, str], files: Files) -> bytes | 
 
 
 def _certificates(values: Given) -> dict[str, Any]:
-    """Authorities and certificate, or neither; the key may be in the certificate's file."""
+    """Check that authorities and certificate are both given or neither; the key may be in the certificate's file."""
     authorities, certificate = (
         values.fields.get(f"cluster.{name}") for name in ("ca_file", "certificate_file")
     )
@@ -358,7 +359,8 @@ def _peer_listener(
     amqp_port: int,
     is_guarded: bool,
 ) -> dict[str, Any]:
-    """Where other nodes reach us. Beyond loopback only when nodes can prove who they are.
+    """Return the addresses of the peer listener. Beyond loopback it is allowed only when nodes can authenticate each
+    other.
 
     host: the node's, from its name.
     """

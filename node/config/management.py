@@ -1,4 +1,4 @@
-"""From what was given to the settings of the HTTP API, of metrics and of statistics.
+"""This module makes the settings of the HTTP API, of metrics and of statistics from the given values.
 
 Which listeners there are follows RabbitMQ: a plain one unless only TLS is configured. Where nothing says their
 port, it is as far from the AMQP port as RabbitMQ's, on the interface of the AMQP listener; where that is no port, or
@@ -28,7 +28,7 @@ OFF: Final = "off"
 PLUGINS_FILE: Final = "enabled_plugins"
 
 SAMPLES_MAX: Final = 2000
-"""Of one rung of a retention policy: each counter of each object that moves keeps as many."""
+"""The most samples of one interval of a retention policy: each changing counter of each object keeps as many."""
 _INTERVALS: Final = {"minute": 60, "hour": 3600, "day": 86400}
 RETENTION_MAX_S: Final = 30 * 86400
 
@@ -42,7 +42,9 @@ class _Listeners(NamedTuple):
 def enabled_plugins(
     given: Given, environ: Mapping[str, str], files: Files, data_dir: str
 ) -> tuple[str, tuple[str, ...] | None]:
-    """The file that enables plug-ins, and which: RABBITMQ_ENABLED_PLUGINS's, the file's, or None without both."""
+    """Return the path of the file that enables plug-ins, and the enabled ones: RABBITMQ_ENABLED_PLUGINS's, else the
+    file's, else None.
+    """
     directory = data_dir.rstrip("/").rpartition("/")[0]
     path = environ.get("RABBITMQ_ENABLED_PLUGINS_FILE") or f"{directory or '.'}/{PLUGINS_FILE}"
     listed = environ.get("RABBITMQ_ENABLED_PLUGINS")
@@ -64,13 +66,13 @@ def enabled_plugins(
 def listeners(
     given: Given, option: str | None, amqp: Address | None, plugins: tuple[str, ...] | None
 ) -> tuple[ManagementConfig, PrometheusConfig]:
-    """The HTTP API and the metrics.
+    """Return the settings of the HTTP API and of the metrics.
 
-    option: what the command line says of the API. amqp: the first AMQP listener. plugins: those that are enabled.
+    option: the command line's option for the API. amqp: the first AMQP listener. plugins: those that are enabled.
     """
     amqp = amqp or Address("", DEFAULT_PORT)
     _take_legacy_listener(given)
-    # Metrics follow the API when the command line switches it off, unless somebody asked for them.
+    # Metrics are off, too, when the command line switches the API off, unless they were configured.
     is_prometheus_wanted = option != OFF or plugins is not None or _says(given, "prometheus_")
     management = prometheus = _Listeners()
     if option not in (None, OFF):
@@ -94,7 +96,7 @@ def _says(given: Given, start: str) -> bool:
 
 
 def _take_legacy_listener(given: Given) -> None:
-    """`management.listener.*`, from before there could be two, says what is not said in the new way."""
+    """Use `management.listener.*`, which is older than separate TLS listeners, where the newer keys are not set."""
     is_tls = given.fields.get("management_legacy.ssl", False)
     for name in ("port", "host"):
         if f"management_legacy.{name}" in given.fields:
@@ -104,7 +106,7 @@ def _take_legacy_listener(given: Given) -> None:
 
 
 def _configured(given: Given, plugin: str, amqp: Address, offset: int) -> _Listeners:
-    """Where files say, else where the AMQP listener suggests; nowhere when that is no port."""
+    """Return the configured listeners. Their default port follows the AMQP port; without one there is no listener."""
 
     def address(kind: str, default_port: int) -> Address | None:
         host = given.fields.get(f"{plugin}_{kind}.host")
@@ -179,7 +181,7 @@ def _management(given: Given) -> dict[str, Any]:
 
 
 def statistics(given: Given) -> StatisticsConfig:
-    """What `management.sample_retention_policies.SECTION.INTERVAL` says replaces the policy of its section."""
+    """Return the statistics' settings; `management.sample_retention_policies.*` replace their section's policy."""
     policies: dict[str, dict[int, int]] = {}
     for name, step_s in given.families.get("retention", {}).items():
         section, _, interval = name.partition(".")

@@ -1,7 +1,7 @@
-"""The file that says which plug-ins of RabbitMQ are on: an Erlang list, `[rabbitmq_management,rabbitmq_prometheus].`
+"""This module reads the file of enabled plug-ins, an Erlang list: `[rabbitmq_management,rabbitmq_prometheus].`
 
 Ours are no plug-ins but parts of the node, which the same names switch. Names that we do not have are kept, as
-the file may be shared with RabbitMQ, or be written into an image. Nothing is opened here. Source: management §3.2.
+the file may be shared with RabbitMQ, or be written into an image. This module opens no file. Source: management §3.2.
 """
 
 import re
@@ -20,10 +20,10 @@ PLUGINS: Final = {
     PROMETHEUS: ("rabbitmq_management_agent", "rabbitmq_web_dispatch"),
     "rabbitmq_web_dispatch": (),
 }
-"""The plug-ins whose work this node does itself, and what comes with each."""
+"""The plug-ins whose work this node does itself, and the plug-ins that each needs."""
 
 DEFAULT: Final = (MANAGEMENT, PROMETHEUS)
-"""What is on when no file says otherwise."""
+"""The plug-ins that are on when no file says otherwise."""
 
 FILE_MAX_BYTES: Final = 65536
 
@@ -33,9 +33,9 @@ _NAME: Final = re.compile(r"'([a-z0-9_@.-]{1,255})'|([a-z][A-Za-z0-9_@]{0,254})"
 
 
 def parse(content: bytes) -> tuple[str, ...]:
-    """The names in the file, each once, in their order; an empty file has none.
+    """Return the names in the file, each once, in their order; an empty file has none.
 
-    Raises: ValueError that says what the file has to look like.
+    Raises: ValueError with the format that the file must have.
     """
     try:
         text = _COMMENT.sub("", content[: FILE_MAX_BYTES + 1].decode("utf-8"))
@@ -59,17 +59,17 @@ _ALLOWED: Final = "allowed: [NAME,NAME]. as rabbitmq-plugins writes it"
 
 
 def render(names: Iterable[str]) -> bytes:
-    """The content of a file that enables `names`."""
+    """Return the content of a file that enables `names`."""
     atoms = (name if re.fullmatch(r"[a-z][A-Za-z0-9_@]*", name) else f"'{name}'" for name in names)
     return f"[{','.join(atoms)}].\n".encode()
 
 
 def is_on(plugin: str, enabled: Iterable[str] | None) -> bool:
-    """Whether a plug-in of ours runs: enabled itself or needed by one that is. `enabled` None: the default."""
+    """Return whether a plug-in of ours runs: enabled itself or needed by one that is. `enabled` None: the default."""
     return plugin in with_needed(DEFAULT if enabled is None else enabled)
 
 
 def with_needed(enabled: Iterable[str]) -> list[str]:
-    """What runs: the enabled plug-ins that we have, and what they need, sorted."""
+    """Return the enabled plug-ins that we have, and those that they need, sorted."""
     running = {name for name in enabled if name in PLUGINS}
     return sorted(running.union(*(PLUGINS[name] for name in running)))

@@ -1,4 +1,4 @@
-"""From what was given to the settings of telemetry. Source: reference spark.md §2, docs/telemetry.md."""
+"""Telemetry's settings are made here from the given values. Source: reference spark.md §2, docs/telemetry.md."""
 
 from typing import Any, Final
 
@@ -6,11 +6,11 @@ from node.config.config import TelemetryConfig
 from node.config.given import Given
 
 DIRECTORY: Final = "telemetry"
-"""In the data directory, unless something else is said."""
+"""The default directory, relative to the data directory."""
 
 
 def telemetry(given: Given, option: str | None, data_dir: str) -> TelemetryConfig:
-    """Off, unless a file or the command line says otherwise.   option: the directory of `--telemetry`."""
+    """Return the settings, off unless a file or the command line says on.   option: the directory of `--telemetry`."""
     said: dict[str, Any] = {}
     if option is not None:
         said["is_on"] = True

@@ -1,4 +1,4 @@
-"""What a setting's value may be: a parser, and a sentence that says what is allowed.
+"""Each type of a setting's value has a parser, and a sentence that says what is allowed.
 
 A parser raises ValueError for anything else; the caller adds file, line and key. Units follow RabbitMQ 3.10,
 which has two dialects: `size` (frame_max and its like) reads kB as 1024, `STORAGE` (memory and disk limits)
@@ -24,7 +24,7 @@ _DECIMAL_FRACTION: Final = re.compile(r"[0-9]+\.[0-9]+")
 
 
 class Address(NamedTuple):
-    """Where a listener binds. Empty host: every interface, IPv4 and IPv6. Port 0: the system chooses."""
+    """The address of a listener. Empty host: every interface, IPv4 and IPv6. Port 0: the system chooses."""
 
     host: str
     port: int
@@ -35,18 +35,18 @@ class Address(NamedTuple):
 
 
 class ValueType(NamedTuple):
-    """One kind of value."""
+    """One type of value."""
 
     allowed: str
-    """Completes the sentence "allowed: …"."""
+    """The end of the sentence "allowed: …"."""
     parse: Callable[[str], Any]
-    """Raises ValueError."""
+    """The parser. Raises ValueError."""
     is_file: bool = False
-    """Whether the value names a file that must be readable when the node starts."""
+    """True if the value names a file that must be readable when the node starts."""
 
 
 def integer(minimum: int, maximum: int | None = None, *, unit: str = "") -> ValueType:
-    """A whole number within limits, both included."""
+    """Return the type of whole numbers within limits, both included."""
     bounds = f"from {minimum} to {maximum}" if maximum is not None else f"of at least {minimum}"
 
     def parse(text: str) -> int:
@@ -61,20 +61,20 @@ def integer(minimum: int, maximum: int | None = None, *, unit: str = "") -> Valu
 
 
 def milliseconds(minimum: int, maximum: int | None = None) -> ValueType:
-    """A time that is written in milliseconds and kept in seconds."""
+    """Return the type of times that are written in milliseconds and kept in seconds."""
     whole = integer(minimum, maximum, unit="milliseconds")
     return ValueType(whole.allowed, lambda text: whole.parse(text) / 1000)
 
 
 def or_word(word: str, meaning: object, other: ValueType) -> ValueType:
-    """Another type, or `word`, which stands for `meaning`."""
+    """Return the type of another type's values, or of `word`, which stands for `meaning`."""
     return ValueType(
         f"{word}, or {other.allowed}", lambda text: meaning if text == word else other.parse(text)
     )
 
 
 def meanings(table: Mapping[str, Any]) -> ValueType:
-    """One of some words, each kept as what it means."""
+    """Return the type of these words, each kept as its meaning."""
 
     def parse(text: str) -> object:
         if text not in table:
@@ -85,7 +85,7 @@ def meanings(table: Mapping[str, Any]) -> ValueType:
 
 
 def one_of(*words: str) -> ValueType:
-    """One of some words, to the letter."""
+    """Return the type of these words, to the letter."""
     return meanings({word: word for word in words})
 
 
@@ -97,7 +97,7 @@ def _quantity(text: str, units: Mapping[str, int]) -> int:
 
 
 def _units(base: int, *suffixes: str) -> dict[str, int]:
-    """Powers of `base` for k, m and g, in both cases, with each suffix."""
+    """Return the powers of `base` for k, m and g, in both cases, with each suffix."""
     return {
         letter + suffix: base**power
         for power, letters in enumerate(("kK", "mM", "gG"), start=1)
@@ -111,7 +111,7 @@ _STORAGE_UNITS: Final = {"": 1} | _units(1000, "b", "B") | _units(1024, "", "iB"
 
 
 def size(minimum: int = 0, maximum: int | None = None, *, also: int | None = None) -> ValueType:
-    """A number of bytes with an optional unit of 1024. `also`: one that is allowed outside the limits."""
+    """Return the type of numbers of bytes with an optional unit of 1024. `also`: one allowed outside the limits."""
     bounds = f"from {minimum} to {maximum}" if maximum is not None else f"of at least {minimum}"
 
     def parse(text: str) -> int:
@@ -127,7 +127,7 @@ def size(minimum: int = 0, maximum: int | None = None, *, also: int | None = Non
 
 
 def address(text: str) -> Address:
-    """`PORT`, `IP:PORT` or `[IP]:PORT`. Raises ValueError."""
+    """Parse `PORT`, `IP:PORT` or `[IP]:PORT`. Raises ValueError."""
     host, separator, port_text = text.rpartition(":")
     port: int = PORT.parse(port_text)
     if not separator:
@@ -138,7 +138,7 @@ def address(text: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a listener there."""
+    """Return whether only this machine can reach a listener there."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -146,7 +146,7 @@ def is_loopback(host: str) -> bool:
 
 
 def node_address(text: str) -> tuple[str, str | None]:
-    """`NAME@HOST`, or `NAME@HOST:PORT` as `(NAME@HOST, HOST:PORT)`. Raises ValueError."""
+    """Parse `NAME@HOST`, or `NAME@HOST:PORT` as `(NAME@HOST, HOST:PORT)`. Raises ValueError."""
     name, separator, port = text.rpartition(":")
     if not separator:
         name = text

@@ -1,8 +1,8 @@
-"""A definitions document, read: what is to be put, checked as far as the document alone can tell.
+"""Read a definitions document, and check it as far as the document alone can tell.
 
-Nothing is changed before all of it has been read, so that a mistake at the end leaves nothing half done; RabbitMQ stops
-at the first mistake and keeps what went before. What neither knows is left out: unknown sections and keys. Source:
-management §2.2; what RabbitMQ 3.10.8 takes.
+Nothing is changed before all of it has been read, so that a mistake at the end leaves nothing half done; RabbitMQ
+stops at the first mistake and keeps what went before. Sections and keys that RabbitMQ does not know either are left
+out. Source: management §2.2; what RabbitMQ 3.10.8 takes.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -47,15 +47,15 @@ from node.definitions.users import UserItem, read_user, tags_of
 LIMIT_EXCEEDED: Final = "vhost_limit_exceeded"
 
 PROBLEMS_SHOWN_MAX: Final = 200
-"""How many items an answer names that cannot be taken."""
+"""The most faulty items that an answer names."""
 
 STEP_ITEMS: Final = 100
-"""After so many items whoever reads a document may do something else."""
+"""After so many items the reader of a document yields, so that other tasks may run."""
 
 
 @dataclass(frozen=True, slots=True)
 class VhostItem:
-    """A vhost as it is asked for.   tracing: None: as it was."""
+    """A vhost of a document.   tracing: None: as it was."""
 
     name: str
     description: str = ""
@@ -66,10 +66,10 @@ class VhostItem:
 
 @dataclass(slots=True)
 class Definitions:
-    """What a document asks for, in the order in which it is to be put.
+    """The contents of a document, in the order in which they are to be put.
 
-    queues: without uid and home, which who puts them gives.
-    limits: of vhosts; put last, as they do not hold for what comes with them.
+    queues: without uid and home, which the importer adds.
+    limits: of vhosts; put last, as they do not hold for the document's own queues.
     skipped: names that begin with `amq.`, and their nouns: they are not imported.
     left_out: a text for each thing that this broker does not have.
     """
@@ -99,7 +99,7 @@ def read(
 def read_steps(
     document: Item, *, vhost: str | None = None, node: str = "", skips_unsupported: bool = False
 ) -> Generator[None, None, Definitions]:
-    """Read a document. Raises: DefinitionsInvalid, which names all items that cannot be taken.
+    """Read a document. Raises: DefinitionsInvalid, which names all faulty items.
 
     vhost: the one that all of it is for, whatever it says itself: users, vhosts and the like are left out then.
     node: the name of this node, for one text.   skips_unsupported: leave out what this broker does not have.
@@ -127,7 +127,7 @@ def read_steps(
 
 
 def _refuse(problems: Sequence[tuple[str, DefinitionsInvalid]]) -> None:
-    """Raises: DefinitionsInvalid, if there are any; a single one in RabbitMQ's words."""
+    """Raise DefinitionsInvalid, if there are problems; a single one in RabbitMQ's words."""
     if len(problems) == 1:
         raise problems[0][1]
     if not problems:
@@ -149,7 +149,7 @@ def _in_one_line(invalid: DefinitionsInvalid) -> str:
 
 
 def check_references(found: Definitions, catalogue: Catalogue) -> None:
-    """Refuse what is about vhosts and users that are neither in the document nor known. Raises: DefinitionsInvalid."""
+    """Refuse items of vhosts and users that are neither in the document nor known. Raises: DefinitionsInvalid."""
     vhosts = {each.name for each in found.vhosts}
     users = {each.name for each in found.users}
 
@@ -205,7 +205,7 @@ class _Reader:
         self._node = node
 
     def sections(self) -> dict[str, Callable[[Item], None]]:
-        """What takes an item of a section."""
+        """Return the function that takes an item, by section."""
         of_all: dict[str, Callable[[Item], None]] = {
             "users": self._user,
             "vhosts": self._vhost,
@@ -297,7 +297,7 @@ class _Reader:
         self._found.policies.append(command)
 
     def _leave_out_keys(self, value: dict[str, Json], item: Item) -> None:
-        """Take what is not known here from a policy's definition, unless nothing would be left of it."""
+        """Remove unknown keys from a policy's definition, unless nothing would be left of it."""
         definition = value["definition"]
         if not self._skips_unsupported or not isinstance(definition, dict):
             return
@@ -397,7 +397,7 @@ class _Reader:
 
 
 def _is_newer(policy: Mapping[str, Json]) -> bool:
-    """Whether a policy asks for what RabbitMQ or a plug-in of it has, and not for something that makes no sense."""
+    """True if a policy has targets or keys that this broker does not know, as RabbitMQ or a plug-in of it may."""
     definition = policy["definition"]
     return policy["apply-to"] in _NEWER_TARGETS or (
         isinstance(definition, dict) and not definition.keys() <= POLICY_KEYS
@@ -408,7 +408,7 @@ _NEWER_TARGETS: Final = ("classic_queues", "quorum_queues", "streams")
 
 
 def _arguments(item: Item) -> Table:
-    """Null becomes a void, which RabbitMQ exports and cannot import."""
+    """Return the arguments of an item. Null becomes a void, which RabbitMQ exports and cannot import."""
     try:
         return table_from_json(plain_object(item.get("arguments") or {}), allow_null=True)
     except TableInvalid as invalid:

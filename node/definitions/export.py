@@ -1,6 +1,6 @@
-"""A catalogue, or one of its vhosts, as a definitions document.
+"""Export a catalogue, or one of its vhosts, as a definitions document.
 
-Left out is what nobody declared or what nobody can declare again: exclusive queues, exchanges of the broker's own,
+Left out are objects that no user declared or can declare again: exclusive queues, exchanges of the broker's own,
 their implicit bindings and bindings to what is left out. Source: management §2.2.
 """
 
@@ -18,14 +18,14 @@ from node.definitions.rows import Row
 from node.definitions.users import user_row
 
 STEP_ROWS: Final = 500
-"""After so many rows whoever makes the document may do something else."""
+"""After so many rows the exporter yields, so that other tasks may run."""
 
 OF_ONE_VHOST: Final = ("parameters", "policies", "queues", "exchanges", "bindings")
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a document says of who made it."""
+    """The product and version that a document names as its maker."""
 
     version: str
     product_name: str
@@ -33,18 +33,18 @@ class Stamp:
 
 
 def export(catalogue: Catalogue, stamp: Stamp, *, vhost: str | None = None, is_full: bool = False) -> Row:
-    """The document, at once: see `export_steps`."""
+    """Make the document at once: see `export_steps`."""
     return finish(export_steps(catalogue, stamp, vhost=vhost, is_full=is_full))
 
 
 def export_steps(
     catalogue: Catalogue, stamp: Stamp, *, vhost: str | None = None, is_full: bool = False
 ) -> Generator[None, None, Row]:
-    """Make the document; what changes meanwhile is in it or not.
+    """Make the document; changes meanwhile may be in it or not.
 
     vhost: only what is in this one; None: everything.
     is_full: with types of queues, and with limits and metadata of all vhosts, as RabbitMQ's command line has it.
-        Without, a vhost has metadata only if there are any.
+    Without, a vhost has metadata only if there are any.
     """
     found: Row = {"rabbit_version": stamp.version}
     if vhost is None:
@@ -109,7 +109,7 @@ def _vhost_row(catalogue: Catalogue, vhost: Vhost, *, is_full: bool) -> Row:
 
 
 def _of_vhost(catalogue: Catalogue, vhost: str, *, is_full: bool) -> Iterator[tuple[str, Row]]:
-    """Section and row of all that is in a vhost."""
+    """Yield section and row of all that is in a vhost."""
     for row in rows.parameter_rows(catalogue, vhost):
         yield "parameters", row
     for policy in catalogue.policies(vhost):

@@ -1,7 +1,7 @@
-"""How values of definitions documents are read, and what is said when they are not what they should be.
+"""Read values of definitions documents, with RabbitMQ's texts for faulty ones.
 
-RabbitMQ's command line exports nested objects as lists of pairs, and empty ones as empty lists; where an object is due,
-both are taken for one. Source: management §2.2.
+RabbitMQ's command line exports nested objects as lists of pairs, and empty ones as empty lists; where an object is
+due, both are taken for one. Source: management §2.2.
 """
 
 from collections.abc import Generator, Iterable, Mapping
@@ -14,12 +14,12 @@ Item: TypeAlias = Mapping[str, Any]
 """An object of a document: one user, one queue …"""
 
 DEPTH_MAX: Final = 64
-"""How deep objects and lists may be nested in a value that nobody looks into."""
+"""How deep objects and lists may be nested in a value that the broker does not interpret."""
 
 ReturnT = TypeVar("ReturnT")
 
 NAME_BYTES_MAX: Final = 255
-"""What a client can say in AMQP."""
+"""The longest name in AMQP's short strings."""
 
 
 class DefinitionsInvalid(Exception):
@@ -31,11 +31,11 @@ class DefinitionsInvalid(Exception):
 
 
 class Unsupported(DefinitionsInvalid):
-    """An item asks for something that there is in RabbitMQ, or in a plug-in of it, and not here."""
+    """An item needs a feature that RabbitMQ, or a plug-in of it, has and this broker has not."""
 
 
 def finish(steps: Generator[None, None, ReturnT]) -> ReturnT:
-    """Run what can be done in steps at once; what it returns."""
+    """Run a generator of steps to its end at once, and return its result."""
     while True:
         try:
             next(steps)
@@ -45,7 +45,7 @@ def finish(steps: Generator[None, None, ReturnT]) -> ReturnT:
 
 
 def items(document: Item, section: str) -> list[Item]:
-    """The objects of a section; none without one. Raises: DefinitionsInvalid."""
+    """Return the objects of a section; none without one. Raises: DefinitionsInvalid."""
     found = document.get(section)
     if found is None:
         return []
@@ -55,7 +55,7 @@ def items(document: Item, section: str) -> list[Item]:
 
 
 def text(item: Item, key: str, noun: str) -> str:
-    """The text of a key that must be there. Raises: DefinitionsInvalid.   noun: what the item is."""
+    """Return the text of a key that must be there. Raises: DefinitionsInvalid.   noun: the kind of the item."""
     value = item.get(key)
     if not isinstance(value, str):
         raise DefinitionsInvalid(f"{key} of a {noun} must be a string: {shown(item)}")
@@ -63,7 +63,7 @@ def text(item: Item, key: str, noun: str) -> str:
 
 
 def name(item: Item, key: str, noun: str) -> str:
-    """As `text`, what clients can say. Raises: DefinitionsInvalid."""
+    """Return a text, like `text`, that fits AMQP's short strings. Raises: DefinitionsInvalid."""
     value = text(item, key, noun)
     if not value or len(value.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         raise DefinitionsInvalid(f"{key} of a {noun} must have 1 to {NAME_BYTES_MAX} bytes: {shown(item)}")
@@ -71,7 +71,7 @@ def name(item: Item, key: str, noun: str) -> str:
 
 
 def flag(item: Item, key: str, noun: str, default: bool | None = None) -> bool:
-    """True or false; it must be there unless there is a default. Raises: DefinitionsInvalid."""
+    """Return true or false; the key must be there unless there is a default. Raises: DefinitionsInvalid."""
     value = item.get(key, default)
     if not isinstance(value, bool):
         raise DefinitionsInvalid(f"{key} of a {noun} must be true or false: {shown(item)}")
@@ -79,13 +79,13 @@ def flag(item: Item, key: str, noun: str, default: bool | None = None) -> bool:
 
 
 def check_depth(value: Json) -> None:
-    """Refuse what is nested so deep that it could not be written or sent on. Raises: DefinitionsInvalid."""
+    """Refuse a value that is nested too deep to be written or sent on. Raises: DefinitionsInvalid."""
     if is_deeper(value, DEPTH_MAX):
         raise DefinitionsInvalid("the value is nested too deep")
 
 
 def is_deeper(value: object, depth_max: int) -> bool:
-    """Whether objects and arrays are nested deeper than that."""
+    """True if objects and arrays are nested deeper than that."""
     level = [value]
     for _ in range(depth_max):
         level = [
@@ -100,7 +100,7 @@ def is_deeper(value: object, depth_max: int) -> bool:
 
 
 def check_patterns(patterns: Iterable[str]) -> None:
-    """Refuse what is no regular expression. Raises: DefinitionsInvalid."""
+    """Refuse texts that are no regular expressions. Raises: DefinitionsInvalid."""
     for pattern in patterns:
         try:
             compile_pattern(pattern)
@@ -110,7 +110,7 @@ def check_patterns(patterns: Iterable[str]) -> None:
 
 
 def plain_object(value: Json) -> Json:
-    """An empty list and a list of pairs as the objects that they stand for; all else as it is."""
+    """Return an empty list and a list of pairs as the objects that they stand for; all else as it is."""
     if isinstance(value, list) and all(
         isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
     ):
@@ -119,6 +119,6 @@ def plain_object(value: Json) -> Json:
 
 
 def shown(item: Item) -> str:
-    """Which item is meant, for a message."""
+    """Return a text that identifies an item, for a message."""
     found = {key: item[key] for key in ("name", "vhost", "user", "source", "destination") if key in item}
     return str(found)[:300]

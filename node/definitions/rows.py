@@ -1,4 +1,4 @@
-"""What the catalogue knows as the objects of definitions documents and of the HTTP API. Source: management §1.9-§2.2.
+"""Objects of the catalogue as definitions documents and the HTTP API have them. Source: management §1.9-§2.2.
 
 `node.definitions.users` has those of users.
 """
@@ -23,7 +23,7 @@ Row = dict[str, Json]
 
 
 def vhost_metadata(vhost: Vhost) -> Row:
-    """What describes a vhost."""
+    """Return the metadata of a vhost."""
     found: Row = {"description": vhost.description, "tags": list(vhost.tags)}
     if vhost.default_queue_type:
         found["default_queue_type"] = vhost.default_queue_type
@@ -31,7 +31,7 @@ def vhost_metadata(vhost: Vhost) -> Row:
 
 
 def permission_row(permission: Permission) -> Row:
-    """A user's row for a vhost."""
+    """Return a user's permissions in a vhost."""
     return {
         "user": permission.user,
         "vhost": permission.vhost,
@@ -42,7 +42,7 @@ def permission_row(permission: Permission) -> Row:
 
 
 def topic_permission_row(permission: TopicPermission) -> Row:
-    """A user's row for an exchange."""
+    """Return a user's permissions on an exchange."""
     return {
         "user": permission.user,
         "vhost": permission.vhost,
@@ -53,7 +53,7 @@ def topic_permission_row(permission: TopicPermission) -> Row:
 
 
 def policy_row(policy: Policy) -> Row:
-    """A policy of either sort."""
+    """Return a policy of a user or of an operator."""
     return {
         "vhost": policy.vhost,
         "name": policy.name,
@@ -65,14 +65,14 @@ def policy_row(policy: Policy) -> Row:
 
 
 def parameter_rows(catalogue: Catalogue, vhost: str) -> Iterator[Row]:
-    """The runtime parameters of a vhost. Operator policies are among them, those of users are not."""
+    """Yield the runtime parameters of a vhost. Operator policies are among them, those of users are not."""
     for (component, name), value in catalogue.parameters(vhost).items():
         yield {"value": value, "vhost": vhost, "component": component, "name": name}
     yield from policy_parameters(catalogue, vhost, is_operator=True)
 
 
 def policy_parameters(catalogue: Catalogue, vhost: str, *, is_operator: bool) -> Iterator[Row]:
-    """The policies of a vhost as the runtime parameters that they are in RabbitMQ."""
+    """Yield the policies of a vhost as the runtime parameters that they are in RabbitMQ."""
     for policy in catalogue.policies(vhost, operator=is_operator):
         value: Row = {
             "pattern": policy.pattern,
@@ -85,7 +85,7 @@ def policy_parameters(catalogue: Catalogue, vhost: str, *, is_operator: bool) ->
 
 
 def queue_row(queue: QueueRecord) -> Row:
-    """A queue's declaration."""
+    """Return a queue's declaration."""
     return {
         "name": queue.name,
         "vhost": queue.vhost,
@@ -96,7 +96,7 @@ def queue_row(queue: QueueRecord) -> Row:
 
 
 def exchange_row(exchange: Exchange) -> Row:
-    """An exchange's declaration."""
+    """Return an exchange's declaration."""
     return {
         "name": exchange.name,
         "vhost": exchange.vhost,
@@ -109,7 +109,7 @@ def exchange_row(exchange: Exchange) -> Row:
 
 
 def binding_row(binding: Binding) -> Row:
-    """A binding."""
+    """Return a binding's source, destination, key and arguments."""
     return {
         "source": binding.source,
         "vhost": binding.vhost,

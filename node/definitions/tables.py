@@ -20,7 +20,7 @@ from node.amqp.field_table import (
 from node.catalogue.records import Json
 
 ENTRIES_MAX: Final = 1000
-"""Values in one table, with all that are within them: nothing has so many arguments, and every node keeps them."""
+"""The most values in one table, with all nested ones: no declaration needs so many, and every node keeps them."""
 
 _KEY_BYTES_MAX = 255
 _INTEGERS = range(-(2**63), 2**63)
@@ -31,7 +31,7 @@ class TableInvalid(ValueError):
 
 
 def table_from_json(value: Json, *, allow_null: bool = False) -> Table:
-    """The table of an object; an empty list is an empty object. Raises: TableInvalid.
+    """Return the table of a JSON object; an empty list is an empty object. Raises: TableInvalid.
 
     allow_null: RabbitMQ refuses null here; with this it becomes a void.
     """
@@ -44,7 +44,7 @@ def table_from_json(value: Json, *, allow_null: bool = False) -> Table:
 
 
 def _fits(value: dict[str, Json]) -> bool:
-    """Whether there are no more values than may be, found out before anything is made of them."""
+    """True if there are no more values than allowed, found out before any table is made."""
     left, pending = ENTRIES_MAX, list[Json]([value])
     while pending:
         each = pending.pop()

@@ -13,7 +13,7 @@ from node.catalogue.records import Json, User, UserLimits
 from node.definitions.reading import DefinitionsInvalid, Item, check_patterns, plain_object
 
 _OF_MD5: Final = re.compile(r"3\.[0-5]\.", re.ASCII)
-"""Versions before there was a choice of algorithms."""
+"""Matches versions from before there was a choice of algorithms."""
 
 
 _PATTERNS: Final = ("configure", "write", "read")
@@ -21,9 +21,9 @@ _PATTERNS: Final = ("configure", "write", "read")
 
 @dataclass(frozen=True, slots=True)
 class UserItem:
-    """A user as it is asked for.
+    """A user of a definitions document or a request.
 
-    password, password_hash: at most one of them; with none nobody logs in by password.
+    password, password_hash: at most one of them; with none no login by password works.
     hashing_algorithm: of the hash; None: the node's own.
     limits: those that are to change, None for none.
     permissions: by vhost configure, write, read.
@@ -39,7 +39,7 @@ class UserItem:
 
 
 def read_user(item: Item, name: str, version: str = "") -> UserItem:
-    """The user that an object describes. Raises: DefinitionsInvalid.
+    """Return the user that an object describes. Raises: DefinitionsInvalid.
 
     version: of the RabbitMQ whose document it is, empty if not known.
     """
@@ -71,7 +71,7 @@ def read_user(item: Item, name: str, version: str = "") -> UserItem:
 
 
 def check_hash(password_hash: Any) -> None:
-    """Raises: DefinitionsInvalid unless it is base64."""
+    """Check that a hash is base64. Raises: DefinitionsInvalid."""
     try:
         base64.b64decode(password_hash.encode(), validate=True)
     except (AttributeError, binascii.Error, ValueError):
@@ -79,7 +79,9 @@ def check_hash(password_hash: Any) -> None:
 
 
 def read_tags(item: Item) -> tuple[str, ...]:
-    """The tags: a list, or a text with commas; before there were tags, `administrator`. Raises: DefinitionsInvalid."""
+    """Return the tags: a list, or a text with commas; before there were tags, `administrator`. Raises:
+    DefinitionsInvalid.
+    """
     if "tags" not in item:
         if not isinstance(item.get("administrator"), bool):
             raise DefinitionsInvalid("tags_not_present")
@@ -88,7 +90,7 @@ def read_tags(item: Item) -> tuple[str, ...]:
 
 
 def tags_of(value: Any) -> tuple[str, ...]:
-    """Tags from a list, or from a text with commas. Raises: DefinitionsInvalid."""
+    """Return tags from a list, or from a text with commas. Raises: DefinitionsInvalid."""
     if isinstance(value, str):
         return tuple(tag.strip() for tag in value.split(",") if tag.strip())
     if not isinstance(value, list) or not all(isinstance(tag, str | int) for tag in value):
@@ -97,7 +99,7 @@ def tags_of(value: Any) -> tuple[str, ...]:
 
 
 def user_row(user: User) -> dict[str, Json]:
-    """A user as an object."""
+    """Return a user as an object."""
     return {
         "name": user.name,
         "password_hash": user.password_hash,
@@ -108,7 +110,7 @@ def user_row(user: User) -> dict[str, Json]:
 
 
 def limits_row(limits: UserLimits) -> dict[str, Json]:
-    """Limits as an object: only those that are set."""
+    """Return limits as an object: only those that are set."""
     found = {"max-connections": limits.max_connections, "max-channels": limits.max_channels}
     return {name: limit for name, limit in found.items() if limit is not None}
 

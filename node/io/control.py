@@ -1,9 +1,9 @@
-"""The control socket from outside: how `fluffle ctl` finds a node on this machine and asks it something.
+"""`fluffle ctl` finds a node on this machine and sends it requests through the client's side of the control socket.
 
     registry: names of nodes ─► their data directories ─► DATA/control.sock ─► a request, a reply, each a line of JSON
 
-It works without an AMQP user and while the broker is stopped (management §3.5). Who may open the socket, which is
-for the node's own user, may do everything. Nothing here is costly to import: the command line waits for it.
+The socket works without an AMQP user and while the broker is stopped (management §3.5). A process that may open it,
+one of the node's own user, may do everything. Imports here are cheap, as each command line waits for them.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ EX_SOFTWARE: Final = 70
 EX_TEMPFAIL: Final = 75
 
 _SLACK_S: Final = 2.0
-"""How much longer than the node the asker waits: so that it is the node that says what took so long."""
+"""The time that the client waits longer than the node, so that the node's error arrives, which names the cause."""
 _CONNECT_S: Final = 1.0
 _READ_BYTES: Final = 1 << 16
 
 
 class ControlError(Exception):
-    """The node refused a request, or could not do it.
+    """The node refused a request, or failed to carry it out.
 
     exit_code: what the command line ends with (management §3.1).   text: what stands after `Error:`.
     """
@@ -45,17 +45,17 @@ class ControlError(Exception):
 
 
 def refused(text: str) -> ControlError:
-    """A rule is against it. Among nodes this tells a refusal from a node that could not be asked."""
+    """Return the error of a request that a rule forbids. Its exit code differs from that of an unreachable node."""
     return ControlError(EX_SOFTWARE, text)
 
 
 def unavailable(text: str) -> ControlError:
-    """It cannot be done now."""
+    """Return the error of a request that cannot be carried out now."""
     return ControlError(EX_UNAVAILABLE, text)
 
 
 class ControlUnreachable(ControlError):
-    """No node listens there."""
+    """No node listens on the control socket, or it ended during the request."""
 
     def __init__(self, text: str) -> None:
         super().__init__(EX_UNAVAILABLE, text)
@@ -69,7 +69,7 @@ class ControlTimeout(ControlError):
 
 
 def request(data_dir: str, operation: str, arguments: Mapping[str, object], *, timeout_s: float) -> Any:
-    """Ask the node whose data directory this is, and wait for what it says. Raises: ControlError."""
+    """Send a request to the node with this data directory, and return its result. Raises: ControlError."""
     line = json.dumps({"operation": operation, "arguments": dict(arguments), "timeout_s": timeout_s})
     data = line.encode() + b"\n"
     if len(data) > REQUEST_MAX_BYTES:
@@ -114,7 +114,7 @@ def _read_line(sock: socket.socket) -> bytes:
 
 @contextlib.contextmanager
 def _connected(data_dir: str, timeout_s: float) -> Iterator[socket.socket]:
-    """A connection to the node. Raises: ControlUnreachable, TimeoutError."""
+    """Connect to a node. Raises: ControlUnreachable, TimeoutError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(timeout_s)
         try:
@@ -129,10 +129,10 @@ def _connected(data_dir: str, timeout_s: float) -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def short_path(data_dir: str) -> Iterator[str]:
-    """A path of the control socket that is good while the context lasts. Raises: OSError.
+    """Yield a path of the control socket that is valid while the context lasts. Raises: OSError.
 
-    A socket's address has room for 107 bytes (unix(7)), a data directory's path is often longer: we go by an
-    open descriptor of the directory where the system offers that.
+    A socket's address has room for 107 bytes (unix(7)), and a data directory's path is often longer. So the path goes
+    through an open descriptor of the directory where the system offers that.
     """
     fd = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -143,7 +143,7 @@ def short_path(data_dir: str) -> Iterator[str]:
 
 
 def is_answering(data_dir: str) -> bool:
-    """Whether somebody listens on the control socket. A process that hangs does."""
+    """Return whether a process listens on the control socket. A process that hangs does."""
     try:
         with _connected(data_dir, timeout_s=_CONNECT_S):
             return True
@@ -157,7 +157,7 @@ def is_answering(data_dir: str) -> bool:
 
 
 def registry_directory(environ: Mapping[str, str]) -> str:
-    """Where the nodes of this user are listed."""
+    """Return the directory that lists this user's nodes."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and os.path.isdir(runtime):
         return os.path.join(runtime, "fluffle")
@@ -165,7 +165,7 @@ def registry_directory(environ: Mapping[str, str]) -> str:
 
 
 def register(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
-    """List a node. Raises: OSError if the registry cannot be used; the node is then found by its directory only."""
+    """List a node in the registry. Raises: OSError if that cannot be used; the node is then found by --data only."""
     directory = registry_directory(environ)
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, 0o700)
@@ -180,29 +180,29 @@ def register(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
 
 
 def unregister(name: str, data_dir: str, environ: Mapping[str, str]) -> None:
-    """Take a node off the list."""
+    """Remove a node from the registry."""
     with contextlib.suppress(OSError):
         os.unlink(_entry(registry_directory(environ), name, data_dir))
 
 
 def registered_nodes(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Names and data directories of this user's nodes that run on this machine. Some may have the same name."""
+    """Return names and data directories of this user's running nodes. Several may have the same name."""
     return [(name, data_dir) for _, name, data_dir in _entries(environ) if is_answering(data_dir)]
 
 
 def has_entries(environ: Mapping[str, str]) -> bool:
-    """Whether any node is listed, be it one that was killed since."""
+    """Return whether any node is listed, even one that was killed."""
     return any(True for _ in _entries(environ))
 
 
 def find_node(name: str, environ: Mapping[str, str]) -> str | None:
-    """The data directory of the node of that name that runs on this machine; None if none does, or several do."""
+    """Return the data directory of this user's running node of that name; None for none, or several."""
     found = [data_dir for known, data_dir in registered_nodes(environ) if known == name]
     return found[0] if len(found) == 1 else None
 
 
 def _entries(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Path, name and data directory of each node in the registry."""
+    """Yield path, name and data directory of each node in the registry."""
     directory = registry_directory(environ)
     if _is_ours(directory, stat.S_ISDIR):
         for file in sorted(os.listdir(directory)):
@@ -213,7 +213,7 @@ def _entries(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _entry(directory: str, name: str, data_dir: str) -> str:
-    """The file of a node. Raises: OSError for a name that is no file's."""
+    """Return the path of a node's entry. Raises: OSError for a name that cannot be a file's."""
     if not name or name.startswith(".") or "/" in name or "\0" in name:
         raise OSError(f"{name!r} is not a node's name")
     place = zlib.crc32(os.path.abspath(data_dir).encode(errors="surrogateescape"))
@@ -221,7 +221,7 @@ def _entry(directory: str, name: str, data_dir: str) -> str:
 
 
 def _remove_stale(directory: str) -> None:
-    """Take nodes off the list that were killed. A node listens before it is listed."""
+    """Remove killed nodes from the registry. Each node listens before it is listed."""
     for file in os.listdir(directory):
         path = os.path.join(directory, file)
         data_dir = None if file.startswith(".") else _read_entry(path)
@@ -242,7 +242,7 @@ def _read_entry(path: str) -> str | None:
 
 
 def _is_ours(path: str, is_kind: Any) -> bool:
-    """Whether it is there, is no link, is our user's and only our user may change it."""
+    """Return whether a file exists, is no link, is our user's, and can be changed by our user only."""
     try:
         found = os.lstat(path)
     except OSError:

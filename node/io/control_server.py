@@ -1,7 +1,7 @@
-"""The control socket, on the node's side: takes one request a connection and answers it (see `node.io.control`).
+"""The node's side of the control socket answers one request in each connection (`node.io.control` is the client's).
 
-The socket is there from before the broker starts until after it stopped. Whoever has it also holds the data
-directory: the kernel's lock on the directory itself, where the broker's is on a file in it.
+The socket exists from before the broker starts until after it has stopped. The process that has it also holds the data
+directory, by a lock on the directory itself; the broker's lock is on a file in it.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ from node.io.turns import taken
 from node.log.log import category_logger
 
 REQUESTS_MAX: Final = 64
-"""Requests at once; whoever comes then is told so, and twice as many are not even read."""
+"""The most requests at the same time; more are refused with an error, and beyond twice as many without one."""
 READ_S: Final = 10.0
-"""How long a request may take to come in, and its answer to go out."""
+"""The time that a request may take to arrive, and its answer to be read."""
 DEFAULT_TIMEOUT_S: Final = 60.0
 TIMEOUT_MAX_S: Final = 24 * 3600.0
 
 SOCKET_MODE: Final = 0o600
 
 Handler = Callable[[str, dict[str, Any], float], Awaitable[Any]]
-"""Gets an operation, its arguments, how many seconds it may take. Returns what JSON can hold; raises ControlError."""
+"""Carries out an operation, given its arguments and its time in seconds. Returns a JSON value; raises ControlError."""
 
 
 class ControlServer:
-    """Answers on one data directory. `open` at once when the process starts; `start` on the loop; `close`."""
+    """The server of the control socket in one data directory. `start` it on the loop; `close` it."""
 
     def __init__(self, data_dir: str, handler: Handler) -> None:
         self.data_dir = os.path.abspath(data_dir)
@@ -55,7 +55,7 @@ class ControlServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Take the directory and accept requests. Raises: DataDirectoryError."""
+        """Lock the directory and accept requests. Raises: DataDirectoryError."""
         try:
             os.makedirs(self.data_dir, DIRECTORY_MODE, exist_ok=True)
             self._directory = os.open(self.data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -78,7 +78,7 @@ class ControlServer:
         )
 
     async def close(self) -> None:
-        """Accept no more, and give the directory back. What is being done is not waited for."""
+        """Accept no more requests, cancel those in progress, and release the directory."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -107,12 +107,12 @@ class ControlServer:
             ) from error
 
     def _bind(self) -> None:
-        """Listen, in place of what a killed node has left. Raises: OSError."""
+        """Listen on the socket, and replace one that a killed node has left. Raises: OSError."""
         self._socket = sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with contextlib.suppress(OSError):
             os.fchmod(
                 sock.fileno(), SOCKET_MODE
-            )  # before there is a name: on Linux nobody else gets in between
+            )  # before the socket has a name: on Linux no other user can connect in between
         with contextlib.suppress(FileNotFoundError):
             os.unlink(SOCKET_NAME, dir_fd=self._directory)
         with short_path(self.data_dir) as path:
@@ -123,7 +123,7 @@ class ControlServer:
         sock.setblocking(False)
 
     def _unlink(self) -> None:
-        """Remove the socket's name, unless it is another's by now."""
+        """Remove the socket's name, unless it belongs to another node by now."""
         with contextlib.suppress(OSError):
             if self._inode and os.stat(SOCKET_NAME, dir_fd=self._directory).st_ino == self._inode:
                 os.unlink(SOCKET_NAME, dir_fd=self._directory)
@@ -149,7 +149,7 @@ class ControlServer:
                 for piece in pieces:
                     writer.write(piece)
                     await writer.drain()
-        except OSError:  # also TimeoutError: whoever asked has gone, or does not read
+        except OSError:  # also TimeoutError: the client has gone, or does not read
             pass
         finally:
             writer.close()
@@ -186,7 +186,7 @@ class ControlServer:
 
 
 def _parsed(line: bytes) -> tuple[str, dict[str, Any], float]:
-    """The request. Raises: ControlError."""
+    """Decode a request. Raises: ControlError."""
     if not line.endswith(b"\n"):
         raise ControlError(EX_USAGE, "the request ended before its line did")
     try:
@@ -209,7 +209,7 @@ def _error(exit_code: int, text: str) -> dict[str, Any]:
 
 
 async def _encoded(answer: dict[str, Any]) -> list[bytes]:
-    """The answer's line."""
+    """Encode an answer as a line, in pieces."""
     pieces = [*await taken(json_pieces(answer, _dumps), between_looks=1), b"\n"]
     size = sum(map(len, pieces))
     if size > REPLY_MAX_BYTES:

@@ -1,4 +1,4 @@
-"""The data directory: its lock, its files, and steps executed at once.
+"""The data directory consists of a lock and files; disk steps are executed on it synchronously.
 
 One node owns a data directory: it holds `flock` on the file `lock` in it, which also says the node's process id.
 All paths are relative to the directory and are opened below its descriptor. What we create is for our user only.
@@ -31,18 +31,19 @@ from node.store.disk import (
 
 LOCK_NAME: Final = "lock"
 FILES_MAX: Final = 256
-"""Files that stay open: the journal, the ends of both message stores, and the segments of the queues that are
-busy. A quarter of what even a system with a limit of 1024 allows."""
+"""The most files that stay open: the journal, the ends of both message stores, and the segments of busy queues. It is
+a quarter of what even a system with a limit of 1024 allows.
+"""
 
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
-"""Buffers that one writev takes."""
+"""The most buffers that one writev takes."""
 _PID_BYTES: Final = 12
 _PAGE_BYTES: Final = os.sysconf("SC_PAGESIZE")
 _READ_MAX_BYTES: Final = 1 << 30
-"""What one read asks for: Linux gives no more than 2 GiB at once."""
+"""The most bytes that one read asks for: Linux returns no more than 2 GiB."""
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -51,7 +52,7 @@ class DataDirectoryError(OSError):
 
 
 def lacks_descriptors(error: OSError) -> bool:
-    """Whether a file could not be opened because too many files and sockets are."""
+    """Return whether a file could not be opened because too many files and sockets are open."""
     return error.errno in _NO_DESCRIPTOR
 
 
@@ -59,7 +60,7 @@ _Opened = TypeVar("_Opened")
 
 
 class _File:
-    """An open file. size: in bytes, without what a failing append may have left."""
+    """An open file. size: in bytes, without the remains of a failed append."""
 
     __slots__ = ("fd", "size")
 
@@ -69,7 +70,7 @@ class _File:
 
 
 class DataDirectory:
-    """The files of one node. For one thread at a time.
+    """The files of one node's data directory, for one thread at a time.
 
     root: descriptor of the directory.   lock: of the lock file, None when opened for reading only.
     """
@@ -83,7 +84,7 @@ class DataDirectory:
         self._flags = os.O_CLOEXEC | (os.O_RDONLY if lock is None else os.O_RDWR | os.O_APPEND)
 
     def close(self) -> None:
-        """Close all files and give the lock back."""
+        """Close all files and release the lock."""
         for file in self._files.values():
             os.close(file.fd)
         self._files.clear()
@@ -92,7 +93,7 @@ class DataDirectory:
             os.close(self._lock)
 
     def execute(self, step: Step) -> Any:
-        """Do what the step says. Returns: of a Read its result, of an Append its bytes.
+        """Execute a step. Returns: the result of a Read, the number of bytes of an Append.
 
         Raises: OSError; ValueError for a path that leaves the directory; what the `then` of a Read raises.
         """
@@ -107,7 +108,10 @@ class DataDirectory:
     def _execute_other(self, step: Step) -> None:
         match step:
             case Sync(path):
-                _sync(self._open(path).fd)
+                fd = self._open(path).fd
+                _sync(fd)
+                if os.fstat(fd).st_nlink == 0:
+                    raise _removed(path)
             case SyncDir(path):
                 self._sync_directory(path)
             case MakeDir(path):
@@ -127,7 +131,7 @@ class DataDirectory:
                 raise AssertionError(f"{step} is no step")
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, sorted; nothing if there is none. The data directory itself is ""."""
+        """Return the sorted names in a directory; none if it does not exist. The data directory itself is ""."""
         try:
             fd = self._open_directory(directory)
         except (FileNotFoundError, NotADirectoryError):
@@ -138,13 +142,18 @@ class DataDirectory:
             os.close(fd)
 
     def size(self, path: str) -> int:
-        """Bytes of a file. Raises FileNotFoundError."""
+        """Return the size of a file in bytes. Raises: FileNotFoundError."""
         return os.stat(_inside(path), dir_fd=self._root).st_size
 
     # --- steps ---
 
     def _append(self, step: Append) -> int:
-        file = self._open(step.path, os.O_CREAT)
+        try:
+            file = self._open(step.path, os.O_CREAT if step.creates else 0)
+        except FileNotFoundError:
+            if step.creates:
+                raise
+            raise _removed(step.path) from None
         try:
             written = _write(file.fd, step.parts)
         except OSError as error:
@@ -155,7 +164,7 @@ class DataDirectory:
         return written
 
     def _take_back(self, file: _File, error: OSError) -> None:
-        """Cut off what an append that failed has left. Raises: OSError that is not of a full disk."""
+        """Remove what a failed append has written. Raises: OSError, with another code than that of a full disk."""
         try:
             os.ftruncate(file.fd, file.size)
         except OSError as second:
@@ -202,10 +211,11 @@ class DataDirectory:
     # --- open files ---
 
     def _open(self, path: str, extra_flags: int = 0) -> _File:
-        """A file, open. Raises: FileNotFoundError unless `extra_flags` create it; EMFILE when nothing helps.
+        """Return an open file. Raises: FileNotFoundError unless `extra_flags` create it; EMFILE if no descriptor can
+        be freed.
 
-        Errors of writing back that nobody has seen yet are told to the first sync of any descriptor, so a file
-        may be closed between append and sync.
+        A failed write-back that was not reported yet is reported to the first sync of any descriptor, so a file may
+        be closed between append and sync.
         """
         file = self._files.get(path)
         if file is not None:
@@ -226,7 +236,7 @@ class DataDirectory:
         return self._with_descriptor(lambda: os.open(name, flags, dir_fd=self._root))
 
     def _with_descriptor(self, opened: Callable[[], _Opened]) -> _Opened:
-        """Open something; where sockets have taken all descriptors, at the cost of files that rest."""
+        """Call a function that opens a file; without descriptors close the older half of the open files and retry."""
         try:
             return opened()
         except OSError as error:
@@ -242,7 +252,7 @@ class DataDirectory:
             os.close(file.fd)
 
     def _close_below(self, path: str) -> None:
-        """Close a file, or all that are open in a directory."""
+        """Close a file, or all open files in a directory."""
         start = f"{path}/"
         for name in [name for name in self._files if name == path or name.startswith(start)]:
             self._close(name)
@@ -268,7 +278,7 @@ def open_data_directory(path: str, *, files_max: int = FILES_MAX) -> DataDirecto
 
 
 def open_for_reading(path: str) -> DataDirectory:
-    """Without the lock, and without changing anything. Raises: DataDirectoryError."""
+    """Open a data directory without its lock, and without changing anything. Raises: DataDirectoryError."""
     try:
         root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -277,7 +287,7 @@ def open_for_reading(path: str) -> DataDirectory:
 
 
 def is_locked(path: str) -> bool:
-    """Whether a node runs on the data directory."""
+    """Return whether a node runs on the data directory."""
     try:
         fd = os.open(os.path.join(path, LOCK_NAME), os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -292,7 +302,7 @@ def is_locked(path: str) -> bool:
 
 
 def _create(path: str) -> None:
-    """Make a directory with those above it, safe from a power loss. Raises: OSError."""
+    """Make a directory and its parents, and sync their names. Raises: OSError."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(path)
@@ -306,7 +316,7 @@ def _create(path: str) -> None:
 
 
 def _take_lock(path: str, root: int) -> int:
-    """The descriptor that holds the lock. Raises: DataDirectoryError."""
+    """Take the lock and return its descriptor. Raises: DataDirectoryError."""
     if not os.access(".", os.W_OK | os.X_OK, dir_fd=root, effective_ids=True):
         raise DataDirectoryError(f"the data directory {path} cannot be written")
     try:
@@ -324,21 +334,21 @@ def _take_lock(path: str, root: int) -> int:
             else f"cannot be locked: {error.strerror}"
         )
         raise DataDirectoryError(f"the data directory {path} {reason}") from error
-    # Always as many bytes, so that a node starts on a full disk too. Who cannot write has the lock all the same.
+    # The length is constant, so that a node starts on a full disk too. The lock holds even if this write fails.
     with contextlib.suppress(OSError):
         os.pwrite(fd, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode(), 0)
     return fd
 
 
 def _inside(path: str) -> str:
-    """The path. Raises: ValueError for one that is empty or leaves the data directory."""
+    """Return the path. Raises: ValueError for one that is empty or leaves the data directory."""
     if not path or path.startswith("/") or ".." in path.split("/"):
         raise ValueError(f"{path!r} is not in the data directory")
     return path
 
 
 def _write(fd: int, parts: Sequence[bytes]) -> int:
-    """Write all parts. Returns: their bytes. Raises: OSError; then some may be written."""
+    """Write all parts, and return the number of their bytes. Raises: OSError; then some bytes may be written."""
     total = 0
     for start in range(0, len(parts), _IOV_MAX):
         chunk: Sequence[bytes | memoryview] = parts[start : start + _IOV_MAX]
@@ -355,7 +365,7 @@ def _write(fd: int, parts: Sequence[bytes]) -> int:
 
 
 def _after(parts: Sequence[bytes | memoryview], count: int) -> list[bytes | memoryview]:
-    """What of the parts comes after their first `count` bytes."""
+    """Return the parts without their first `count` bytes."""
     for number, part in enumerate(parts):
         if count < len(part):
             return [memoryview(part)[count:], *parts[number + 1 :]]
@@ -364,7 +374,7 @@ def _after(parts: Sequence[bytes | memoryview], count: int) -> list[bytes | memo
 
 
 def _forget_cached(fd: int, offset: int, size: int) -> None:
-    """Have the next read of these bytes come from the medium. What was not written there yet stays."""
+    """Drop these bytes from the page cache, so that the next read comes from the medium. Unwritten pages stay."""
     if hasattr(os, "posix_fadvise"):
         start = offset - offset % _PAGE_BYTES
         stop = -(-(offset + size) // _PAGE_BYTES) * _PAGE_BYTES
@@ -372,7 +382,7 @@ def _forget_cached(fd: int, offset: int, size: int) -> None:
 
 
 def _read_on(fd: int, offset: int, size: int, data: bytes) -> bytes:
-    """The rest of a read that the system cut short, after `data`; less where the file ends."""
+    """Return `data` with the rest of a read that the system cut short; less where the file ends."""
     pieces, got = [data], len(data)
     while got < size:
         piece = os.pread(fd, min(size - got, _READ_MAX_BYTES), offset + got)
@@ -383,6 +393,10 @@ def _read_on(fd: int, offset: int, size: int, data: bytes) -> bytes:
     return b"".join(pieces)
 
 
+def _removed(path: str) -> OSError:
+    return OSError(errno.EIO, f"{path} has been removed while it was in use")
+
+
 def _sync(fd: int) -> None:
-    """What was written outlives a power loss; also its size, but not its times."""
+    """Make what was written outlive a power loss, and the file's size, but not its times."""
     getattr(os, "fdatasync", os.fsync)(fd)

@@ -1,4 +1,4 @@
-"""The disk: jobs of steps, executed by a thread of its own, answered on the loop.
+"""The disk executes jobs, which consist of steps, in a thread of its own, and answers them on the loop.
 
     loop:    submit ─► jobs ─┐                                    ┌─► done, failed, on_stalled, on_resumed
     thread:                  └─► next job, step by step ─► answers┘     (one wake for all that are there)
@@ -32,14 +32,14 @@ from node.store.disk import READING, Append, Read, Remove, RemoveTree, Rename, S
 __all__ = ["DataDirectoryError", "FileDisk", "ReadOnlyDisk"]
 
 RETRY_S: Final = 1.0
-"""How long a job without room waits before the next try."""
+"""The time that a job without room waits before the next try."""
 
 HUNG_S: Final = 20.0
-"""A disk that needs longer for one step is not waited for at the end of a node."""
+"""The time for one step after which a node that stops no longer waits for its disk."""
 
 
 class _Job:
-    """Steps, how far they are, and who waits.
+    """The steps of a job, its position in them, and the callbacks for its end.
 
     position: of the next step.   bytes_left: of the appends that were not executed yet.
     """
@@ -65,20 +65,20 @@ class _Job:
 class FileDisk:
     """A `node.store.disk.Disk` on the files of a data directory.
 
-    Synchronous (`run`, `names`, `size`) from the beginning; `submit` after `start`. All methods are for one
-    thread, that of the loop.   retry_s: see `RETRY_S`.
+    The synchronous methods (`run`, `names`, `size`) work from the beginning; `submit` after `start`. All methods are
+    for one thread, that of the loop.   retry_s: see `RETRY_S`.
     """
 
     def __init__(self, directory: DataDirectory, *, retry_s: float = RETRY_S) -> None:
         self.counters = DiskCounters()
-        """Of the jobs that the thread has executed."""
+        """Counts of the steps that the thread has executed."""
         self._directory = directory
         self._retry_s = retry_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._on_stalled: Callable[[str], None] = lambda reason: None
         self._on_resumed: Callable[[], None] = lambda: None
-        # Each counter is written by one thread only, so that nobody takes a lock to read their difference.
+        # Each counter is written by one thread only, so that their difference can be read without a lock.
         self._submitted_jobs = 0
         self._submitted_bytes = 0
         self._finished_jobs = 0
@@ -102,7 +102,7 @@ class FileDisk:
 
     @classmethod
     def open(cls, data_dir: str) -> "FileDisk":
-        """The disk of a node; takes the lock of its data directory. Raises: DataDirectoryError."""
+        """Open the disk of a node and take the lock of its data directory. Raises: DataDirectoryError."""
         return cls(open_data_directory(data_dir))
 
     def start(
@@ -112,9 +112,10 @@ class FileDisk:
         on_stalled: Callable[[str], None],
         on_resumed: Callable[[], None],
     ) -> None:
-        """Begin to take jobs.
+        """Start the thread that executes jobs.
 
-        on_stalled: told why, once, when a job finds no room.   on_resumed: all that had to wait is written.
+        on_stalled: called once with the reason when a job finds no room.   on_resumed: called when all that had to
+        wait is written.
         """
         assert self._thread is None, "it is started once"
         self._loop = loop
@@ -124,22 +125,22 @@ class FileDisk:
 
     @property
     def pending_bytes(self) -> int:
-        """See `Disk.pending_bytes`."""
+        """The bytes of submitted appends that are not executed yet."""
         return self._submitted_bytes - self._finished_bytes
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is not done."""
+        """True if a job is not done."""
         return self._submitted_jobs != self._finished_jobs
 
     @property
     def progress(self) -> int:
-        """Grows with each step; while jobs wait for room, with those that need some only."""
+        """A number that grows with each step; while jobs wait for room, only with the steps of jobs that write."""
         return self._progress
 
     @property
     def is_broken(self) -> bool:
-        """Whether an error of writing has ended all writing until the next start."""
+        """True if an error of writing has ended all writing until the next start."""
         return self._broken is not None
 
     def submit(
@@ -148,7 +149,10 @@ class FileDisk:
         done: Callable[[list[Any]], None],
         failed: Callable[[OSError], None],
     ) -> None:
-        """See `Disk.submit`. The steps and their parts are not to be changed before the answer."""
+        """Have the thread execute the steps, then call `done` or `failed` on the loop.
+
+        The steps and their parts must not be changed before the answer.
+        """
         assert self._thread is not None, "the disk takes jobs between start and close"
         size = 0
         for step in steps:
@@ -162,7 +166,7 @@ class FileDisk:
             self._changed.notify()
 
     def run(self, steps: Sequence[Step]) -> list[Any]:
-        """See `Disk.run`."""
+        """Execute the steps at once, and return the results of reads. No job may be in progress. Raises: OSError."""
         assert self._submitted_jobs == self._finished_jobs, "the thread has the files"
         if self._broken is not None and not all(isinstance(step, READING) for step in steps):
             raise self._broken
@@ -174,19 +178,19 @@ class FileDisk:
         return results
 
     def names(self, directory: str) -> list[str]:
-        """See `Disk.names`."""
+        """Return the sorted names in a directory; none if it does not exist."""
         return self._directory.names(directory)
 
     def size(self, path: str) -> int:
-        """See `Disk.size`."""
+        """Return the size of a file in bytes. Raises: FileNotFoundError."""
         return self._directory.size(path)
 
     async def drain(self, timeout_s: float | None = None, *, hung_s: float = HUNG_S) -> bool:
-        """Wait until all jobs are answered, and those that their answers bring up. For the end of a node.
+        """Wait until all jobs are answered, and also the jobs that the answers submit. For the end of a node.
 
-        From now on nothing waits for room: what finds none breaks the disk.
-        timeout_s: how long that may take; None: for ever.   hung_s: how long a step of it may take.
-        Returns: False if something took longer.
+        From this call on no job waits for room: one that finds none breaks the disk.
+        timeout_s: how long that may take; None: for ever.   hung_s: how long one step may take.
+        Returns: False if that took longer.
         """
         assert self._loop is not None
         deadline = float("inf") if timeout_s is None else self._loop.time() + timeout_s
@@ -208,10 +212,10 @@ class FileDisk:
         return True
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """End the thread after the jobs that it has, answer them, close the files and give the lock back.
+        """End the thread after its present jobs, answer these, close the files and release the lock.
 
-        timeout_s: how long the disk may take; None: for ever.   Returns: False if it took longer; then the
-        files stay open until the process ends.
+        timeout_s: how long the disk may take; None: for ever.   Returns: False if it took longer; then the files stay
+        open until the process ends.
         """
         if self._thread is not None:
             self._give_up(is_closing=True)
@@ -234,7 +238,7 @@ class FileDisk:
     # --- answers ---
 
     def _deliver(self) -> None:
-        """Call whoever waits for what the thread has finished; on the loop."""
+        """Call the callbacks of finished jobs; on the loop."""
         self._is_woken = False  # first: what comes after the last look below wakes us again
         try:
             while self._answers:
@@ -246,7 +250,7 @@ class FileDisk:
                 self._loop.call_soon(self._deliver)
 
     def _tell(self, call: Callable[..., Any], *arguments: Any) -> None:
-        """Have something called on the loop; by the thread."""
+        """Have a function called on the loop; for the thread."""
         assert self._loop is not None
         self._answers.append((call, arguments))
         if not self._is_woken:
@@ -254,7 +258,7 @@ class FileDisk:
             try:
                 self._loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:
-                # The loop was closed before us, so nobody waits any more. The jobs are executed all the same.
+                # The loop was closed before the disk, so no callback can run. The jobs are executed all the same.
                 return
 
     # --- the thread ---
@@ -265,7 +269,7 @@ class FileDisk:
                 self._stall(job)
 
     def _next(self) -> _Job | None:
-        """The next job, be it one that waited for room; None at the end."""
+        """Return the next job, held ones first; None at the end."""
         if self._held:
             return self._held.popleft()
         if self._is_stalled:
@@ -281,7 +285,7 @@ class FileDisk:
             return self._jobs.popleft()
 
     def _next_before(self, deadline: float) -> _Job | None:
-        """The next job that comes before the deadline (of the monotonic clock), while another waits for room."""
+        """Return the next job before the deadline (monotonic clock), while another job waits for room."""
         with self._changed:
             while not self._gives_up:
                 left_s = deadline - time.monotonic()
@@ -293,7 +297,7 @@ class FileDisk:
         return None
 
     def _attempt(self, job: _Job) -> bool:
-        """Go on with a job. Returns: False if there was no room (see `_lack`), else it is answered."""
+        """Continue a job. Returns: False if there was no room (see `_lack`); True once the job is answered."""
         if self._broken is not None and job.writes:
             self._fail(job, self._broken)
             return True
@@ -328,7 +332,7 @@ class FileDisk:
         return True
 
     def _count(self, step: Step, result: Any, seconds: float) -> None:
-        """Count a step that was executed."""
+        """Count a step that was executed, and its time."""
         counters = self.counters
         if isinstance(step, Append):
             counters.io_write_count += 1
@@ -354,7 +358,7 @@ class FileDisk:
         self._tell(call, argument)
 
     def _stall(self, job: _Job) -> None:
-        """Wait for the next try of a job that found no room; meanwhile let go ahead what may."""
+        """Wait for the next try of a job that found no room; meanwhile execute jobs that may pass it."""
         if not self._is_stalled:
             self._is_stalled = True
             self._obstacles.add(job.steps)
@@ -367,7 +371,7 @@ class FileDisk:
 
 
 def _may_wait(error: OSError, step: Step) -> bool:
-    """Whether the step has done nothing, and may succeed once there is room.
+    """Return whether the step has done nothing, and may succeed once there is room.
 
     A sync that failed for want of room has lost pages, so another try would prove nothing.
     """
@@ -377,17 +381,17 @@ def _may_wait(error: OSError, step: Step) -> bool:
 
 
 class _Obstacles:
-    """What waiting jobs touch, so that jobs which touch it too stay behind them."""
+    """The paths that waiting jobs use; a job that uses one of them must wait behind these."""
 
     def __init__(self) -> None:
         self._needed: set[str] = set()
-        """Who removes one of these would spoil a waiting job; so would who removes a directory above."""
+        """Paths whose removal would spoil a waiting job, with the directories above them."""
         self._appended: set[str] = set()
         self._gone: set[str] = set()
-        """What will be removed or get another name, with all that is in it."""
+        """Paths that waiting jobs will remove or rename, with all that is in them."""
 
     def add(self, steps: Sequence[Step]) -> None:
-        """Another job waits."""
+        """Add the paths of a job that waits."""
         for step in steps:
             paths = (step.old, step.new) if isinstance(step, Rename) else (step.path,)
             if isinstance(step, Rename | Remove | RemoveTree):
@@ -400,7 +404,7 @@ class _Obstacles:
                     self._needed.update(_above(path))
 
     def meet(self, steps: Sequence[Step], directory: DataDirectory) -> bool:
-        """Whether a job that reads and removes must wait too."""
+        """Return whether a job that only reads and removes must wait, too."""
         return any(self._meet_one(step, directory) for step in steps)
 
     def _meet_one(self, step: Step, directory: DataDirectory) -> bool:
@@ -411,12 +415,12 @@ class _Obstacles:
             return step.path in self._needed
         if step.path in self._gone:
             return True
-        # Files only grow: what is in one already will not be another after the append.
+        # Files only grow: bytes that a file has already are the same after the append.
         return step.path in self._appended and not _is_there(step, directory)
 
 
 def _is_there(read: Read, directory: DataDirectory) -> bool:
-    """Whether a file has all the bytes that a read asks for."""
+    """Return whether a file has all the bytes that a read asks for."""
     try:
         return 0 <= read.size <= directory.size(read.path) - read.offset
     except FileNotFoundError:
@@ -424,21 +428,21 @@ def _is_there(read: Read, directory: DataDirectory) -> bool:
 
 
 def _above(path: str) -> Iterator[str]:
-    """The directories that a path is in, without the data directory."""
+    """Yield the directories that contain a path, without the data directory."""
     while path := path.rpartition("/")[0]:
         yield path
 
 
 class ReadOnlyDisk:
-    """A `node.store.disk.Disk` that only reads, at once, and takes no lock: for tools.
+    """A `node.store.disk.Disk` for tools that reads synchronously and takes no lock.
 
-    is_locked: whether a node runs on the data directory, so that what is read may change meanwhile.
+    is_locked: whether a node runs on the data directory, so that the files may change meanwhile.
     """
 
     pending_bytes = 0
 
     def __init__(self, data_dir: str) -> None:
-        """Raises: DataDirectoryError."""
+        """Open the directory for reading. Raises: DataDirectoryError."""
         self._directory = open_for_reading(data_dir)
         self.is_locked = is_locked(data_dir)
 
@@ -448,19 +452,19 @@ class ReadOnlyDisk:
         done: Callable[[list[Any]], None],
         failed: Callable[[OSError], None],
     ) -> None:
-        """See `Disk.submit`: there is no loop to answer on."""
+        """Raise AssertionError: a tool has no loop to be answered on."""
         raise AssertionError("a tool runs its jobs at once")
 
     def run(self, steps: Sequence[Step]) -> list[Any]:
-        """See `Disk.run`. Raises: OSError (EROFS) for every step but Read."""
+        """Execute the steps, and return their results. Raises: OSError (EROFS) for every step but Read."""
         return [self._directory.execute(step) for step in steps]
 
     def names(self, directory: str) -> list[str]:
-        """See `Disk.names`."""
+        """Return the sorted names in a directory; none if it does not exist."""
         return self._directory.names(directory)
 
     def size(self, path: str) -> int:
-        """See `Disk.size`."""
+        """Return the size of a file in bytes. Raises: FileNotFoundError."""
         return self._directory.size(path)
 
     def close(self) -> None:

@@ -1,16 +1,16 @@
-"""JSON in pieces, so that a long list does not hold the loop that serves AMQP."""
+"""Long lists are encoded as JSON in pieces, so that they do not hold the loop that serves AMQP."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 ROWS: Final = 100
-"""Rows of a list that are turned into JSON at once; a row of a queue has 1 to 5 kB."""
+"""Rows of a list that are encoded at a time; a row of a queue has 1 to 5 kB."""
 
 
 def json_pieces(value: Any, dumps: Callable[[Any], bytes]) -> Iterator[bytes]:
-    """The JSON of a value, cut where it has long lists: at the top, in an object, in an object there.
+    """Yield the JSON of a value, cut where it has long lists: at the top, in an object, or in an object of that.
 
-    dumps: gives the JSON of what is not cut.
+    dumps: encodes what is not cut.
     """
     if isinstance(value, dict) and any(map(is_long, value.values())):
         opening = b"{"
@@ -29,7 +29,7 @@ def json_pieces(value: Any, dumps: Callable[[Any], bytes]) -> Iterator[bytes]:
 
 
 def is_long(value: Any) -> bool:
-    """Whether a value is cut: it is or has a long list."""
+    """Return whether a value is cut: it is a long list, or an object with one."""
     if isinstance(value, dict):
         return any(isinstance(inner, list) and len(inner) > ROWS for inner in value.values())
     return isinstance(value, list) and len(value) > ROWS

@@ -1,7 +1,7 @@
-"""Log lines as messages to the exchange amq.rabbitmq.log (`log.exchange = true`).
+"""Log lines are published as messages to the exchange amq.rabbitmq.log (`log.exchange = true`).
 
 The routing key is the level, the body the line as a file would have it. Lines come from any thread and are published
-on the loop, a few in each of its turns. What publishing itself would say is not published again.
+on the loop, a few in each of its turns. Lines that publishing itself logs are not published.
 Source: management §6.3; properties: RabbitMQ 3.10.8, live.
 """
 
@@ -22,14 +22,14 @@ from node.log.log import level_of, prepared
 LOG_EXCHANGE: Final = "amq.rabbitmq.log"
 
 WAITING_MAX: Final = 10_000
-"""Lines that wait to be published; with more the oldest are lost."""
+"""The most lines that wait to be published; beyond that the oldest are lost."""
 
 TURN_LINES: Final = 100
-"""Lines that are published in one turn: at some 20 us each and a queue, two milliseconds."""
+"""The most lines that are published in one turn: at some 20 us per line and queue they take two milliseconds."""
 
 
 class LogExchange:
-    """The output of one broker, between `start` and `stop`.
+    """The log exchange of one broker, between `start` and `stop`.
 
     call_soon: has a function called on the loop, from any thread.
     """
@@ -48,7 +48,7 @@ class LogExchange:
 
     @property
     def declaration(self) -> DeclareExchange:
-        """The command that makes the exchange."""
+        """The command that declares the exchange."""
         return declaration(self._vhost, LOG_EXCHANGE)
 
     def start(self, broker: Broker) -> None:
@@ -58,7 +58,7 @@ class LogExchange:
         logging.getLogger().addHandler(self._handler)
 
     def stop(self) -> None:
-        """Publish nothing more; stopping twice is harmless."""
+        """Publish no more lines; stopping twice is harmless."""
         logging.getLogger().removeHandler(self._handler)
         self._exchange = None
 
@@ -78,7 +78,7 @@ class LogExchange:
 
 
 class _Entrance(logging.Handler):
-    """Takes lines from the threads that write them to the loop."""
+    """The log handler that passes lines from any thread to the loop."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class _Entrance(logging.Handler):
         self._publisher: int | None = None  # the thread that publishes just now
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler.emit`, which is called under the handler's lock."""
+        """Queue a line, unless publishing logs it; `logging` holds the handler's lock."""
         if self._publisher == threading.get_ident():
             return
         self._waiting.append((level_of(record).name.lower(), self.format(record) + "\n", record.created))
@@ -102,7 +102,7 @@ class _Entrance(logging.Handler):
             try:
                 self._call_soon(self._turn)
             except RuntimeError:
-                # The loop is closed: nobody publishes any more.
+                # The loop is closed, so no more lines can be published.
                 self._waiting.clear()
 
     def _turn(self) -> None:

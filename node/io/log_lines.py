@@ -1,6 +1,6 @@
-"""The last lines of a node's log, kept in memory for the HTTP API: the UI shows them as they come.
+"""The last lines of a node's log are kept in memory for the HTTP API, and the UI shows them as they come.
 
-They are there wherever the log goes, and cost a node without management nothing. Lines come from any thread.
+They are kept for any output of the log, and not on a node without management. Lines come from any thread.
 """
 
 import logging
@@ -12,14 +12,16 @@ from node.config.config import LogFormat
 from node.log.log import PlainFormatter, level_of
 
 LINES_MAX: Final = 1000
-"""Lines that are kept, the newest."""
+"""The number of lines that are kept, the newest."""
 
 CHARACTERS_MAX: Final = 2000
-"""Of a line; the rest is cut off. All lines together have 2 MB at most, or 8 MB of the widest characters."""
+"""The most characters of a line that are kept. All lines together have 2 MB at most, or 8 MB of the widest
+characters.
+"""
 
 
 class LogLines(logging.Handler):
-    """The lines between `start` and `stop` that any output of the log takes, counted from 1."""
+    """The log lines between `start` and `stop`, numbered from 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,21 +34,20 @@ class LogLines(logging.Handler):
         logging.getLogger().addHandler(self)
 
     def stop(self) -> None:
-        """Keep no more; stopping twice is harmless."""
+        """Keep no more lines; stopping twice is harmless."""
         logging.getLogger().removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler.emit`, which is called under the handler's lock."""
+        """Keep a line; `logging` holds the handler's lock."""
         self._count += 1
         line = self.format(record)
         cut = line[:CHARACTERS_MAX] + " …" if len(line) > CHARACTERS_MAX else line
         self._lines.append({"number": self._count, "level": level_of(record).name.lower(), "text": cut})
 
     def after(self, number: int) -> dict[str, Any]:
-        """The lines that came after one, the oldest first.
+        """Return the lines after a number, the oldest first, and `last`, the number for the next call.
 
-        Returns: lines, and `last`, to be asked for next time. Who knows of more lines than there have been
-        knows those of a process before, and gets all.
+        A caller whose number is higher than the last line's knows the lines of an earlier process, and gets all.
         """
         self.acquire()
         try:

@@ -1,4 +1,4 @@
-"""What happens in the broker, as lines of the log in RabbitMQ's words."""
+"""The broker's events become lines of the log, in RabbitMQ's words."""
 
 import logging
 from typing import Final
@@ -13,13 +13,15 @@ from node.log.log import category_logger, escape, process_logger, process_tag
 
 STRANGERS_LINES_MAX: Final = 1000
 STRANGERS_WINDOW_S: Final = 60.0
-"""So many lines in so many seconds are about clients that have not opened a vhost: anybody can connect without end."""
+"""The time in which at most `STRANGERS_LINES_MAX` lines are logged about clients without a vhost: anybody can
+connect.
+"""
 
 LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class LogObserver(Observer):
-    """An observer that writes, and keeps what becomes of mirrored queues."""
+    """The observer that logs the broker's events, and keeps those of mirrored queues."""
 
     def __init__(self, mirroring_events: MirroringEvents | None = None) -> None:
         self._mirroring_events = mirroring_events
@@ -28,7 +30,7 @@ class LogObserver(Observer):
         self._strangers_lines = 0
 
     def handshake_failed(self, connection: Connection, explanation: str) -> None:
-        """See `Observer.handshake_failed`."""
+        """Log an error in the AMQP handshake of a connection."""
         self._error(
             connection,
             phrases.handshake_error(
@@ -37,28 +39,28 @@ class LogObserver(Observer):
         )
 
     def handshake_timed_out(self, connection: Connection) -> None:
-        """See `Observer.handshake_timed_out`."""
+        """Log that a connection did not finish its AMQP handshake in time."""
         self._error(
             connection,
             phrases.handshake_timeout(_tag(connection), connection.name, connection.state.name.lower()),
         )
 
     def login_refused(self, connection: Connection, mechanism: str, reason: str) -> None:
-        """See `Observer.login_refused`."""
+        """Log that a login was refused, and why."""
         refusal = phrases.login_refused(mechanism, reason)
         self._error(connection, phrases.login_error(_tag(connection), connection.name, refusal))
 
     def accepted(self, connection: Connection) -> None:
-        """See `Observer.accepted`."""
+        """Log that a connection was accepted."""
         self._info(connection, phrases.accepting(_tag(connection), connection.name))
 
     def named_by_client(self, connection: Connection) -> None:
-        """See `Observer.named_by_client`."""
+        """Log the name that the client gave its connection."""
         name = connection.client_name or ""
         self._info(connection, phrases.client_provided_name(_tag(connection), connection.name, name))
 
     def opened(self, connection: Connection) -> None:
-        """See `Observer.opened`."""
+        """Log that a client has logged in and opened a vhost."""
         self._info(
             connection,
             phrases.authenticated(
@@ -67,7 +69,7 @@ class LogObserver(Observer):
         )
 
     def secret_updated(self, connection: Connection, reason: str) -> None:
-        """See `Observer.secret_updated`."""
+        """Log that a client has replaced its secret."""
         self._info(
             connection,
             phrases.secret_updated(_tag(connection), connection.full_name, connection.user_name, reason),
@@ -76,7 +78,7 @@ class LogObserver(Observer):
     def connection_failed(
         self, connection: Connection, channel: int, error: ProtocolError, method: str
     ) -> None:
-        """See `Observer.connection_failed`."""
+        """Log the error that ends a connection, or that refused its vhost."""
         if not connection.vhost:
             self._error(
                 connection,
@@ -101,7 +103,7 @@ class LogObserver(Observer):
         )
 
     def channel_failed(self, connection: Connection, channel: int, error: ProtocolError, method: str) -> None:
-        """See `Observer.channel_failed`."""
+        """Log the error that ends a channel."""
         process_logger("channel", connection.number).error(
             phrases.channel_exception(
                 _tag(connection),
@@ -116,14 +118,14 @@ class LogObserver(Observer):
         )
 
     def consumer_timed_out(self, connection: Connection, channel: int, consumer_tag: str) -> None:
-        """See `Observer.consumer_timed_out`."""
+        """Log that a consumer did not acknowledge a delivery in time."""
         timeout_ms = connection.broker.settings.consumer_timeout_ms or 0
         process_logger("channel", connection.number).warning(
             phrases.consumer_timeout(consumer_tag, channel, timeout_ms)
         )
 
     def heartbeats_missed(self, connection: Connection) -> None:
-        """See `Observer.heartbeats_missed`."""
+        """Log that a connection ends for want of heartbeats."""
         self._error(
             connection,
             phrases.missed_heartbeats(
@@ -132,7 +134,7 @@ class LogObserver(Observer):
         )
 
     def closed(self, connection: Connection, *, in_good_order: bool) -> None:
-        """See `Observer.closed`."""
+        """Log the end of a connection: as information if it was closed by the protocol, else as a warning."""
         who = _tag(connection), connection.full_name, connection.vhost or None, connection.user_name or None
         if in_good_order:
             self._info(connection, phrases.closing(*who))
@@ -140,16 +142,17 @@ class LogObserver(Observer):
             self._log(connection, logging.WARNING, phrases.closed_abruptly(*who))
 
     def alarm_set(self, node: str, resource: str) -> None:
-        """See `Observer.alarm_set`."""
+        """Log that a node is short of a resource."""
         category_logger().warning(phrases.alarm_set(node, resource))
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
-        """See `Observer.alarm_cleared`."""
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
+        """Log that a node is no longer short of a resource."""
         category_logger().warning(phrases.alarm_cleared(node, resource))
-        category_logger().warning(phrases.alarm_cleared_everywhere(resource))
+        if is_last:
+            category_logger().warning(phrases.alarm_cleared_everywhere(resource))
 
     def quorum_requested(self, queue: QueueRecord) -> None:
-        """See `Observer.quorum_requested`; once is enough."""
+        """Log, once in the life of the broker, that a queue was declared with the type quorum."""
         if not self._has_told_of_quorum:
             self._has_told_of_quorum = True
             process_logger("queue", 0).warning(
@@ -158,20 +161,20 @@ class LogObserver(Observer):
             )
 
     def mirror_event(self, event: MirrorEvent) -> None:
-        """See `Observer.mirror_event`."""
+        """Log an event of a mirrored queue, and keep it for the HTTP API."""
         category_logger("mirroring").log(LEVELS[event.level], escape(event.text))
         if self._mirroring_events is not None:
             self._mirroring_events.note(event)
 
     def messages_unreadable(self, queue: QueueRecord, count: int, reason: str) -> None:
-        """See `Observer.messages_unreadable`."""
+        """Log that a queue has lost messages that the disk cannot read."""
         process_logger("queue", 0).error(
             f"Queue '{escape(queue.name)}' in vhost '{escape(queue.vhost)}' has lost {count} message(s), which the "
             f"disk cannot read and no synchronised mirror has: {escape(reason)}"
         )
 
     def message_cycled(self, queue: QueueRecord, routing_keys: list[str]) -> None:
-        """See `Observer.message_cycled`."""
+        """Log that a message was dropped, as dead-lettering would send it in a cycle."""
         name, keys = escape(queue.name), escape(", ".join(routing_keys))
         process_logger("queue", 0).warning(
             f"Message dropped. Dead-letter queues cycle detected: '{name}', routing keys: {keys}"
@@ -188,7 +191,7 @@ class LogObserver(Observer):
             process_logger("connection", connection.number).log(level, text)
 
     def _may_tell_of_strangers(self, now: float) -> bool:
-        """Whether one more line about a client that has not logged in may be written; counts those that are not."""
+        """Return whether another line about a client without a vhost may be logged; count it in any case."""
         if now - self._strangers_since >= STRANGERS_WINDOW_S:
             left_out = self._strangers_lines - STRANGERS_LINES_MAX
             self._strangers_since, self._strangers_lines = now, 0

@@ -1,7 +1,7 @@
-"""For how long the loop of this process is held at once: what everybody waits for whom it serves.
+"""The loop lag is the longest time for which one piece of work holds the event loop, so that all clients wait.
 
-Who does long work on the loop says how long each piece took: the broker's turns and timers, the cluster's turns. What
-else holds it is seen by a timer that is called late, ten times a second: it may have taken up to 0.1 s more than that.
+Long work on the loop reports how long each piece took: the broker's turns and timers, the cluster's turns. All
+other work shows as a delay of a timer of 0.1 s: such work may have taken up to 0.1 s more than the delay.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ SAMPLE_S: Final = 0.1
 
 
 class Longest:
-    """The longest time since one who watches last took it."""
+    """The longest time since the watcher that owns this last took it."""
 
     __slots__ = ("_lag", "_longest_s")
 
@@ -23,37 +23,37 @@ class Longest:
         self._longest_s = 0.0
 
     def note(self, seconds: float) -> None:
-        """The loop was held so long."""
+        """Take note that the loop was held for this time."""
         self._longest_s = max(self._longest_s, seconds)
 
     @property
     def ms(self) -> float:
-        """In milliseconds, which stays."""
+        """The longest time in milliseconds; it is kept."""
         self._lag.tell()
         return round(self._longest_s * 1000, 3)
 
     def take_ms(self) -> float:
-        """In milliseconds, and from now on anew."""
+        """Return the longest time in milliseconds, and begin again with zero."""
         found = self.ms
         self._longest_s = 0.0
         return found
 
 
 class LoopLag:
-    """Of one process. `watch` on the loop; `leave`. The timer runs while somebody watches.
+    """The loop lag of one process. `watch` on the loop; `leave`. The timer runs while there are watchers.
 
-    histogram: how late the timer was, each time.
+    histogram: of the delays of the timer.
     """
 
     def __init__(self) -> None:
         self.histogram = [0] * BUCKETS
-        self._longest_s = 0.0  # that those who watch have not been told
+        self._longest_s = 0.0  # not yet passed on to the watchers
         self._watching: list[Longest] = []
         self._due_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self) -> Longest:
-        """Look from now on."""
+        """Begin to measure for one more watcher."""
         longest = Longest(self)
         self._watching.append(longest)
         if self._timer is None:
@@ -62,7 +62,7 @@ class LoopLag:
         return longest
 
     def leave(self, longest: Longest) -> None:
-        """This one looks no more."""
+        """Stop measuring for a watcher."""
         if longest in self._watching:
             self._watching.remove(longest)
         if not self._watching and self._timer is not None:
@@ -70,18 +70,18 @@ class LoopLag:
             self._timer = None
 
     def held(self, seconds: float) -> None:
-        """A piece of work took so long. Called for each turn: a comparison."""
+        """Take note that a piece of work held the loop for this time. Called in each turn, so it only compares."""
         if seconds > self._longest_s:
             self._longest_s = seconds
 
     def tell(self) -> None:
-        """Tell those who watch."""
+        """Pass the longest time on to all watchers."""
         for each in self._watching:
             each.note(self._longest_s)
         self._longest_s = 0.0
 
     def late(self, seconds: float) -> None:
-        """The timer was called so late."""
+        """Take note of the timer's delay."""
         self.histogram[bucket_of(seconds * 1e6)] += 1
         self.held(seconds)
 

@@ -1,8 +1,8 @@
-"""What has become of mirrored queues of late, for the HTTP API and metrics: the last events, and counts by kind.
+"""The HTTP API and metrics show the last events of mirrored queues, and their counts by kind.
 
-A node knows those that it told the log, of the queues whose master it has or had; together the nodes know all. A
-failover makes several events a queue, most of them about its repair. So that these don't drive out what an operator
-looks for, each queue keeps its own last news beside the last events of all.
+A node keeps the events that it logged, of the queues whose master it has or had; together the nodes have all. A
+failover makes several events a queue, most of them about its repair. So that these don't displace what an operator
+looks for, each queue keeps its own last news (all events but repairs) beside the last events of all queues.
 """
 
 import time
@@ -14,27 +14,27 @@ from typing import Any, Final
 from node.client.observer import MirrorEvent
 
 KEPT: Final = 500
-"""Events of a node, of all kinds; with the longest names some 500 kB."""
+"""The number of events that a node keeps, of all kinds; with the longest names they have some 500 kB."""
 
 NEWS_OF_A_QUEUE: Final = 10
 NEWS_MAX: Final = 20_000
-"""Of all queues of a node, some 10 MB. Beyond that the queue that has been quiet longest loses its own."""
+"""The most news of all queues, some 10 MB. Beyond that the queue with the oldest latest news loses its own."""
 
 MASTER_CHANGES: Final = ("promotion", "transfer", "revived")
-"""The kinds after which a queue has another master."""
+"""The kinds of events after which a queue has another master."""
 
 _DETAILS: Final = ("detail", "proposed")
-"""Lines of the log that say no more than an event before or after them."""
+"""The kinds of log lines that only repeat an event before or after them; they are not kept."""
 
 _REPAIR: Final = frozenset(
     {"mirror-added", "mirror-synchronised", "fully-replicated", "sync-begun", "sync-ended"}
 )
-"""The kinds that are no news: a queue gets its copies back."""
+"""The kinds of events that are no news: a queue gets its copies back."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """An event, its place among all, when it was seen last (ms since 1970), and how often in a row."""
+    """An event, its number among all, when it was seen last (ms since 1970), and how often in a row."""
 
     number: int
     time: int
@@ -42,12 +42,12 @@ class _Kept:
     count: int = 1
 
     def is_again(self, event: MirrorEvent) -> bool:
-        """Whether the same has happened once more."""
+        """Return whether the event is the same once more."""
         mine = self.event
         return (mine.kind, mine.node, mine.former) == (event.kind, event.node, event.former)
 
     def shown(self) -> dict[str, Any]:
-        """As the API has it."""
+        """Return the event as the HTTP API shows it."""
         event = self.event
         return {
             "time": self.time,
@@ -63,20 +63,20 @@ class _Kept:
 
 
 class MirroringEvents:
-    """Of one process, however often its broker starts.   clock: seconds since 1970."""
+    """The events of one process, over all starts of its broker.   clock: seconds since 1970."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.counts: Counter[str] = Counter()
-        """By kind, since the process started."""
+        """The number of events by kind, since the process started."""
         self._clock = clock
         self._number = 0
         self._last: deque[_Kept] = deque(maxlen=KEPT)
         self._news: OrderedDict[tuple[str, str], deque[_Kept]] = OrderedDict()
-        """By vhost and queue, the one with the latest news last."""
+        """The news by vhost and queue; the queue with the latest is last."""
         self._news_count = 0
 
     def note(self, event: MirrorEvent) -> None:
-        """Something happened now."""
+        """Keep and count an event that happens now."""
         if event.kind in _DETAILS:
             return
         self.counts[event.kind] += 1
@@ -89,7 +89,7 @@ class MirroringEvents:
         self._last.append(kept)
 
     def _keep_news(self, kept: _Kept) -> _Kept | None:
-        """Keep news of a queue. Returns: what it was the same as, whose place it has taken."""
+        """Keep a queue's event as news. Returns: the equal former event that it replaces; None if there is none."""
         event = kept.event
         key = (event.vhost, event.queue)
         news = self._news.setdefault(key, deque())
@@ -111,11 +111,11 @@ class MirroringEvents:
 
     @property
     def master_changes(self) -> int:
-        """How often a queue got another master."""
+        """The number of times that a queue got another master."""
         return sum(self.counts[kind] for kind in MASTER_CHANGES)
 
     def latest(self, vhost: str | None = None, name: str | None = None) -> list[dict[str, Any]]:
-        """The newest first, of all queues, or those of a vhost, or one. Times are in ms since 1970."""
+        """Return the events, newest first, of all queues, a vhost, or one queue. Times are in ms since 1970."""
         found = {
             each.number: each
             for each in self._last

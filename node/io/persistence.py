@@ -1,4 +1,4 @@
-"""The data directory of a node, brought to life: its disk, its store and its metadata, read at the start, closed at
+"""A node's data directory holds its store and its metadata; this module reads them at the start and closes them at
 the end.
 
     open ─► load metadata ─► recover messages ─► start the disk … stop: last batch, mark of a clean stop
@@ -35,15 +35,16 @@ from node.store.recovery import Progress, RecoveredStore, recover
 from node.store.store import Store
 
 FINDINGS_SHOWN_MAX: Final = 10
-"""Lines of the log about one damaged file; `fluffle store check` tells all."""
+"""The most lines of the log about one damaged file; `fluffle store check` shows all."""
 
 
 class Persistence:
-    """What one node keeps on disk. The broker is built around its `catalogue`, `timers` and `store`.
+    """The data of one node on disk. The broker is built around its `catalogue`, `timers` and `store`.
 
-    catalogue: where the cluster keeps metadata; None: they are kept here.
-    on_unwritable: called with whether the disk takes nothing, for want of room.
-    on_failed: called when it takes nothing for good: what it was given may be lost, so the node has to end.
+    catalogue: the metadata, if the cluster keeps them; None: they are kept here.
+    on_unwritable: called with True when the disk has no room to write, and with False when it writes again.
+    on_failed: called when the disk can no longer write: data may be lost, so the node has to end.
+
     Raises: DataDirectoryError, with a text for the operator, if the directory cannot be used.
     """
 
@@ -73,7 +74,7 @@ class Persistence:
             raise DataDirectoryError(
                 f"the data directory {config.data_dir} cannot be used: {error}"
             ) from error
-        # A cluster answers a declaration when it is safe on most of its nodes: nothing comes here before that.
+        # A cluster answers a declaration when most of its nodes have it on disk, so no message can come before that.
         self._metadata = MetadataLog(self._disk, self.catalogue) if catalogue is None else None
         self.store = Store(
             self._metadata.ahead_of(self._disk) if self._metadata is not None else self._disk,
@@ -93,16 +94,17 @@ class Persistence:
 
     @property
     def disk_progress(self) -> tuple[int, bool]:
-        """What the disk has done, as a number that grows, and whether it has something to do."""
+        """A number that grows with the disk's work, and whether the disk is busy."""
         return self._disk.progress, self._disk.is_busy
 
     def load(self, broker: Broker) -> bool:
-        """Fill the broker with what is on disk; whether there were metadata.
+        """Load the metadata and messages on disk into the broker; return whether there were metadata.
 
-        Where the cluster keeps those, the broker has followed them already.
-        Raises: DataDirectoryError if something there is not understood. Nothing is changed then.
+        Where the cluster keeps the metadata, the broker has them already.
+
+        Raises: DataDirectoryError if the directory cannot be read. Nothing is changed then.
         """
-        self.store.wake = lambda: broker.wake()  # whoever that will be
+        self.store.wake = lambda: broker.wake()  # looked up at each call, as it may be replaced
         self.store.on_relieved = broker.relieved
         try:
             is_known = self._load_metadata(broker)
@@ -162,7 +164,7 @@ class Persistence:
     def _hand_over_copies(
         self, broker: Broker, copies: Mapping[str, tuple[QueueRecord, int]], recovered: RecoveredStore
     ) -> None:
-        """What was found of mirrored queues: kept aside, or reported as gone."""
+        """Pass the copies of mirrored queues to the mirrors; log discarded ones, and those that lost messages."""
         mirrors = broker.mirrors
         assert mirrors is not None or not copies, "mirrored queues are a cluster's"
         if mirrors is None:
@@ -183,7 +185,7 @@ class Persistence:
             self._logger.error(log_mirroring.copies_lossy(lossy))
 
     def _tell_findings(self, findings: Sequence[Finding]) -> None:
-        """A line for each, but not for all of one file."""
+        """Log the findings, each in a line, but at most `FINDINGS_SHOWN_MAX` of one file."""
         shown = Counter[str]()
         for finding in findings:
             shown[finding.path] += 1
@@ -196,12 +198,12 @@ class Persistence:
                 self._logger.error("%s: and %d more", path, count - FINDINGS_SHOWN_MAX)
 
     def start(self) -> None:
-        """Begin to write, on the running loop."""
+        """Start the disk's thread, on the running loop."""
         self._disk.start(asyncio.get_running_loop(), on_stalled=self._stalled, on_resumed=self._resumed)
         self._is_started = True
 
     async def stop(self, broker: Broker) -> bool:
-        """Write what is left, and that the node was stopped; give the directory back.
+        """Write what is left and the mark of a clean stop, and release the directory.
 
         Returns: whether all of it is on disk.
         """

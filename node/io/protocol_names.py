@@ -1,4 +1,4 @@
-"""What operators call a protocol, and what `listeners` of a node's status calls it. Source: management §1.11, §3.2."""
+"""Operators have several names for each protocol of a node's `listeners`. Source: management §1.11, §3.2."""
 
 from typing import Final
 
@@ -72,6 +72,6 @@ _NAMES: Final = {other: name for name, others in _OTHER_NAMES.items() for other 
 
 
 def protocol_named(given: str) -> str:
-    """The protocol that is meant, in any case of letters; a name that is no other's is taken for the protocol's own."""
+    """Return the protocol with this name or alias, in any case; an unknown name in lower case."""
     name = given.lower()
     return _NAMES.get(name, name)

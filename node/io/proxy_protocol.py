@@ -1,6 +1,6 @@
-"""The PROXY protocol, versions 1 and 2: a balancer says whose connection it passes on.
+"""A balancer names the client of each connection by the PROXY protocol, versions 1 and 2.
 
-A header is read only from peers in the configured networks, and required from them; from anybody else it
+A header is read only from peers in the configured networks, and required from them; from other peers it
 would let a client lie about its address. The parser is pure and incremental: whole or byte by byte, the
 answer is the same. Source: HAProxy's proxy-protocol.txt (2020/03/05), management §6.1.
 """
@@ -15,11 +15,13 @@ from node.config.values import Network
 V1_BYTES_MAX: Final = 107
 """The longest line that version 1 allows, CR and LF included."""
 V2_BYTES_MAX: Final = 4096
-"""What we accept behind version 2's first 16 bytes: addresses, and values (TLVs) that we skip. The protocol
-allows 65,535; what HAProxy tells of a certificate stays below 2,000."""
+"""The most bytes that we accept after version 2's first 16: addresses, and values (TLVs) that we skip.
+
+The protocol allows 65,535; what HAProxy sends about a certificate stays below 2,000.
+"""
 
 HEADER_BYTES_MAX: Final = 16 + V2_BYTES_MAX
-"""The longest header of all."""
+"""The length of the longest header of either version."""
 
 _V1_START: Final = b"PROXY "
 _V2_START: Final = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -36,21 +38,21 @@ class ProxyProtocolError(Exception):
 
 
 class Endpoint(NamedTuple):
-    """One end of a connection."""
+    """The address of one end of a connection."""
 
     host: str
     port: int
 
 
 class ProxyHeader(NamedTuple):
-    """What the balancer said. Without source and destination the connection's own addresses hold."""
+    """The addresses in a header. Without source and destination the connection's own addresses hold."""
 
     source: Endpoint | None = None
     destination: Endpoint | None = None
 
 
 class ProxyHeaderParser:
-    """Reads one header from the start of a connection. `rest` is what came behind it."""
+    """The parser of one header at the start of a connection. `rest` has the bytes after it."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -72,7 +74,7 @@ class ProxyHeaderParser:
 
 
 def is_trusted(host: str, networks: Iterable[Network]) -> bool:
-    """Whether a peer's address lies in one of the networks; IPv4 inside IPv6 counts as IPv4."""
+    """Return whether a peer's address lies in one of the networks; IPv4 inside IPv6 counts as IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
@@ -80,7 +82,7 @@ def is_trusted(host: str, networks: Iterable[Network]) -> bool:
 
 
 def _parse(data: bytes) -> tuple[ProxyHeader, int] | None:
-    """The header at the start of `data` and where it ends; None while it is incomplete."""
+    """Return the header at the start of `data`, and its length; None while it is incomplete."""
     if _begins(data, _V1_START):
         return _parse_v1(data)
     if _begins(data, _V2_START):
@@ -89,7 +91,7 @@ def _parse(data: bytes) -> tuple[ProxyHeader, int] | None:
 
 
 def _begins(data: bytes, start: bytes) -> bool:
-    """Whether `data` starts with `start`, as far as it goes."""
+    """Return whether `data` starts with `start`, as far as `data` goes."""
     return data[: len(start)] == start[: len(data)]
 
 

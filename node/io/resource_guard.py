@@ -1,4 +1,4 @@
-"""Watches memory and disk, and tells the broker: alarms that block publishers, paging that frees memory."""
+"""The guard watches memory and disk, raises the alarms that block publishers, and has the broker page messages out."""
 
 import asyncio
 from typing import Final
@@ -10,11 +10,11 @@ from node.log import phrases
 from node.log.log import category_logger
 
 SAMPLE_S: Final = 0.25
-"""How often the pager learns what memory is used: in that time a fast publisher brings some 50 MB."""
+"""The interval at which the pager gets the memory in use: in that time a fast publisher brings some 50 MB."""
 
 
 class ResourceGuard:
-    """The monitors of one node. `start` them on the loop; `stop`."""
+    """The resource monitors of one node. `start` them on the loop; `stop`."""
 
     def __init__(self, config: Config, total_bytes: int) -> None:
         self.memory = MemoryMonitor(config.memory, self._memory_changed, total_bytes=total_bytes)
@@ -31,7 +31,7 @@ class ResourceGuard:
         self._logger = category_logger()
 
     def start(self, broker: Broker) -> None:
-        """Look now, and from now on."""
+        """Check memory and disk now, and regularly from now on."""
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._logger.info(phrases.memory_limit(self.memory.limit_bytes, self.memory.total_bytes))
@@ -42,14 +42,14 @@ class ResourceGuard:
         self._sample()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Check no more."""
         self.memory.stop()
         self.disk.stop()
         if self._timer is not None:
             self._timer.cancel()
 
     def disk_unwritable(self, is_unwritable: bool) -> None:
-        """The disk takes nothing, whatever the free space says; or it does again."""
+        """Set or clear the disk alarm when the disk has no room to write, whatever the free space is."""
         self._is_unwritable = is_unwritable
         self._set_disk_alarm()
 

@@ -1,6 +1,6 @@
-"""One socket: feeds what it brings to a connection, writes what the connection has to say.
+"""A session passes data between one client's socket and its connection.
 
-There is no rule of the protocol here. Writing happens once a turn of the loop, however much was said in it.
+There is no rule of the protocol here. Output is written once in each turn of the loop.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from node.io.server import Server
 
 WRITE_BUFFER_MAX_BYTES: Final = 1024 * 1024
-"""Unsent bytes above which consumers of this connection get nothing more."""
+"""Unsent bytes above which consumers of this connection get no more deliveries."""
 
 UNREAD_REPLIES_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Unsent bytes above which we stop reading too: a client that asks on and on and never reads the answers."""
+"""Unsent bytes above which the client's requests are not read: it sends them and never reads the answers."""
 
 READ_MAX_BYTES: Final = 1024 * 1024
-"""What is read from one socket in a turn: the loop would go on while there is more, and the others would wait."""
+"""The most bytes that are read from one socket in a turn: the loop would read on, and other clients would wait."""
 
 LAST_WORDS_S: Final = 1.0
-"""How long a socket that we close may take to accept what is still unsent."""
+"""The time that a socket that we close gets to accept the unsent bytes."""
 
 
 class Session(asyncio.Protocol):
-    """The shell of one connection. The server makes it when a socket is accepted, and calls `flush`.
+    """The socket's side of one connection. The server makes it when a socket is accepted, and calls `flush`.
 
-    header: what a PROXY header said that was read before TLS began; None: none was.
+    header: the PROXY header that was read before TLS began; None if none was.
     """
 
     def __init__(self, server: "Server", header: ProxyHeader | None = None) -> None:
@@ -49,12 +49,12 @@ class Session(asyncio.Protocol):
         self._turn = 0  # in which _read_bytes were read
         self._read_bytes = 0
         self.connection: Connection | None = None
-        """None until a PROXY header has told who the peer is."""
+        """The AMQP connection; None until a required PROXY header has given the client's address."""
 
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A socket was accepted."""
+        """Set up a socket that was accepted, and begin AMQP unless a PROXY header must come first."""
         # uvloop's transports don't derive from asyncio's.
         self._transport = transport = cast(asyncio.Transport, transport)
         admitted = self._server.admit(self)
@@ -76,7 +76,7 @@ class Session(asyncio.Protocol):
             self._begin(self._header or ProxyHeader())
 
     def data_received(self, data: bytes) -> None:
-        """The socket brought something."""
+        """Pass received bytes to the PROXY parser, then to the connection."""
         if self._proxy is not None:
             try:
                 header = self._proxy.feed(data)
@@ -95,7 +95,7 @@ class Session(asyncio.Protocol):
             self.follow_reading()
 
     def _count_read(self, size: int) -> None:
-        """Rest until the next turn once enough was read in this one."""
+        """Pause reading until the next turn once enough was read in this one."""
         if self._turn != self._server.turn:
             self._turn = self._server.turn
             self._read_bytes = 0
@@ -105,12 +105,12 @@ class Session(asyncio.Protocol):
             self._server.rest(self)
 
     def pause_writing(self) -> None:
-        """The peer is slower than we are."""
+        """Stop deliveries, as the client reads too slowly."""
         if self.connection is not None:
             self.connection.is_writable = False
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """Continue deliveries, as the client has read enough."""
         self._is_choked = False
         if self.connection is not None:
             self.connection.is_writable = True
@@ -119,7 +119,7 @@ class Session(asyncio.Protocol):
         self.follow_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """Tell the server and the connection that the socket is closed."""
         connection, self.connection = self.connection, None
         self._server.forget(self, connection)
         self._stop_proxy_timer()
@@ -134,7 +134,7 @@ class Session(asyncio.Protocol):
             self._transport.abort()
 
     def flush(self) -> None:
-        """Write what the connection has to say; end the socket if that was the last."""
+        """Write the connection's output, and close the socket if that was the last."""
         connection, transport = self.connection, self._transport
         if connection is None or transport is None or transport.is_closing():
             return
@@ -152,12 +152,12 @@ class Session(asyncio.Protocol):
         self.follow_reading()
 
     def end_rest(self) -> None:
-        """The others had their turn."""
+        """Continue reading in a new turn."""
         self._is_resting = False
         self.follow_reading()
 
     def follow_reading(self) -> None:
-        """Read from the socket just when somebody takes it."""
+        """Pause or resume reading, as the connection and the limits here want it."""
         wanted = (
             self.connection is not None
             and self.connection.is_reading
@@ -196,7 +196,7 @@ class Session(asyncio.Protocol):
         self._server.adopt(self.connection, self)
 
     def _refuse(self, reason: str) -> None:
-        """End a socket before AMQP began."""
+        """Close a socket before AMQP has begun."""
         self._server.refuse(reason)
         self.abort()
 
@@ -206,7 +206,7 @@ class Session(asyncio.Protocol):
             self._proxy_timer = None
 
     def _certificate_user(self) -> tuple[str | None, str]:
-        """The user that the peer's certificate names, or why there is none."""
+        """Return the user that the client's certificate names, or None and why there is none."""
         assert self._transport is not None
         tls = self._transport.get_extra_info("ssl_object")
         if tls is None:
@@ -219,7 +219,7 @@ class Session(asyncio.Protocol):
             return None, str(error)
 
     def _set_socket_options(self) -> bool:
-        """Set what the configuration asks for; False if the socket is dead already."""
+        """Set the configured options; return False if the socket is dead already."""
         assert self._transport is not None
         options, sock = self._server.config.socket, self._transport.get_extra_info("socket")
         wanted: list[tuple[int, int, int | bytes]] = [

@@ -1,4 +1,4 @@
-"""TLS for listeners: from `ssl_options` to a context, and from a client's certificate to a user for EXTERNAL.
+"""TLS listeners need a context made from `ssl_options`, and for EXTERNAL a user made from a client's certificate.
 
 Names are made as RabbitMQ makes them, so that users it knows keep working: the distinguished name is written
 as RFC 4514 has it (last part first, `CN=alice,O=Acme`), with its list of short names. Source: rabbit_ssl.erl
@@ -22,7 +22,7 @@ _VERSIONS: Final = {
     "tlsv1.3": (ssl.TLSVersion.TLSv1_3, ssl.OP_NO_TLSv1_3),
 }
 _TLS_1_3_CIPHER: Final = "TLS_"
-"""How the names of TLS 1.3's cipher suites begin, in OpenSSL and nowhere else."""
+"""The beginning of the names of TLS 1.3's cipher suites in OpenSSL; no other suite has it."""
 
 _SHORT_NAMES: Final = {
     "surname": "SN",
@@ -45,20 +45,21 @@ _SHORT_NAMES: Final = {
 _SAN_TYPES: Final = {"dns": "DNS", "ip": "IP Address", "email": "email", "uri": "URI"}
 _CIPHERS: Final = ("aes", "chacha20", "camellia128", "camellia256", "aria128", "aria256", "des")
 _AEAD: Final = frozenset({"gcm", "ccm", "ccm8", "poly1305"})
-"""Ciphers that authenticate by themselves, in which a hash has no part."""
+"""Ciphers that authenticate by themselves, without a hash."""
 _VALIDITY: Final = ("notBefore", "notAfter")
 _ESCAPED_ANYWHERE: Final = frozenset(b'"+,;<>\\')
 
 
 class NoCertificateUser(Exception):
-    """EXTERNAL cannot tell who the client is; the text is RabbitMQ's reason for the log."""
+    """EXTERNAL cannot find the client's user; the text is RabbitMQ's reason for the log."""
 
 
 def server_context(options: TlsOptions) -> ssl.SSLContext:
-    """The context of a listener.
+    """Return the TLS context of a listener.
 
-    `ssl_options.ciphers` reaches TLS 1.2 and below only: Python cannot choose among the suites of 1.3. A list
-    of 1.3's suites alone leaves 1.3 as the only version, as it does in RabbitMQ.
+    `ssl_options.ciphers` reaches TLS 1.2 and below only: Python cannot choose among the suites of 1.3. A list of
+    1.3's suites alone leaves 1.3 as the only version, as it does in RabbitMQ.
+
     Raises: ConfigError when a file or a name is not usable.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -96,7 +97,7 @@ def _set_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     context.minimum_version = min(allowed)
     context.maximum_version = max(allowed)
     for version, forbid in _VERSIONS.values():
-        # A hole between the lowest and the highest, such as 1.3 and 1.1 without 1.2.
+        # Forbid a version in a gap between the lowest and the highest, such as 1.2 in 1.3 and 1.1.
         if version not in allowed and min(allowed) < version < max(allowed):
             context.options |= forbid
 
@@ -104,10 +105,11 @@ def _set_versions(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
 def certificate_user(
     certificate: Mapping[str, Any] | None, login: CertificateLogin, *, verify_peer: bool
 ) -> str:
-    """The user that a client's certificate names.
+    """Return the user that a client's certificate names.
 
     certificate: what `SSLObject.getpeercert()` returned; None or empty when the client sent none.
-    verify_peer: whether certificates are checked at all; a name nobody vouches for is no user.
+    verify_peer: whether certificates are checked at all; a name in an unchecked one is no user.
+
     Raises: NoCertificateUser.
     """
     if not verify_peer:
@@ -131,7 +133,7 @@ def certificate_user(
 
 
 def tls_facts(connection: ssl.SSLObject) -> TlsFacts:
-    """What a connection uses. Suites of TLS 1.3 name no key exchange: RabbitMQ says `any` for that."""
+    """Return a connection's TLS parameters. Suites of TLS 1.3 name no key exchange: RabbitMQ says `any` for that."""
     suite, version, _ = connection.cipher() or ("", "", 0)
     certificate: Mapping[str, Any] = connection.getpeercert() or {}
     # OpenSSL's names: ECDHE-RSA-AES256-GCM-SHA384, ECDHE-RSA-AES128-SHA, AES256-SHA, TLS_AES_256_GCM_SHA384.
@@ -157,13 +159,13 @@ def tls_facts(connection: ssl.SSLObject) -> TlsFacts:
 
 
 def _moment(text: str) -> str:
-    """A time of a certificate, as RabbitMQ writes it: `2026-11-21T10:00:00Z`."""
+    """Return a time of a certificate as RabbitMQ writes it: `2026-11-21T10:00:00Z`."""
     moment = datetime.datetime.fromtimestamp(ssl.cert_time_to_seconds(text), datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def distinguished_name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
-    """A subject (or issuer) as `getpeercert` gives it, in RFC 4514's order and RabbitMQ's spelling."""
+    """Return a subject (or issuer) of `getpeercert` in RFC 4514's order and RabbitMQ's spelling."""
     return ",".join(
         "+".join(f"{_short_name(name)}={_escape(value)}" for name, value in parts)
         for parts in reversed(subject)
@@ -173,7 +175,7 @@ def distinguished_name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
 def _short_name(name: str) -> str:
     if name in _SHORT_NAMES:
         return _SHORT_NAMES[name]
-    # A kind that RabbitMQ has no name for is written as its number; OpenSSL knows more names than RabbitMQ.
+    # An attribute that RabbitMQ has no name for is written as its number; OpenSSL knows more names than RabbitMQ.
     return _OTHER_KINDS.get(name, name)
 
 
@@ -198,7 +200,7 @@ _OTHER_KINDS: Final = {
 
 
 def _escape(value: str) -> str:
-    """RFC 4514's escapes; as in RabbitMQ, every byte that is not printable ASCII becomes hexadecimal."""
+    """Apply RFC 4514's escapes; as in RabbitMQ, every byte that is not printable ASCII becomes hexadecimal."""
     data = value.encode("utf-8", "surrogateescape")
     last = len(data) - 1
     out: list[str] = []

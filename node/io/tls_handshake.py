@@ -1,9 +1,9 @@
-"""The TLS handshake of one socket: then the session takes its place, or the log hears why there is none.
+"""The TLS handshake of one socket ends with a session that takes over, or with a line of the log that says why not.
 
 A balancer that passes TLS on puts its PROXY header before it, and so does one that speaks TLS itself: the header is
 read first, and not a byte more, as what follows is for OpenSSL.
 
-The loop's own listeners for TLS say nothing of a handshake that fails: neither who came nor what was wrong.
+The loop's own TLS listeners are not used, as they report neither the peer nor the cause of a failed handshake.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from node.io.proxy_protocol import (
 )
 
 Failed = Callable[[str], None]
-"""Gets a line about a handshake that failed: the peer, this side, and the reason."""
+"""Gets a line about a failed handshake: the peer, this side, and the reason."""
 
 _ALERT: Final = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
 _HINTS: Final = {
@@ -40,7 +40,7 @@ _HINTS: Final = {
 
 
 def explained(error: BaseException) -> str:
-    """Why a handshake failed, for the log: what OpenSSL says, the alert that the client sent, what that means."""
+    """Return why a handshake failed, for the log: OpenSSL's reason, or the client's alert, and its meaning."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
@@ -56,9 +56,9 @@ def explained(error: BaseException) -> str:
 
 
 class TlsHandshake(asyncio.Protocol):
-    """A socket that was accepted. `Server` keeps it until its handshake is over.
+    """The handshake on a socket that was accepted. `Server` keeps it until the handshake is over.
 
-    make: gives the protocol that takes over, given what a PROXY header said; None: none was looked for.
+    make: makes the protocol that takes over, given the PROXY header; None: none was expected.
     ended: called once, when the handshake is over, however it went.
     proxy_timeout_s: for the header, None: for ever.   has_proxy: whether a peer at this address has to send one.
     """
@@ -84,7 +84,7 @@ class TlsHandshake(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A socket was accepted."""
+        """Begin the handshake on a duplicate of the socket's descriptor."""
         raw = cast(asyncio.Transport, transport)
         peer, local = raw.get_extra_info("peername"), raw.get_extra_info("sockname")
         sock: socket.socket | None = None
@@ -101,7 +101,7 @@ class TlsHandshake(asyncio.Protocol):
         self._task = asyncio.get_running_loop().create_task(self._shake_hands(sock, *places))
 
     def abort(self) -> None:
-        """Give it up."""
+        """Cancel the handshake."""
         if self._task is not None:
             self._task.cancel()
 
@@ -129,14 +129,14 @@ class TlsHandshake(asyncio.Protocol):
             self._ended(self)
 
     async def _read_header(self, sock: socket.socket) -> ProxyHeader:
-        """What the PROXY header says. Raises: ProxyProtocolError, also when it does not come in time."""
+        """Read the PROXY header. Raises: ProxyProtocolError, also when it does not come in time."""
         parser = ProxyHeaderParser()
         try:
             async with asyncio.timeout(self._proxy_timeout_s):
                 while True:
                     seen = await _peek(sock)
                     if not seen:
-                        raise ProxyProtocolError("")  # a health check: nobody is refused
+                        raise ProxyProtocolError("")  # a health check: nothing to log
                     header = parser.feed(seen)
                     sock.recv(len(seen) - len(parser.rest))
                     if header is not None:
@@ -148,7 +148,7 @@ class TlsHandshake(asyncio.Protocol):
 
 
 async def _peek(sock: socket.socket) -> bytes:
-    """What there is to read, left unread; nothing at the end. Raises: OSError."""
+    """Wait for data and return them without consuming them; nothing at the end. Raises: OSError."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(sock, readable.set)
     try:

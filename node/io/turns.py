@@ -1,4 +1,4 @@
-"""Long work on the loop that serves AMQP: done in slices of a few ms, with turns of the others between."""
+"""Long work on the loop that serves AMQP is done in slices of a few ms, and other tasks run between them."""
 
 import asyncio
 import time
@@ -7,28 +7,28 @@ from itertools import islice
 from typing import Final, TypeVar
 
 SLICE_S: Final = 0.002
-"""How long the loop may be held at once."""
+"""The time for which such work may hold the loop."""
 BETWEEN_LOOKS: Final = 50
-"""Values taken between two looks at the clock: a row of a queue takes some 20 µs."""
+"""Values taken between two checks of the clock: a row of a queue takes some 20 µs."""
 
 T = TypeVar("T")
 
 
 class Turns:
-    """Gives the loop to others when it has been held for a while."""
+    """Yields the loop when it has been held for `SLICE_S`."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     async def give(self) -> None:
-        """Let others run if it is time."""
+        """Let other tasks run if it is time."""
         if time.monotonic() - self._began >= SLICE_S:
             await asyncio.sleep(0)
             self._began = time.monotonic()
 
 
 async def taken(values: Iterable[T], *, between_looks: int = BETWEEN_LOOKS) -> list[T]:
-    """All that an iterator gives, which does the work.   between_looks: as `BETWEEN_LOOKS`."""
+    """Return all values of an iterator that does the work, in slices.   between_looks: as `BETWEEN_LOOKS`."""
     turns, found, each = Turns(), list[T](), iter(values)
     while part := list(islice(each, between_looks)):
         found += part

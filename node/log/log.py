@@ -1,8 +1,8 @@
-"""Log lines as RabbitMQ writes them: `2026-11-21 09:16:11.740356+00:00 [info] <0.2088.0> message`.
+"""This module writes log lines in RabbitMQ's format: `2026-11-21 09:16:11.740356+00:00 [info] <0.2088.0> message`.
 
 Every line goes through `logging`: `category_logger("connection")` for lines without an owner,
 `process_logger` for those of one connection, which carry its number where RabbitMQ has an Erlang pid. The
-lines of a message after its first repeat the prefix. Whatever a client may have chosen is made harmless by
+lines of a message after its first repeat the prefix. Every name that a client may have chosen is made harmless by
 `escape` before it becomes part of a message (`node.log.phrases` does that); the formatters escape every
 control character but the line feed once more.
 
@@ -26,7 +26,7 @@ from node.config.config import FileLog, LogFormat, LogLevel, LogOptions
 
 ROOT: Final = "fluffle"
 QUEUE_LINES_MAX: Final = 10_000
-"""Lines between the loop and the writer: some megabytes, seconds of the worst storm of connections."""
+"""The most lines between the loop and the writer: some megabytes, or seconds of the worst storm of connections."""
 NODE_PROCESS: Final = "<0.0.0>"
 """The tag of lines that belong to no connection; connections count from 1."""
 
@@ -50,7 +50,9 @@ _SHORT_NAMES: Final = {
     LogLevel.EMERGENCY: ("emg", "emgc"),
 }
 _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Control and format characters (bidirectional overrides), bytes that were no UTF-8, line separators."""
+"""Unicode categories of control and format characters (bidirectional overrides), bytes that were no UTF-8, and line
+separators.
+"""
 
 
 def escape(text: str) -> str:
@@ -68,12 +70,12 @@ def _escaped(character: str) -> str:
 
 
 def process_tag(number: int) -> str:
-    """What stands for an Erlang pid in lines and listings."""
+    """Return the text that stands for an Erlang pid in lines and listings."""
     return f"<0.{number}.0>"
 
 
 def category_logger(category: str = "default") -> logging.Logger:
-    """The logger of one of RabbitMQ's categories; its lines carry the node's tag."""
+    """Return the logger of one of RabbitMQ's categories; its lines carry the node's tag."""
     return logging.getLogger(ROOT if category == "default" else f"{ROOT}.{category}")
 
 
@@ -81,17 +83,17 @@ ProcessLogger = logging.LoggerAdapter[logging.Logger]
 
 
 def process_logger(category: str, number: int) -> ProcessLogger:
-    """The logger of one connection, or another long-lived thing: its lines carry its number."""
+    """Return the logger of one connection or other numbered object: its lines carry the number."""
     return logging.LoggerAdapter(category_logger(category), {"pid": process_tag(number)})
 
 
 def level_of(record: logging.LogRecord) -> LogLevel:
-    """The highest of RabbitMQ's levels that is not above the record's."""
+    """Return the highest of RabbitMQ's levels that is not above the record's."""
     return max((level for level in _SHORT_NAMES if level <= record.levelno), default=LogLevel.DEBUG)
 
 
 class _Formatter(logging.Formatter):
-    """What the plain and the JSON form have in common."""
+    """The common part of the plain and the JSON form."""
 
     def __init__(self, options: LogFormat) -> None:
         super().__init__()
@@ -119,7 +121,7 @@ class _Formatter(logging.Formatter):
 
 
 class PlainFormatter(_Formatter):
-    """`time [level] pid text`, the prefix again before each further line of a message."""
+    """The formatter of lines `time [level] pid text`; each further line of a message repeats the prefix."""
 
     def __init__(self, options: LogFormat, *, colors: bool = False) -> None:
         super().__init__(options)
@@ -135,7 +137,7 @@ class PlainFormatter(_Formatter):
 
 
 class JsonFormatter(_Formatter):
-    """One JSON object a line, with the keys of RabbitMQ's that a reader of logs uses."""
+    """The formatter of one JSON object a line, with those of RabbitMQ's keys that readers of logs use."""
 
     def format(self, record: logging.LogRecord) -> str:
         category = record.name.rpartition(".")[2] if record.name.startswith(f"{ROOT}.") else "default"
@@ -155,7 +157,7 @@ class JsonFormatter(_Formatter):
 
 
 class _CategoryFilter(logging.Filter):
-    """Lets a record pass when its category's level, or else the output's, does."""
+    """The filter that lets a record pass by its category's level, or by the output's if the category has none."""
 
     def __init__(self, output: LogLevel, categories: Mapping[str, LogLevel]) -> None:
         super().__init__()
@@ -167,7 +169,7 @@ class _CategoryFilter(logging.Filter):
 
 
 class _Entrance(logging.handlers.QueueHandler):
-    """The loop's end of the queue: never waits, counts what does not fit."""
+    """The loop's end of the queue: it never waits, and counts the lines that do not fit."""
 
     def __init__(
         self, lines: "queue.Queue[logging.LogRecord | None]", outputs: Sequence[logging.Handler]
@@ -208,7 +210,7 @@ class LogWriter:
                 output.handle(record)
 
     def stop(self, timeout_s: float = 2.0) -> bool:
-        """Write what is waiting and end the thread.
+        """Write the lines that wait, and end the thread.
 
         Returns: False when an output is stuck. Python's own exit would then wait for it without end.
         """
@@ -226,7 +228,7 @@ class LogWriter:
 
 
 def set_level(level: LogLevel) -> None:
-    """Have all outputs take lines from this level on, but for categories with a level of their own."""
+    """Set the level of all outputs; categories with a level of their own keep it."""
     root = logging.getLogger()
     root.setLevel(level)
     outputs = [output for each in root.handlers if isinstance(each, _Entrance) for output in each.outputs]
@@ -239,7 +241,7 @@ def set_level(level: LogLevel) -> None:
 def configure(
     options: LogOptions, *, stdout: IO[str] | None = None, stderr: IO[str] | None = None
 ) -> LogWriter:
-    """Send all log lines of this process where `options` say. Raises: OSError of the file."""
+    """Send all log lines of this process to the outputs in `options`. Raises: OSError of the file."""
     outputs: list[logging.Handler] = []
     if options.console is not None:
         console = options.console
@@ -270,7 +272,7 @@ def configure(
 def prepared(
     handler: logging.Handler, form: LogFormat, level: LogLevel, options: LogOptions, colors: bool = False
 ) -> logging.Handler:
-    """A handler for an output of this level, with the lines in their form.   options: levels of categories."""
+    """Return the handler with the form and the level of its output.   options: levels of categories."""
     handler.setFormatter(JsonFormatter(form) if form.json else PlainFormatter(form, colors=colors))
     handler.addFilter(_CategoryFilter(level, options.category_levels))
     return handler

@@ -1,6 +1,6 @@
-"""The log messages about copies of queues and masters that move, in RabbitMQ's words where it has them.
+"""Copies of queues and moving masters have these log messages, in RabbitMQ's words where it has them.
 
-As `node.log.phrases`. What becomes of each mirrored queue is put into words by `cluster.mirror.happenings`. Source:
+The rules are those of `node.log.phrases`. Events of single mirrored queues are in `cluster.mirror.happenings`. Source:
 management §6.3, the log of RabbitMQ 3.10.8.
 """
 
@@ -12,12 +12,12 @@ from node.log.log import escape
 
 
 def copies_recovered(count: int) -> str:
-    """Of mirrored queues that may be down without them. info, default."""
+    """Return a line about copies that are kept in case their mirrored queues come back from them. info, default."""
     return f"Kept the copies of {count} mirrored queues for the case that these come back from them"
 
 
 def copies_lossy(count: int) -> str:
-    """Those of them that lack something that was safe. error, default."""
+    """Return a line about copies on disk that lack confirmed messages. error, default."""
     return (
         f"The copies of {count} mirrored queues have lost messages on this disk, now or at an earlier start: "
         "those of other nodes are waited for"
@@ -25,7 +25,7 @@ def copies_lossy(count: int) -> str:
 
 
 def copies_discarded(count: int) -> str:
-    """Of queues that went on without this node, or are gone. info, default."""
+    """Return a line about copies of queues that went on without this node, or were deleted. info, default."""
     return f"Discarded {count} former copies of queues, which went on without this node or were deleted"
 
 
@@ -33,7 +33,7 @@ def copies_discarded(count: int) -> str:
 
 
 def rebalance_started(kind: str, vhosts: str, queues: str) -> str:
-    """info, default. `kind`: all, classic or quorum; the others: patterns."""
+    """Return a line. info, default. `kind`: all, classic or quorum; the others: patterns."""
     return (
         f"Starting queue rebalance operation: '{escape(kind)}' for vhosts matching '{escape(vhosts)}' "
         f"and queues matching '{escape(queues)}'"
@@ -41,22 +41,22 @@ def rebalance_started(kind: str, vhosts: str, queues: str) -> str:
 
 
 def migrated(queue: str, vhost: str, target: str) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return f"Queue '{escape(queue)}' in vhost '{escape(vhost)}' migrated to {escape(target)}"
 
 
 def migration_failed(queue: str, vhost: str, reason: str) -> str:
-    """warning, default."""
+    """Return a line. warning, default."""
     return f"Error migrating queue '{escape(queue)}' in vhost '{escape(vhost)}': {escape(reason)}"
 
 
 def balanced() -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return "All queue masters are balanced"
 
 
 def rebalanced() -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return "Finished queue rebalance operation"
 
 
@@ -64,7 +64,7 @@ def rebalanced() -> str:
 
 
 def transferring(count: int, peers: Sequence[str]) -> str:
-    """info, default. `count`: masters of mirrored queues; `peers`: where to."""
+    """Return a line. info, default. `count`: masters of mirrored queues; `peers`: the nodes that may get them."""
     names = ", ".join(map(escape, peers))
     return (
         f"Will transfer leadership of {count} classic mirrored queues hosted on this node "
@@ -73,7 +73,7 @@ def transferring(count: int, peers: Sequence[str]) -> str:
 
 
 def nobody_to_transfer_to() -> str:
-    """warning, default."""
+    """Return a line. warning, default."""
     return (
         "Skipping leadership transfer of classic mirrored queues: no candidate (online, not under maintenance) "
         "nodes to transfer to!"
@@ -81,12 +81,12 @@ def nobody_to_transfer_to() -> str:
 
 
 def transferred() -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return "Leadership transfer for local classic mirrored queues is complete"
 
 
 def still_masters(count: int) -> str:
-    """Some could not move in time. warning, default."""
+    """Return a line about masters that could not move in time. warning, default."""
     return f"{count} mirrored queues still have their leader on this node"
 
 
@@ -94,17 +94,17 @@ def still_masters(count: int) -> str:
 
 
 def plan_begun(plan: str, owner: str, by: str) -> str:
-    """info, default. by: the user."""
+    """Return a line. info, default. by: the user."""
     return f"Plan {escape(plan)} is being carried out by {escape(owner)} (user '{escape(by)}')"
 
 
 def plan_ended(plan: str, owner: str, by: str) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return f"Plan {escape(plan)} is carried out no more by {escape(owner)} (user '{escape(by)}')"
 
 
 def plan_step(plan: str, step: str, action: str, queue: str, vhost: str, node: str) -> str:
-    """info, default. node: whose copy is made, goes or becomes the master's."""
+    """Return a line. info, default. node: the node whose copy is made, removed, or made the master."""
     return (
         f"Plan {escape(plan)}, step {escape(step)}: {escape(action)} on {escape(node)} "
         f"of queue '{escape(queue)}' in vhost '{escape(vhost)}'"

@@ -1,7 +1,7 @@
-"""The log messages that operators and scripts search for, in RabbitMQ's words.
+"""Operators and scripts search for these log messages, so they have RabbitMQ's words.
 
-One function a message, named after the event; each returns the text and the caller chooses level and logger:
-the level and the category that RabbitMQ uses stand in the docstring. Everything that a client or an operator
+One function for each message is named after the event; it returns the text, and the caller chooses level and logger:
+RabbitMQ's level and category stand in the docstring ("info, default."). All text that a client or an operator
 may have chosen is escaped here, so that no name can break a line or forge one. No function takes a secret.
 
 `pid` is `log.process_tag(n)`; `name` is the connection's name, `PEER:PORT -> LOCAL:PORT`, once it is known
@@ -19,13 +19,13 @@ _MB: Final = 1_000_000
 _MIB: Final = 1 << 20
 
 _UNKNOWN_METHOD: Final = "none"
-"""What RabbitMQ prints when no method was being handled."""
+"""The text that RabbitMQ prints when no method was being handled."""
 
 # ---- connection ----
 
 
 def connection_name(peer: str, local: str, client_provided: str | None = None) -> str:
-    """How the other messages call a connection; `peer` and `local` are `IP:PORT` (amqp-behaviour §1.10)."""
+    """Return the name of a connection in other messages; `peer` and `local` are `IP:PORT` (amqp-behaviour §1.10)."""
     name = f"{peer} -> {local}"
     return name if client_provided is None else f"{name} - {client_provided}"
 
@@ -56,7 +56,7 @@ def secret_updated(pid: str, name: str, user: str, reason: str) -> str:
 
 
 def closing(pid: str, name: str, vhost: str | None = None, user: str | None = None) -> str:
-    """A connection ended in good order. info, connection. Without vhost: it never was opened."""
+    """A connection ended in good order. info, connection. Without vhost: it was never opened."""
     return f"closing AMQP connection {pid} ({_who(name, vhost, user)})"
 
 
@@ -76,19 +76,19 @@ def tuning_failed(pid: str, name: str, explanation: str) -> str:
 
 
 def negotiated_value(field: str, client: int, limit: int) -> str:
-    """For `tuning_failed`. `field`: frame_max or channel_max; `limit`: the one that it breaks."""
+    """Return the explanation for `tuning_failed`. `field`: frame_max or channel_max; `limit`: the one broken."""
     relation, kind = ("lower", "minimum") if 0 < client < limit else ("higher", "maximum")
     detail = " (no limit)" if field == "channel_max" and client == 0 else ""
     return f"negotiated {field} = {client}{detail} is {relation} than the {kind} allowed value ({limit})"
 
 
 def handshake_timeout(pid: str, name: str, state: str) -> str:
-    """The handshake took longer than `handshake_timeout`. error, connection. `state`: how far it came."""
+    """The handshake took longer than `handshake_timeout`. error, connection. `state`: the state that it reached."""
     return f"{closing(pid, name)}:\n{{handshake_timeout,{state}}}"
 
 
 def handshake_error(pid: str, name: str, state: str, explanation: str) -> str:
-    """Anything else that is wrong before connection.open, answered by silence. error, connection."""
+    """Anything else failed before connection.open, and the client gets no answer. error, connection."""
     return f"{closing(pid, name)}:\n{{handshake_error,{state},0,{escape(explanation)}}}"
 
 
@@ -103,17 +103,17 @@ def socket_error(pid: str, reason: str) -> str:
 
 
 def login_refused(mechanism: str, reason: str) -> str:
-    """Why a login is refused, for `login_error`; the client never sees it (amqp-behaviour §1.3)."""
+    """Return why a login is refused, for `login_error`; the client never sees it (amqp-behaviour §1.3)."""
     return f"{mechanism} login refused: {reason}"
 
 
 def invalid_credentials(user: str) -> str:
-    """A reason of `login_refused`: unknown user or wrong password."""
+    """Return the reason for `login_refused` that the user is unknown or the password wrong."""
     return f"user '{user}' - invalid credentials"
 
 
 def loopback_only(user: str) -> str:
-    """A reason of `login_refused`: the user is in `loopback_users` and came from elsewhere."""
+    """Return the reason for `login_refused` that the user is in `loopback_users` and came from elsewhere."""
     return f"user '{user}' can only connect via localhost"
 
 
@@ -193,13 +193,13 @@ _BANNER: Final = "*** Publishers will be blocked until this alarm clears ***"
 
 
 def alarm_set(node: str, resource: str) -> str:
-    """Too little memory or disk. warning, default. `resource`: memory or disk."""
+    """A node has too little memory or disk. warning, default. `resource`: memory or disk."""
     frame = "*" * len(_BANNER)
     return f"{escape(resource)} resource limit alarm set on node '{escape(node)}'.\n\n{frame}\n{_BANNER}\n{frame}\n"
 
 
 def alarm_cleared(node: str, resource: str) -> str:
-    """Enough of it again. warning, default."""
+    """A node has enough memory or disk again. warning, default."""
     return f"{escape(resource)} resource limit alarm cleared on node '{escape(node)}'"
 
 
@@ -209,7 +209,7 @@ def alarm_cleared_everywhere(resource: str) -> str:
 
 
 def memory_limit(limit_bytes: int, total_bytes: int) -> str:
-    """What the node may use of the machine's memory. info, default; at the start and when it is changed."""
+    """The limit of the node's memory was set: at the start, and when it is changed. info, default."""
     limit_mib, total_mib = limit_bytes // _MIB, total_bytes // _MIB
     return (
         f"Memory high watermark set to {limit_mib} MiB ({limit_bytes} bytes) "
@@ -218,27 +218,27 @@ def memory_limit(limit_bytes: int, total_bytes: int) -> str:
 
 
 def memory_high(used_bytes: int, limit_bytes: int) -> str:
-    """The node uses more than that; `alarm_set` follows. info, default."""
+    """The node uses more memory than the limit; `alarm_set` follows. info, default."""
     return f"vm_memory_high_watermark set. Memory used:{used_bytes} allowed:{limit_bytes}"
 
 
 def memory_normal(used_bytes: int, limit_bytes: int) -> str:
-    """The node uses less again; `alarm_cleared` follows. info, default."""
+    """The node uses less memory than the limit again; `alarm_cleared` follows. info, default."""
     return f"vm_memory_high_watermark clear. Memory used:{used_bytes} allowed:{limit_bytes}"
 
 
 def disk_limit(limit_bytes: int) -> str:
-    """How much must stay free where the data are. info, default; at the start and when it is changed."""
+    """The limit of free disk space was set: at the start, and when it is changed. info, default."""
     return f"Disk free limit set to {limit_bytes // _MB}MB"
 
 
 def disk_low(free_bytes: int, limit_bytes: int) -> str:
-    """Less than that is free; `alarm_set` follows. info, default."""
+    """The disk has less free space than the limit; `alarm_set` follows. info, default."""
     return f"Free disk space is insufficient. Free bytes: {free_bytes}. Limit: {limit_bytes}"
 
 
 def disk_enough(free_bytes: int, limit_bytes: int) -> str:
-    """Enough is free again; `alarm_cleared` follows. info, default."""
+    """The disk has enough free space again; `alarm_cleared` follows. info, default."""
     return f"Free disk space is sufficient. Free bytes: {free_bytes}. Limit: {limit_bytes}"
 
 
@@ -246,37 +246,37 @@ def disk_enough(free_bytes: int, limit_bytes: int) -> str:
 
 
 def store_starting(directory: str) -> str:
-    """What is on disk is about to be read. info, default."""
+    """The node is about to read its store. info, default."""
     return f"Starting message stores in directory '{escape(directory)}'"
 
 
 def store_rebuilding(directory: str) -> str:
-    """The node didn't stop in good order: everything on disk is read through. warning, default."""
+    """The node was not stopped in good order, so it reads the whole store. warning, default."""
     return f'Message store "{escape(directory)}": rebuilding indices from scratch'
 
 
 def queues_recovered(queue_count: int, took_ms: int) -> str:
-    """All queues are back. info, default."""
+    """All queues are recovered. info, default."""
     return f"Recovering {queue_count} queues of type rabbit_classic_queue took {took_ms}ms"
 
 
 def messages_recovered(message_count: int, body_bytes: int) -> str:
-    """What came back with them. info, default."""
+    """The queues' messages are recovered. info, default."""
     return f"Recovered {message_count} messages with {body_bytes} bytes of bodies"
 
 
 def disk_full(reason: str) -> str:
-    """A write found no room: it is tried again and again, and publishers wait. error, default."""
+    """A write found no room: it is repeated until it succeeds, and publishers wait. error, default."""
     return f"No space left for the message store: {escape(reason)}. Writing goes on when there is room"
 
 
 def disk_resumed(waited_s: float) -> str:
-    """There is room again. warning, default."""
+    """The store has room to write again. warning, default."""
     return f"The message store writes again, after {waited_s:.0f} s without room"
 
 
 def metadata_disk_full(reason: str) -> str:
-    """A write of the metadata found no room: it is tried again and again. error, default."""
+    """A write of the metadata found no room: it is repeated until it succeeds. error, default."""
     return (
         f"No space left for the metadata in raft/: {escape(reason)}. Other nodes go on, and decide about metadata "
         "without this one; what is declared through this node is not answered. Writing goes on when there is room"
@@ -292,12 +292,12 @@ def metadata_disk_stuck(waits_s: float) -> str:
 
 
 def metadata_disk_resumed() -> str:
-    """It works again. warning, default."""
+    """The disk of the metadata works again. warning, default."""
     return "The disk of the metadata in raft/ writes again"
 
 
 def message_disk_stuck(waits_s: float) -> str:
-    """The disk of the messages gets on with nothing. error, default."""
+    """The disk of the messages makes no progress. error, default."""
     return (
         f"The disk of the messages has not answered for {waits_s:.0f} s. Until it does this node gets no new mirrors "
         "and no masters, and hands over those that it has"
@@ -305,7 +305,7 @@ def message_disk_stuck(waits_s: float) -> str:
 
 
 def message_disk_resumed() -> str:
-    """It works again. warning, default."""
+    """The disk of the messages works again. warning, default."""
     return "The disk of the messages writes again: this node may have mirrors and masters"
 
 
@@ -318,7 +318,7 @@ def store_broken(path: str, reason: str) -> str:
 
 
 def disk_hung(path: str) -> str:
-    """The disk does not finish what it was given, and the node ends without it. error, default."""
+    """The disk does not finish its writes, and the node ends without it. error, default."""
     return f"The disk of '{escape(path)}' does not answer: not all is written. Nothing of that was confirmed"
 
 
@@ -333,7 +333,7 @@ def store_stopped(directory: str) -> str:
 
 
 def policy_set(name: str, apply_to: str, vhost: str, pattern: str) -> str:
-    """info, default. `apply_to`: queues, exchanges or all."""
+    """Return a line. info, default. `apply_to`: queues, exchanges or all."""
     return (
         f"Successfully set policy '{escape(name)}' matching {escape(apply_to)} names in virtual host "
         f"'{escape(vhost)}' using pattern '{escape(pattern)}'"
@@ -344,7 +344,7 @@ def policy_set(name: str, apply_to: str, vhost: str, pattern: str) -> str:
 
 
 def starting(name: str, version: str, python: str, product: str, product_version: str) -> str:
-    """The first lines of a node. info, default. `product`: what clients are told."""
+    """The node begins, and these are its first lines. info, default. `product`: the name that clients get."""
     return (
         f"\n Starting {escape(name)} {escape(version)} on Python {escape(python)}"
         f"\n Compatible with {escape(product)} {escape(product_version)}"
@@ -352,7 +352,7 @@ def starting(name: str, version: str, python: str, product: str, product_version
 
 
 def settings(node: str, config_files: Sequence[str], log_places: Sequence[str], data_dir: str) -> str:
-    """Where things are. info, default."""
+    """The node names its files and directories. info, default."""
     rows = [
         ("node", (node,)),
         ("config file(s)", config_files),
@@ -368,54 +368,54 @@ def settings(node: str, config_files: Sequence[str], log_places: Sequence[str], 
 
 
 def unused_settings(keys: Sequence[str]) -> str:
-    """Settings of RabbitMQ whose feature this version lacks. warning, default."""
+    """Settings were given for features of RabbitMQ that this version lacks. warning, default."""
     return f"Accepted, but without effect in this version: {', '.join(map(escape, keys))}"
 
 
 def file_handles(files: int, sockets: int) -> str:
-    """The limit of open files. info, default."""
+    """The limit of open files is known. info, default."""
     return f"Limiting to approx {files} file handles ({sockets} sockets)"
 
 
 def will_seed() -> str:
-    """The database is empty. info, default."""
+    """The database is empty, and gets the default vhost and user. info, default."""
     return "Will seed default virtual host and user..."
 
 
 def will_not_seed() -> str:
-    """The database is empty and definitions are to be loaded. info, default."""
+    """The database is not seeded, as it is not empty or definitions are to be loaded. info, default."""
     return "Will not seed default virtual host and user: have definitions to load..."
 
 
 def vhost_added(vhost: str, description: str = "", tags: Sequence[str] = ()) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     if not description:
         return f"Adding vhost '{escape(vhost)}' without a description"
     return f"Adding vhost '{escape(vhost)}' (description: '{escape(description)}', tags: {_words(tags)})"
 
 
 def vhost_deleted(vhost: str) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return f"Deleting vhost '{escape(vhost)}'"
 
 
 def user_created(user: str) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return f"Created user '{escape(user)}'"
 
 
 def user_deleted(user: str) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return f"Deleted user '{escape(user)}'"
 
 
 def user_tags_set(user: str, tags: Sequence[str]) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return f"Successfully set user tags for user '{escape(user)}' to {_words(tags)}"
 
 
 def permissions_set(user: str, vhost: str, configure: str, write: str, read: str) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return (
         f"Successfully set permissions for '{escape(user)}' in virtual host '{escape(vhost)}' "
         f"to '{escape(configure)}', '{escape(write)}', '{escape(read)}'"
@@ -423,34 +423,34 @@ def permissions_set(user: str, vhost: str, configure: str, write: str, read: str
 
 
 def listener_started(address: str, *, tls: bool = False) -> str:
-    """info, default. `address`: `[::]:5672`."""
+    """Return a line. info, default. `address`: `[::]:5672`."""
     return f"started {'TLS (SSL)' if tls else 'TCP'} listener on {escape(address)}"
 
 
 def listener_stopped(address: str, *, tls: bool = False) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return f"stopped {'TLS (SSL)' if tls else 'TCP'} listener on {escape(address)}"
 
 
 def http_listener_started(protocol: str, port: int) -> str:
-    """info, default. `protocol`: as `status` has it: http, https, http/prometheus, https/prometheus."""
+    """Return a line. info, default. `protocol`, as in `status`: http, https, http/prometheus, https/prometheus."""
     plugin = "Prometheus metrics" if protocol.endswith("prometheus") else "Management plugin"
     return f"{plugin}: HTTP{'S' if protocol.startswith('https') else ' (non-TLS)'} listener started on port {port}"
 
 
 def startup_complete(plugins: Sequence[str]) -> str:
-    """The node accepts clients. info, default.   plugins: what runs, a line each, the last one first as in RabbitMQ."""
+    """The node accepts clients. info, default.   plugins: listed one a line, the last one first as in RabbitMQ."""
     lines = [f" * {escape(name)}" for name in sorted(plugins, reverse=True)]
     return "\n".join([f"Server startup complete; {len(lines)} plugins started.", *lines])
 
 
 def asked_to_stop(product: str) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return f"{escape(product)} is asked to stop..."
 
 
 def stopped(product: str) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return f"Successfully stopped {escape(product)} and its dependencies"
 
 
@@ -465,37 +465,37 @@ def _words(words: Sequence[str]) -> str:
 
 
 def drain_started() -> str:
-    """warning, default."""
+    """Return a line. warning, default."""
     return "This node is being put into maintenance (drain) mode"
 
 
 def listeners_suspended() -> str:
-    """warning, default."""
+    """Return a line. warning, default."""
     return "Suspended all listeners and will no longer accept client connections"
 
 
 def drain_closed(count: int) -> str:
-    """warning, default. `count`: client connections that were open."""
+    """Return a line. warning, default. `count`: client connections that were open."""
     return f"Closed {count} local client connections"
 
 
 def drained() -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return "Node is ready to be shut down for maintenance or upgrade"
 
 
 def revive_started() -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return "This node is being revived from maintenance (drain) mode"
 
 
 def listeners_resumed() -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return "Resumed all listeners and will accept client connections again"
 
 
 def revived() -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return "Marked this node as back from maintenance and ready to serve clients"
 
 
@@ -510,12 +510,12 @@ def node_down(name: str) -> str:
 
 
 def link_up(name: str) -> str:
-    """There is a link to another node. info, default."""
+    """A link to another node is up. info, default."""
     return f"node '{escape(name)}' up"
 
 
 def link_down(name: str, reason: str) -> str:
-    """The link to another node is gone. info, default."""
+    """The link to another node is down. info, default."""
     return f"node '{escape(name)}' down: {escape(reason)}"
 
 
@@ -530,15 +530,15 @@ def node_joined(name: str) -> str:
 
 
 def node_removed(name: str) -> str:
-    """A node is no member any more. info, default."""
+    """A node is no longer a member. info, default."""
     return f"Removing node '{escape(name)}' from cluster"
 
 
 def clustering_with(names: Sequence[str], node_type: str) -> str:
-    """This node joins. info, default."""
+    """This node joins a cluster. info, default."""
     return f"Clustering with {_words(names)} as {escape(node_type)} node"
 
 
 def resetting(*, is_forced: bool) -> str:
-    """info, default."""
+    """Return a line. info, default."""
     return "Resetting Rabbit forcefully" if is_forced else "Resetting Rabbit"

@@ -1,4 +1,4 @@
-"""Requests as lines of a file, one file an hour, in the format that RabbitMQ's management writes them.
+"""Write requests as lines of a file, one file an hour, in the format of RabbitMQ's management.
 
     127.0.0.1 - guest [22/Nov/2026:00:30:00 +0000] "GET /api/overview HTTP/1.1" 200 1234 "-" "curl/7.88.1"
 
@@ -14,11 +14,13 @@ from typing import Final
 _TIME: Final = "%d/%b/%Y:%H:%M:%S +0000"
 _TEXT_CHARACTERS_MAX: Final = 4096
 _SECRET: Final = re.compile(r"([?&]auth=)[^&\s]*")
-"""Name and password in an address."""
+"""Matches a name and password in an address."""
 
 
 class AccessLog:
-    """Lines in a directory, which is made.   clock: seconds since 1970.   Raises: OSError, also when it writes."""
+    """A log of requests in a directory, which is made.   clock: seconds since 1970.   Raises: OSError, also when it
+    writes.
+    """
 
     def __init__(self, directory: str, clock: Callable[[], float] = time.time) -> None:
         os.makedirs(directory, mode=0o750, exist_ok=True)
@@ -28,7 +30,7 @@ class AccessLog:
     def write(
         self, peer: str, user: str, request: str, status: int, size: int, referer: str, agent: str
     ) -> None:
-        """One answer.   request: method, target and version.   size: octets of the body."""
+        """Write the line of one answer.   request: method, target and version.   size: octets of the body."""
         now = time.gmtime(self._clock())
         line = (
             f'{peer} - {_safe(user) or "-"} [{time.strftime(_TIME, now)}] "{_safe(request)}" {status} {size}'
@@ -40,11 +42,11 @@ class AccessLog:
 
 
 def _open_ours(path: str, flags: int) -> int:
-    """A new file is not for everybody: it says who did what from where."""
+    """Open a file that not everybody may read: it says which user did what from where."""
     return os.open(path, flags, 0o640)
 
 
 def _safe(text: str) -> str:
-    """A text that neither ends a line nor its quotes, without what is secret."""
+    """Return a text that neither ends a line nor its quotes, without secrets."""
     text = _SECRET.sub(r"\1***", text)
     return text[:_TEXT_CHARACTERS_MAX].encode("unicode_escape").decode().replace('"', '\\"')

@@ -1,4 +1,4 @@
-"""Who calls the HTTP API: names and passwords, tags, and how often a guess may be wrong.
+"""Authenticate callers of the HTTP API: names and passwords, tags, and a limit of wrong guesses.
 
 Source: management §1.0 "Responses", §2.1.
 """
@@ -17,7 +17,7 @@ from node.management.reply import ApiError
 from node.management.routes import Access
 
 NAME_MAX: Final = 255
-"""Characters of a user's name: a longer one is nobody's."""
+"""The longest name of a user, in characters: no user has a longer one."""
 
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 
@@ -41,7 +41,7 @@ class Credentials(NamedTuple):
 
 
 def credentials(header: str | None) -> Credentials | None:
-    """From an `authorization` header, or base64 alone; None unless it has a name and a password."""
+    """Decode an `authorization` header, or base64 alone; None unless it has a name and a password."""
     if header is None:
         return None
     scheme, _, encoded = header.strip().partition(" ")
@@ -51,7 +51,7 @@ def credentials(header: str | None) -> Credentials | None:
 
 
 def decoded(encoded: str) -> Credentials | None:
-    """From base64 of `name:password`."""
+    """Decode base64 of `name:password`; None for anything else."""
     try:
         name, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeError, ValueError):
@@ -60,19 +60,19 @@ def decoded(encoded: str) -> Credentials | None:
 
 
 def challenged() -> ApiError:
-    """401 without a body, which makes a browser ask."""
+    """Return a 401 without a body, which makes a browser ask for a password."""
     return ApiError(401, headers=CHALLENGE)
 
 
 def failed(reason: str = "Login failed") -> ApiError:
-    """401 for a name or password that is wrong."""
+    """Return a 401 for a name or password that is wrong."""
     return ApiError(401, "not_authorized", reason, CHALLENGE)
 
 
 def log_in(
     catalogue: Catalogue, given: Credentials, peer_host: str, loopback_users: frozenset[str]
 ) -> User | LoginRefused:
-    """The user, or why not."""
+    """Return the user, or why the login is refused."""
     return check_login(
         catalogue,
         given.name,
@@ -86,7 +86,7 @@ def check_access(user: User, access: Access) -> None:
     """Refuse a user without the tag. Raises: ApiError (401)."""
     if access is Access.PUBLIC:
         return
-    # Who may not come here at all is told so, wherever that is.
+    # A user that may not use the API at all gets that reason on each route.
     for each in (Access.MANAGEMENT, access):
         tags, reason = _TAGS[each]
         if access is not Access.AUTHENTICATED and not any(tag in user.tags for tag in tags):
@@ -94,7 +94,7 @@ def check_access(user: User, access: Access) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is of this machine only."""
+    """True if an address is of this machine only."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -104,9 +104,9 @@ def is_loopback(host: str) -> bool:
 
 
 class Guesses:
-    """How often logins went wrong of late. Who guesses on is refused before a password is looked at.
+    """Counts logins that went wrong lately. A host that guesses on is refused before a password is looked at.
 
-    After FREE wrong ones in WINDOW_S one login in PAUSE_S is looked at, right or wrong: what is refused meanwhile says
+    After FREE wrong ones in WINDOW_S one login in PAUSE_S is looked at, right or wrong: a refusal meanwhile says
     nothing about the password. Counted is by network (an IPv4 address, or 64 bits of IPv6) and user, and by network
     alone, where OF_NETWORK times as many may be wrong, as names can be tried in turn.
     """
@@ -121,7 +121,7 @@ class Guesses:
         self._wrong: OrderedDict[tuple[str, ...], _Wrong] = OrderedDict()
 
     def may_try(self, host: str, name: str, now: float) -> bool:
-        """Whether a login may be looked at now; `is_wrong` has to follow where it was wrong."""
+        """True if a login may be looked at now; `is_wrong` has to follow if it was wrong."""
         known = [(self._wrong.get(key), times) for key, times in self._keys(host, name)]
         held = [
             (wrong, times)
@@ -147,7 +147,7 @@ class Guesses:
                 self._wrong.popitem(last=False)
 
     def _keys(self, host: str, name: str) -> tuple[tuple[tuple[str, ...], int], ...]:
-        """What is counted, and how many times as often it may go wrong."""
+        """Return the keys that are counted, and how many times FREE each may go wrong."""
         network = network_of(host)
         return ((network, name[:NAME_MAX]), 1), ((network,), self.OF_NETWORK)
 
@@ -163,7 +163,7 @@ class _Wrong:
 
 
 def network_of(host: str) -> str:
-    """What one guesser has: an address of IPv4, the first 64 bits of one of IPv6."""
+    """Return the part of an address that one guesser has: all of IPv4, the first 64 bits of IPv6."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -17,16 +17,16 @@ from node.management.site import Site
 from node.statistics.query import NO_RANGES, Ranges
 
 DEPTH_MAX: Final = 64
-DOCUMENT_BYTES_MAX: Final = 1024 * 1024
-"""Of what describes one thing: all nodes are told of it in one command."""
 """How deep a body may be nested; tables of AMQP are refused far earlier."""
+DOCUMENT_BYTES_MAX: Final = 1024 * 1024
+"""The largest body that describes one object: all nodes get it in one command."""
 
 _DOUBLY_ENCODED: Final = (
     "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
 )
 
 NO_USER: Final = User("", "", "")
-"""Who calls what is public."""
+"""The user of calls to public routes."""
 
 
 class Call:
@@ -66,7 +66,7 @@ class Call:
 
     @property
     def broker(self) -> Broker:
-        """Raises: ApiError (503) unless it runs."""
+        """The running broker. Raises: ApiError (503) unless it runs."""
         node = self.site.node
         if node is None:
             raise unavailable("the broker does not run on this node")
@@ -74,31 +74,31 @@ class Call:
 
     @property
     def catalogue(self) -> Catalogue:
-        """What all nodes know. Raises: ApiError (503)."""
+        """The metadata that all nodes share. Raises: ApiError (503)."""
         return self.broker.catalogue
 
     # --- who may ---
 
     def has_tag(self, *tags: str) -> bool:
-        """Whether the user has one of the tags."""
+        """True if the user has one of the tags."""
         return any(tag in self.user.tags for tag in tags)
 
     @property
     def is_administrator(self) -> bool:
-        """Whether the user may do everything."""
+        """True if the user may do everything."""
         return self.has_tag("administrator")
 
     @property
     def is_monitor(self) -> bool:
-        """Whether the user may look at everything."""
+        """True if the user may look at everything."""
         return self.has_tag("monitoring", "administrator")
 
     def can_see(self, vhost: str) -> bool:
-        """Whether what is in the vhost may be shown to the user (management §2.1)."""
+        """True if the contents of the vhost may be shown to the user (management §2.1)."""
         return self.is_administrator or self.catalogue.permission(vhost, self.user.name) is not None
 
     def vhost(self, name: str) -> str:
-        """The name, of a vhost that is there and that the user may see. Raises: ApiError (404, 401)."""
+        """Return the name of a vhost that exists and that the user may see. Raises: ApiError (404, 401)."""
         if self.catalogue.vhost(name) is None:
             raise no_such_thing()
         if not self.can_see(name):
@@ -106,7 +106,8 @@ class Call:
         return name
 
     def vhosts(self) -> Iterator[str]:
-        """The vhosts whose contents are to be listed: that of the path or of the header, else all that may be seen.
+        """Yield the vhosts whose contents are to be listed: that of the path or of the header, else all visible
+        ones.
 
         Raises: ApiError (404, 401).
         """
@@ -119,18 +120,18 @@ class Call:
                 yield vhost.name
 
     async def log_in(self, given: Credentials) -> User:
-        """The user with a name and password that are not the call's own. Raises: ApiError (401, 429)."""
+        """Return the user with a name and password that are not the call's own. Raises: ApiError (401, 429)."""
         assert self._log_in is not None
         return await self._log_in(given)
 
     # --- what is asked ---
 
     def listing(self, *, can_page: bool = True) -> Listing:
-        """How a list is to be sorted and cut. Raises: ListingError (400)."""
+        """Return how a list is to be sorted and cut. Raises: ListingError (400)."""
         return Listing.of(self.query, can_page=can_page)
 
     def ranges(self) -> Ranges:
-        """Which samples are asked for. Raises: ApiError (400)."""
+        """Return the samples that are asked for. Raises: ApiError (400)."""
         if not any(name.endswith(("_age", "_incr")) for name in self.query):
             return NO_RANGES
         try:
@@ -139,11 +140,11 @@ class Call:
             raise bad_request(str(error)) from None
 
     async def octets(self) -> bytes:
-        """The body as it came. Raises: ApiError (400)."""
+        """Return the body as it came. Raises: ApiError (400)."""
         return b"" if self._read is None else await self._read()
 
     async def body(self, *, has_payload: bool = False) -> dict[str, Any]:
-        """The body, a JSON object; {} for none. Raises: ApiError (400, not_json).
+        """Return the body, a JSON object; {} for none. Raises: ApiError (400, not_json).
 
         has_payload: it may be as long as messages are.
         """
@@ -154,7 +155,7 @@ class Call:
 
 
 def json_object(data: bytes) -> dict[str, Any]:
-    """A JSON object; {} for nothing, null and JavaScript's undefined. Raises: ApiError (400, not_json)."""
+    """Decode a JSON object; {} for nothing, null and JavaScript's undefined. Raises: ApiError (400, not_json)."""
     if data.strip() in (b"", b"null", b"undefined"):
         return {}
     try:
@@ -169,7 +170,7 @@ def json_object(data: bytes) -> dict[str, Any]:
 
 
 async def send(call: Call, vhost: str, method: Method) -> Any:
-    """Have the user do something over AMQP, by all its rules. Returns: the answer. Raises: ApiError."""
+    """Send an AMQP method in the user's name, by all its rules, and return the answer. Raises: ApiError."""
     from node.management.direct import direct
 
     async with direct(call, vhost) as client:

@@ -1,6 +1,7 @@
-"""Until when certificates are valid: just enough of X.509 for that. Pure.
+"""Find out until when certificates are valid: just enough of X.509 for that. Pure.
 
     Certificate ─► TBSCertificate ─► version?, serial number, signature, issuer, validity ─► notBefore, notAfter
+
 Source: RFC 5280 §4.1.
 """
 
@@ -15,7 +16,7 @@ _SEQUENCE, _INTEGER, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x02, 0x17, 
 
 
 def expiries(pem: str) -> list[datetime.datetime]:
-    """When each certificate of a PEM file ends. Raises: ValueError for one that cannot be read."""
+    """Return when each certificate of a PEM file ends. Raises: ValueError for one that cannot be read."""
     return [_expiry(binascii.a2b_base64(match[1])) for match in _PEM.finditer(pem)]
 
 
@@ -45,7 +46,7 @@ def _time(der: bytes) -> datetime.datetime:
 
 
 def _content(der: bytes, tag: int) -> tuple[bytes, bytes]:
-    """The content of the element that comes first, and what follows it. Raises: ValueError."""
+    """Return the content of the first element, and the bytes behind it. Raises: ValueError."""
     if len(der) < 2 or der[0] != tag:
         raise ValueError("this is no certificate")
     length, start = der[1], 2

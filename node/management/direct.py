@@ -1,4 +1,4 @@
-"""What the HTTP API does over AMQP in the name of a user, and what the broker's refusals become.
+"""Access to AMQP for the HTTP API in the name of a user, and the broker's refusals as HTTP errors.
 
 Source: management §1.0 "Responses", §2.1 (writes need the user's own permissions).
 """
@@ -14,12 +14,12 @@ from node.management.call import Call
 from node.management.reply import ApiError, bad_request, not_authorised, not_found, unavailable
 
 NOBODYS_FAULT: Final = frozenset({ReplyCode.INTERNAL_ERROR, ReplyCode.CONNECTION_FORCED})
-"""The metadata can't be changed now, as there is no majority, say; or the broker stops."""
+"""Errors that are not the client's: the metadata can't be changed now, without a majority, say; or the broker stops."""
 
 
 @contextlib.asynccontextmanager
 async def direct(call: Call, vhost: str) -> AsyncIterator[DirectClient]:
-    """An AMQP client of this user's. Raises, also out of the block: ApiError."""
+    """Open an AMQP client of this user. Raises, also out of the block: ApiError."""
     try:
         async with DirectClient(call.broker, call.user, vhost) as client:
             yield client
@@ -30,7 +30,7 @@ async def direct(call: Call, vhost: str) -> AsyncIterator[DirectClient]:
 
 
 def api_error(error: ProtocolError) -> ApiError:
-    """What a client is told over HTTP of what the broker has against it."""
+    """Convert an error of the broker to the HTTP error for the client."""
     match error.code:
         case ReplyCode.NOT_FOUND:
             return not_found(error.explanation)

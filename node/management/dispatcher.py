@@ -1,4 +1,4 @@
-"""From a request to an answer: routes, who may, and what errors become. It knows of HTTP, and of no sockets.
+"""Dispatch a request to its handler: routes, access, and errors as answers. This module knows HTTP, but no sockets.
 
     path ─► route ─► method ─► origin ─► user ─► tag ─► content type ─► handler
              404      405       403      401     401        415
@@ -41,7 +41,7 @@ PARAMETERS_MAX: Final = 100
 _READS: Final = ("GET", "HEAD")
 _METHODS: Final = "HEAD, GET, PUT, POST, DELETE, OPTIONS"
 _DEFENCES: Final = {"x-content-type-options": "nosniff", "x-frame-options": "DENY"}
-"""Unless the configuration has others: no other page may show ours in a frame, and no browser guesses types."""
+"""Headers unless the configuration has others: no other page may show ours in a frame, no browser guesses types."""
 _ALWAYS: Final = {
     "cache-control": "no-cache",
     "server": PRODUCT,
@@ -54,7 +54,7 @@ _STATUS_OF: Final = {
     "refused": not_authorised,
     "unavailable": unavailable,
 }
-"""By the kinds of `AdminError`."""
+"""The HTTP error for each kind of `AdminError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Dispatcher:
         self._long_answers = LongAnswers()
 
     async def answer(self, request: Incoming) -> Reply:
-        """The answer to a request, with all its headers."""
+        """Return the answer to a request, with all its headers."""
         try:
             reply = await self._reply(request)
         except ApiError as error:
@@ -147,7 +147,7 @@ class Dispatcher:
         return self._files.reply(path, request.headers.get("if-none-match"))
 
     async def _user(self, request: Incoming, route: Route, parameters: Mapping[str, str]) -> User:
-        """Who calls. Raises: ApiError (401, 503)."""
+        """Return the calling user. Raises: ApiError (401, 503)."""
         if self._config.disable_basic_auth:
             raise auth.challenged()
         given = auth.credentials(request.headers.get("authorization"))
@@ -158,7 +158,7 @@ class Dispatcher:
         return await self.log_in(given, request.peer[0])
 
     async def log_in(self, given: auth.Credentials, peer_host: str) -> User:
-        """The user with this name and password. Raises: ApiError (401, 429, 503)."""
+        """Return the user with this name and password. Raises: ApiError (401, 429, 503)."""
         node = self._site.node
         if node is None:
             raise unavailable("the broker does not run on this node")
@@ -177,7 +177,7 @@ class Dispatcher:
     # --- other origins ---
 
     def _check_origin(self, request: Incoming) -> None:
-        """Refuse that a page of another origin changes something: browsers add credentials by themselves."""
+        """Refuse changes by a page of another origin: browsers add credentials by themselves."""
         if request.method in _READS:
             return
         origin = request.headers.get("origin")
@@ -211,7 +211,7 @@ class Dispatcher:
 
 
 def _route(found: Found, method: str) -> Route:
-    """Raises: ApiError (405)."""
+    """Return the route for the method. Raises: ApiError (405)."""
     route = found.methods.get("GET" if method == "HEAD" else method)
     if route is None:
         allowed = ["HEAD", *found.methods] if "GET" in found.methods else list(found.methods)
@@ -220,7 +220,7 @@ def _route(found: Found, method: str) -> Route:
 
 
 def _parameters(query: str) -> list[tuple[str, str]]:
-    """Raises: ApiError (400)."""
+    """Return the parameters of a query. Raises: ApiError (400)."""
     try:
         return parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=PARAMETERS_MAX)
     except ValueError:
@@ -228,7 +228,7 @@ def _parameters(query: str) -> list[tuple[str, str]]:
 
 
 def _check_type(request: Incoming, route: Route) -> None:
-    """Raises: ApiError (415)."""
+    """Check the body's encoding and content type. Raises: ApiError (415)."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise ApiError(415)
     if route.consumes is None:

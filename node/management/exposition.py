@@ -32,7 +32,7 @@ class Exposition:
         self._families: dict[str, list[str]] = {}
 
     def begin(self, metric: Metric, prefix: str) -> list[str]:
-        """The lines of a metric; rows are appended."""
+        """Return the lines of a metric; the caller appends rows."""
         name = prefix + metric.name
         lines = self._families.get(name)
         if lines is None:
@@ -43,11 +43,11 @@ class Exposition:
         return lines
 
     def add(self, metric: Metric, prefix: str, value: float, labels: str = "") -> None:
-        """One row.   labels: see `labelled`."""
+        """Add one row.   labels: see `labelled`."""
         self.begin(metric, prefix).append(f"{prefix}{metric.name}{labels} {number(value)}")
 
     def pieces(self) -> Iterator[bytes]:
-        """The text, some thousand lines at a time. What was given is forgotten, a little each time as well."""
+        """Yield the text, some thousand lines at a time, and forget it piece by piece as well."""
         gathered: list[str] = []
         while self._families:
             lines = self._families.pop(next(iter(self._families)))
@@ -65,7 +65,7 @@ def _text(lines: list[str]) -> bytes:
 
 
 def labelled(labels: Mapping[str, str]) -> str:
-    """Labels as they stand behind a name."""
+    """Return labels as they stand behind a metric's name."""
     if not labels:
         return ""
     inner = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in labels.items())
@@ -73,7 +73,7 @@ def labelled(labels: Mapping[str, str]) -> str:
 
 
 def number(value: float) -> str:
-    """A value as Prometheus reads it."""
+    """Return a value as Prometheus reads it."""
     if isinstance(value, bool | int):
         return str(int(value))
     if value != value:

@@ -1,7 +1,7 @@
-"""Pages of metrics for whoever asks, without a user: made one at a time, shared for a second, few of them held.
+"""Pages of metrics, for callers without a user: made one at a time, shared for a second, few of them held.
 
-A page of 10,000 queues has 17 MB. A hundred who ask and do not read hold one page together; when a third page is made
-the oldest one that is still being sent is dropped, and its askers' connections end.
+A page of 10,000 queues has 17 MB. A hundred callers that do not read hold one page together; when a third page is
+made the oldest one that is still being sent is dropped, and its callers' connections end.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Final, overload
 
 SHARED_S: Final = 1.0
-"""How long a page answers all who ask for the same."""
+"""For how long a page answers all callers that ask for the same."""
 
 HELD_MAX: Final = 2
-"""Pages that are being sent at once, however slowly they are read."""
+"""The most pages that are being sent at once, however slowly they are read."""
 
 
 class Page(Sequence[bytes]):
@@ -25,7 +25,7 @@ class Page(Sequence[bytes]):
         self._pieces: Sequence[bytes] | None = pieces
 
     def drop(self) -> None:
-        """Let go of the pieces, whoever still wants them."""
+        """Drop the pieces, even if they are still being sent."""
         self._pieces = None
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class Expositions:
         self._sent: deque[weakref.ref[Page]] = deque()
 
     async def page(self, wanted: Hashable, make: Callable[[], Awaitable[Sequence[bytes]]]) -> Page:
-        """The page of that kind: one that is young enough, or a new one when it is its turn."""
+        """Return the page of that kind: one that is young enough, or a new one when it is its turn."""
         async with self._turn:
             known = self._shared.get(wanted)
             if known is not None and self._clock() - known[0] < SHARED_S:
@@ -70,13 +70,13 @@ class Expositions:
             return page
 
     def _forget(self, wanted: Hashable, page: Page) -> None:
-        """It is too old to be shared; who is being sent it goes on."""
+        """Stop sharing a page that is too old; it is still sent where that has begun."""
         known = self._shared.get(wanted)
         if known is not None and known[1] is page:
             del self._shared[wanted]
 
     def _make_room(self) -> None:
-        """For one more page, besides those that are held."""
+        """Drop pages so that there is room for one more."""
         held = [(each, page) for each in self._sent if (page := each()) is not None]
         while len(held) > HELD_MAX - 1:
             held.pop(0)[1].drop()

@@ -1,4 +1,4 @@
-"""Where HTTP is spoken: the API with the UI and the metrics on one port, the metrics alone on another.
+"""The HTTP listeners: the API with the UI and the metrics on one port, the metrics alone on another.
 
 Source: management §1.0 "Base", §5, §6.1.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Listeners:
-    """Of one process. `await start()`, then `await close()`.
+    """The HTTP listeners of one process. `await start()`, then `await close()`.
 
     places: protocol, host and port of each.
     """
@@ -36,7 +36,7 @@ class Listeners:
         self.places: list[tuple[str, str, int]] = []
 
     async def start(self) -> None:
-        """Accept requests. Raises: OSError for an address that was asked for and can't be had."""
+        """Accept requests. Raises: OSError for a configured address that is not available."""
         config = self._site.config
         management, prometheus = config.management, config.prometheus
         if management.is_on:

@@ -1,4 +1,4 @@
-"""How lists are sorted, cut down and paged, by the parameters of a request. Pure.
+"""Sort, filter, cut and page lists by the parameters of a request. Pure.
 
 Source: management §1.0 "List query parameters".
 """
@@ -41,9 +41,10 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a request asks of a list.
+    """The options of a list in a request.
 
-    sort: None: the list's own order; "": none at all.   columns: None for all.   matches: by name, of paged lists only.
+    sort: None: the list's own order; "": none at all.   columns: None for all.   matches: by name, of paged lists
+    only.
     """
 
     sort: str | None = None
@@ -55,7 +56,7 @@ class Listing:
 
     @classmethod
     def of(cls, query: Mapping[str, str], *, can_page: bool = True) -> "Listing":
-        """From a request's parameters. Raises: ListingError."""
+        """Read the options from a request's parameters. Raises: ListingError."""
         page = _page(query) if can_page else None
         columns = query.get("columns")
         name = query.get("name", "") if page is not None else ""
@@ -71,20 +72,22 @@ class Listing:
     # --- the steps, in their order ---
 
     def chosen(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Those whose name is asked for."""
+        """Return the rows whose name is asked for."""
         if self.matches is None:
             return rows
         return [row for row in rows if self.matches(str(row.get("name", "")))]
 
     def ordered(self, rows: Sequence[Row], default: Sequence[str]) -> Sequence[Row]:
-        """Sorted; what has not got the field comes first. default: fields that also decide between equal rows."""
+        """Return the rows sorted; those without the field come first.   default: fields that also decide between
+        equal rows.
+        """
         if self.sort == "":
             return list(reversed(rows)) if self.is_reverse else rows
         fields = list(default) if self.sort is None else [self.sort, *default]
         return sorted(rows, key=lambda row: [rank(row, field) for field in fields], reverse=self.is_reverse)
 
     def cut(self, rows: Sequence[T]) -> Sequence[T]:
-        """The rows of the page. Raises: ListingError if there is no such page."""
+        """Return the rows of the page. Raises: ListingError if there is no such page."""
         if self.page is None:
             return rows
         first = (self.page.number - 1) * self.page.size
@@ -96,7 +99,7 @@ class Listing:
         return rows[first : first + self.page.size]
 
     def shown(self, rows: Sequence[Row], filtered_count: int, total_count: int) -> Any:
-        """What is sent of the rows of a page, or of all."""
+        """Return the answer for the rows of a page, or for all."""
         items = [narrowed(row, self.columns) for row in rows] if self.columns is not None else list(rows)
         if self.page is None:
             return items
@@ -111,13 +114,13 @@ class Listing:
         }
 
     def apply(self, rows: Sequence[Row], default: Sequence[str]) -> Any:
-        """All steps over rows that are complete: what is sent. Raises: ListingError."""
+        """Apply all steps to complete rows, and return the answer. Raises: ListingError."""
         chosen = self.chosen(rows)
         return self.shown(self.cut(self.ordered(chosen, default)), len(chosen), len(rows))
 
 
 def narrowed(row: Row, columns: Sequence[str]) -> dict[str, Any]:
-    """Only these fields of a row, dotted ones within objects; a field that holds an object brings all of it."""
+    """Return only these fields of a row, dotted ones within objects; a field that holds an object brings all of it."""
     found: dict[str, Any] = {}
     for column in columns:
         names = column.split(".")
@@ -136,7 +139,7 @@ def narrowed(row: Row, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def field_of(row: Row, dotted: str) -> Any:
-    """The value of a field, or a mark that compares with nothing."""
+    """Return the value of a field, or a mark that compares with nothing."""
     if dotted in row:
         return row[dotted]
     value: Any = row
@@ -148,7 +151,7 @@ def field_of(row: Row, dotted: str) -> Any:
 
 
 def rank(row: Row, field: str) -> tuple[int, Any]:
-    """Values of different kinds in Erlang's order; what is missing first."""
+    """Return a sort key: values of different kinds in Erlang's order, missing ones first."""
     value = field_of(row, field)
     if value is _MISSING or value is None:
         return (0, 0)
@@ -193,7 +196,7 @@ def _matcher(pattern: str, *, is_regex: bool) -> Callable[[str], bool]:
 
 
 class _Searched:
-    """Whether an expression is found in names, within a time for each."""
+    """Tests if an expression is found in names, within a time for each."""
 
     def __init__(self, pattern: "regex.Pattern[str]") -> None:
         self._pattern = pattern

@@ -1,7 +1,7 @@
-"""Lists of what comes and goes and is in no metadata: connections, channels, consumers.
+"""Lists of objects that are in no metadata: connections, channels, consumers.
 
-Their nodes are asked twice for a page: first for names and what the list is sorted by, then for all of what is on the
-page. Who has no right to look at everything sees what is theirs.
+Their nodes are asked twice for a page: first for names and the fields that the list is sorted by, then for all of
+the page's rows. A user without the right to look at everything sees only own objects.
 Source: management §1.6-1.8, §2.1.
 """
 
@@ -27,7 +27,8 @@ async def live_list(
     only: frozenset[str] | None = None,
     can_page: bool = True,
 ) -> Reply:
-    """All objects of a kind that the user may see, in the vhost of the path or the header if there is one.
+    """Answer with all objects of a kind that the user may see, in the vhost of the path or the header if there is
+    one.
 
     user: only of this one.   only: the only fields that are shown.
     """
@@ -50,7 +51,7 @@ async def live_list(
 
 
 async def rows_of(call: Call, kind: Kind, query: Query) -> list[Row]:
-    """The rows with these ids, in their order, without those that are gone meanwhile."""
+    """Return the rows with these ids, in their order, without those that are gone meanwhile."""
     assert query.ids is not None
     assert len(query.ids) <= IDS_MAX
     if not query.ids:
@@ -60,7 +61,7 @@ async def rows_of(call: Call, kind: Kind, query: Query) -> list[Row]:
 
 
 async def one_by_name(call: Call, kind: Kind, name: str) -> Row:
-    """The object of that name, with all that is known of it. Raises: ApiError (404; 401 when it is somebody else's)."""
+    """Return the object of that name, with all fields. Raises: ApiError (404; 401 if it is another user's)."""
     ranges = call.ranges()
     fields = _NAME | {"user"}
     rows = await call.site.rows(kind, Query(fields=fields))
@@ -77,7 +78,7 @@ async def one_by_name(call: Call, kind: Kind, name: str) -> Row:
 
 
 def asked_vhost(call: Call) -> str | None:
-    """The vhost that the path or the header names; a monitor may look into any. Raises: ApiError (404, 401)."""
+    """Return the vhost that the path or the header names; a monitor may look into any. Raises: ApiError (404, 401)."""
     asked = call.path.get("vhost") or call.headers.get("x-vhost")
     if not asked:
         return None
@@ -89,5 +90,5 @@ def asked_vhost(call: Call) -> str | None:
 
 
 def without_id(row: Row) -> Row:
-    """The row as it is shown."""
+    """Return the row as it is shown."""
     return {key: row[key] for key in row if key != "id"}

@@ -1,9 +1,10 @@
-"""Lists that may be long: few are made at once, and little is held of those that are read slowly.
+"""Bound the memory of long lists: few are made at once, and few of those that are read slowly are held.
 
     asked ─► in line ─► made, as JSON ─► held while it is sent ─► all of it sent
                                             └ others are asked for, and there is too much ─► dropped
 
-The rows of 10,000 queues take more memory than the 30 MB of JSON that they become: both would add up with who asks.
+The rows of 10,000 queues take more memory than the 30 MB of JSON that they become. Both would add up with the number
+of callers.
 """
 
 import asyncio
@@ -18,21 +19,23 @@ from node.management.expositions import Page
 from node.management.reply import Reply
 
 MADE_AT_ONCE: Final = 2
-"""Lists; others wait. Pages of lists (`page=`) are short and don't."""
+"""The most lists that are made at once; others wait. Pages of lists (`page=`) are short and don't."""
 
 HELD_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of answers that are being sent; the newest is held however long it is, and the oldest is dropped first."""
+"""The most bytes of answers that are being sent. The oldest is dropped first, and the newest is held however long it
+is.
+"""
 
 
 class LongAnswers:
-    """Those of one node."""
+    """The long answers of one node."""
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(MADE_AT_ONCE)
         self._held: deque[tuple[weakref.ref[Page], int]] = deque()
 
     async def make(self, handler: Callable[[], Awaitable[Reply]]) -> Reply:
-        """What the handler answers, when it is its turn. A list comes as JSON in pieces, and its rows are gone."""
+        """Return the handler's answer, when it is its turn. A list comes as JSON in pieces, and its rows are freed."""
         async with self._turns:
             reply = await handler()
             if not is_long(reply.value):

@@ -1,4 +1,4 @@
-"""The metrics of objects, by family: what of a node, a queue, a channel or a connection stands under which name.
+"""The metrics of nodes, queues, channels and connections, by family: their names and their values.
 
 Names, types and families are RabbitMQ 3.10.8's, `fluffle_…` are our own. Pure. Source: management §5.1.
 """
@@ -20,7 +20,10 @@ EXCHANGE_FAMILY: Final = "exchange_metrics"
 
 
 class OfQueue(NamedTuple):
-    """field: of a queue's row of statistics; or `value` of the queue itself. What has neither now has no row."""
+    """A metric of a queue.
+
+    field: of its row of statistics; or `value` of the queue itself. A queue that has neither now has no row.
+    """
 
     metric: Metric
     field: str = ""
@@ -29,7 +32,7 @@ class OfQueue(NamedTuple):
 
 
 class OfChannel(NamedTuple):
-    """value: of an open channel.   counter: what it is called among the channel's counters, if it is one."""
+    """A metric of an open channel.   counter: its name among the channel's counters, if it is one."""
 
     metric: Metric
     value: Callable[[Channel], Number]
@@ -37,14 +40,14 @@ class OfChannel(NamedTuple):
 
 
 class OfConnection(NamedTuple):
-    """value: of an open connection."""
+    """A metric of an open connection."""
 
     metric: Metric
     value: Callable[[Connection], Number]
 
 
 class OfNode(NamedTuple):
-    """field: of `node_facts`; its unit is `scale` of the metric's."""
+    """A metric of a node.   field: of `node_facts`; its unit is `scale` of the metric's."""
 
     metric: Metric
     field: str
@@ -204,7 +207,7 @@ QUEUE_PUBLISHED: Final = (
 
 
 def _delivered(name: str, text: str, *fields: str) -> OfQueue:
-    """One of a queue's own counters of deliveries, which RabbitMQ has from 4.0 on."""
+    """Make the metric of one of a queue's own counters of deliveries, which RabbitMQ has from 4.0 on."""
     return OfQueue(
         Metric(name, COUNTER, text), value=lambda queue: sum(getattr(queue.counters, each) for each in fields)
     )
@@ -234,7 +237,7 @@ QUEUE_DELIVERED: Final = (
 EXCHANGE_PUBLISHED: Final = Metric(
     "exchange_messages_published_total", COUNTER, "Messages that were published to an exchange"
 )
-"""Of the family `exchange_metrics`, which RabbitMQ has from 4.0 on."""
+"""The metric of the family `exchange_metrics`, which RabbitMQ has from 4.0 on."""
 
 # --- channels ---
 
@@ -265,7 +268,7 @@ CHANNEL: Final = (
 
 
 def _counted(name: str, text: str, counter: str) -> OfChannel:
-    """One of a channel's counters, which it also has of each exchange or queue while somebody asks for that."""
+    """Make the metric of a channel's counter, which it also has by exchange or queue while that is asked for."""
     return OfChannel(
         Metric(name, COUNTER, text), lambda channel: int(getattr(channel.counters, counter)), counter
     )

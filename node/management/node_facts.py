@@ -1,7 +1,7 @@
-"""What a node is and uses, as `/nodes` shows it. Another node may ask, so nothing of HTTP is imported here.
+"""The facts of a node and its usage, as `/nodes` shows them.
 
-Fields that only Erlang could fill are there as well, since tools read them: with what comes nearest, or 0. Source:
-management §1.2.
+Another node may ask for them, so nothing of HTTP is imported here. Fields that only Erlang could fill are there as
+well, since tools read them: with the nearest value, or 0. Source: management §1.2.
 """
 
 import gc
@@ -26,7 +26,7 @@ from node.version import COMPATIBLE_VERSION, VERSION
 Facts = dict[str, Any]
 
 PROCESSES_MAX: Final = 1048576
-"""Erlang's default. There are no processes here: connections, channels and queues count as such."""
+"""Erlang's default limit. There are no processes here: connections, channels and queues count as such."""
 
 EXCHANGE_TYPES: Final = tuple(
     {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
@@ -48,7 +48,7 @@ _DESCRIPTIONS: Final = {
 }
 
 CONTEXTS: Final = {"http": "RabbitMQ Management", "http/prometheus": "RabbitMQ Prometheus"}
-"""What is served by a listener, by its protocol without TLS."""
+"""The service of a listener, by its protocol without TLS."""
 
 _MEMORY_PARTS: Final = [
     "connection_readers",
@@ -97,18 +97,18 @@ _STORE: Final = (
 )
 
 LOOP_LAG_US: Final = "loop_lag_us"
-"""The longest time in a tick's interval for which the event loop was held, as it is followed over time."""
+"""The longest time in a tick's interval for which the event loop was held, in µs, as it is kept over time."""
 
 _MEAN_TIMES: Final = {f"io_{what}_avg_time": what for what in ("read", "write", "sync")}
-"""Means, in ms, and what of the disk is meant: followed over time as the counts and the times that they are made of."""
+"""Mean times in ms and their disk operation: computed from the counts and times that are kept over time."""
 
 
 def node_facts(node: Node, status: Mapping[str, Any], statistics: Statistics, query: Query) -> Facts:
-    """The row of this node.
+    """Return the row of this node.
 
     status: see `node.process.status.node_status`.
-    query: `fields` and the range `node_stats` count; what takes some memory to say is there when it is detailed, or
-        when the field "memory" is asked for.
+    query: `fields` and the range `node_stats` count. Facts that cost some memory are there when the query is
+    detailed, or when the field "memory" is asked for.
     """
     broker = node.broker
     alarms = broker.alarms.short_of_here()
@@ -164,12 +164,12 @@ def node_facts(node: Node, status: Mapping[str, Any], statistics: Statistics, qu
 
 
 def stopped_node(name: str, node_type: str) -> Facts:
-    """The row of a node that doesn't run: these three fields are all that RabbitMQ knows then."""
+    """Return the row of a node that doesn't run: these three fields are all that RabbitMQ knows then."""
     return {"name": name, "type": node_type, "running": False}
 
 
 def measure(node: Node) -> dict[str, int]:
-    """What of a node is followed over time, measured now. Takes less than a millisecond."""
+    """Measure the figures of a node that are kept over time. Takes less than a millisecond."""
     broker, disk = node.broker, disk_counters(node)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     connections = broker.connections.values()
@@ -201,7 +201,7 @@ def measure(node: Node) -> dict[str, int]:
 
 
 def memory_breakdown(node: Node) -> Facts:
-    """What the resident memory is used for, as far as Python tells: messages; the rest is `other_system`."""
+    """Return the uses of the resident memory, as far as Python tells: messages; the rest is `other_system`."""
     rss = rss_bytes()
     pager = node.broker.pager
     messages = min(rss, sum(queue.backlog.memory_bytes for queue in node.broker.local_queues))
@@ -217,7 +217,7 @@ def memory_breakdown(node: Node) -> Facts:
 
 
 def relative(memory: Mapping[str, Any]) -> Facts:
-    """A breakdown in per cent of all of it; what there is of counts as 1 at least."""
+    """Return a breakdown in per cent of all memory; a part that is not 0 counts as 1 at least."""
     whole = max(memory["total"].values())
     return {
         "total": 100,
@@ -226,13 +226,13 @@ def relative(memory: Mapping[str, Any]) -> Facts:
 
 
 def disk_counters(node: Node) -> DiskCounters:
-    """What the disk did for messages; all 0 for a broker without one."""
+    """Return the disk's counters for messages; all 0 for a broker without a disk."""
     counters = getattr(node.broker.storage, "counters", None)
     return counters if isinstance(counters, DiskCounters) else DiskCounters()
 
 
 def open_files() -> int:
-    """Descriptors of this process."""
+    """Return the number of descriptors of this process."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
@@ -240,12 +240,12 @@ def open_files() -> int:
 
 
 def is_http(listener: Mapping[str, Any]) -> bool:
-    """Whether a listener of `status` speaks HTTP."""
+    """True if a listener of `status` speaks HTTP."""
     return str(listener["protocol"]).startswith("http")
 
 
 def context_of(listener: Mapping[str, Any]) -> Facts:
-    """A listener of `status` that speaks HTTP, as what it serves."""
+    """Return an HTTP listener of `status` as a context."""
     is_tls = listener["protocol"].startswith("https")
     protocol = listener["protocol"].replace("https", "http", 1)
     found: Facts = {
@@ -262,12 +262,12 @@ def context_of(listener: Mapping[str, Any]) -> Facts:
 
 
 def address_of(listener: Mapping[str, Any]) -> str:
-    """The IP address of a listener of `status`, without brackets."""
+    """Return the IP address of a listener of `status`, without brackets."""
     return str(listener["interface"]).removeprefix("[").removesuffix("]") or "::"
 
 
 def enabled_plugins(config: Config) -> list[str]:
-    """What was asked for, or what is on without having been."""
+    """Return the configured plug-ins, or those that are on by default."""
     if config.enabled_plugins is not None:
         return sorted(config.enabled_plugins)
     is_on = {MANAGEMENT: config.management.is_on, PROMETHEUS: config.prometheus.is_on}
@@ -291,7 +291,9 @@ def _applications(config: Config) -> list[Facts]:
 
 
 def _scrub_facts(node: Node) -> Facts:
-    """How far the look for what has rotted on disk is.   last_round: in ms since 1970, or null."""
+    """Return the progress of the scrubber, which looks for rotten bytes on disk.   last_round: in ms since 1970, or
+    null.
+    """
     storage = node.broker.storage
     done = storage.scrubbing
     return {
@@ -322,7 +324,9 @@ def _type(node: Node) -> str:
 
 
 def _link(link: Mapping[str, Any], statistics: Statistics) -> Facts:
-    """The links to one other node, with what goes over them a second.   link: see `node.process.status.links`."""
+    """Return the row of the links to one other node, with their traffic a second.   link: see
+    `node.process.status.links`.
+    """
     octets = {name: link[name] for name in LINK_OCTETS}
     details = {f"{name}_details": statistics.link_details(link["name"], name) for name in LINK_OCTETS}
     return {**link, "stats": {**octets, **details}}
@@ -352,7 +356,7 @@ def _measured(node: Node, statistics: Statistics, range_: Range | None) -> Facts
 
 
 def _mean_times(statistics: Statistics, what: str, range_: Range | None) -> Facts:
-    """How long an operation of the disk took, from each sample to the next; 0 where there was none."""
+    """Return the mean time of a disk operation between samples; 0 where there was none."""
     times = statistics.node_details(_time_name(what), range_).get("samples", ())
     counts = statistics.node_details(f"io_{what}_count", range_).get("samples", ())
     samples = []
@@ -364,12 +368,12 @@ def _mean_times(statistics: Statistics, what: str, range_: Range | None) -> Fact
 
 
 def _loop_lags(statistics: Statistics, range_: Range | None) -> Facts:
-    """For how long the event loop was held at once at most before each sample, in ms."""
+    """Return the longest time for which the event loop was held before each sample, in ms."""
     followed = statistics.node_details(LOOP_LAG_US, range_).get("samples", ())
     samples = [(each["timestamp"], each["sample"] / 1000) for each in followed]
     return {"rate": 0.0, **means(samples)} if samples else dict(IDLE)
 
 
 def _time_name(what: str) -> str:
-    """Of a figure of `measure`, in microseconds."""
+    """Return the name of a figure of `measure`, in microseconds."""
     return f"io_{what}_time_us"

@@ -39,7 +39,7 @@ class PairMetrics:
         return [_Column(each, self._out, self._prefix) for each in metrics]
 
     def note(self, channel: Channel) -> Iterator[None]:
-        """Add the rows of a channel, which counts from now on if it did not; yields after each pair."""
+        """Add the rows of a channel, and have it count its pairs from now on; yields after each pair."""
         pairs = self._broker.pairs.begin(channel)
         pairs.prune(self._broker.catalogue)
         name, vhost = channel_name(channel), channel.connection.vhost

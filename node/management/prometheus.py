@@ -43,7 +43,7 @@ OWN: Final = "fluffle_"
 PROTOCOL: Final = "amqp091"
 QUEUE_TYPES: Final = ("rabbit_classic_queue", "rabbit_quorum_queue", "rabbit_stream_queue")
 _COUNTED_TYPE: Final = QUEUE_TYPES[0]
-"""All queues count as such: a quorum queue is a mirrored classic one here."""
+"""The type that all queues count as: a quorum queue is a mirrored classic one here."""
 
 _BY_PROTOCOL: Final = (
     ("messages_confirmed_total", "Messages that were confirmed to publishers", "confirm"),
@@ -102,12 +102,12 @@ ALARMS: Final = (
 
 CLUSTER_FAMILIES: Final = ("vhost_status", "exchange_bindings", "exchange_names")
 MIRROR_FAMILY: Final = "mirror_metrics"
-"""Of `/metrics/detailed`; our own."""
+"""Our own family of `/metrics/detailed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a scrape is to have.   registry: its name in telemetry.
+    """The options of a scrape.   registry: its name in telemetry.
 
     families: None for all.   vhosts: whose queues, channels and connections; None for all.
     """
@@ -118,18 +118,18 @@ class Wanted:
     vhosts: frozenset[str] | None = None
 
     def wants(self, family: str) -> bool:
-        """Whether a family is asked for."""
+        """True if a family is asked for."""
         if family in families.ONLY_PER_OBJECT and not self.is_per_object:
             return False
         return self.families is None or family in self.families
 
     def sees(self, vhost: str) -> bool:
-        """Whether it's about this vhost."""
+        """True if the scrape has objects of this vhost."""
         return self.vhosts is None or vhost in self.vhosts
 
 
 class Telemetry:
-    """How long scrapes take and how much they are: what RabbitMQ says of its own."""
+    """The durations and sizes of scrapes, as RabbitMQ shows its own."""
 
     def __init__(self) -> None:
         self._count: Counter[str] = Counter()
@@ -137,13 +137,13 @@ class Telemetry:
         self._seconds: dict[str, float] = {}
 
     def note(self, registry: str, size: int, seconds: float) -> None:
-        """A scrape is over."""
+        """Count a scrape that is over."""
         self._count[registry] += 1
         self._bytes[registry] += size
         self._seconds[registry] = self._seconds.get(registry, 0.0) + seconds
 
     def write(self, out: Exposition) -> None:
-        """As two summaries, of all scrapes before."""
+        """Write two summaries of all scrapes before."""
         duration = Metric("scrape_duration_seconds", "summary", "How long scrapes took")
         size = Metric("scrape_size_bytes", "summary", "How much they were")
         for metric, sums in ((duration, self._seconds), (size, self._bytes)):
@@ -170,7 +170,7 @@ class Scrape:
         self._totals = ChannelCounters()
 
     async def pieces(self, telemetry: Telemetry) -> list[bytes]:
-        """All of it, in pieces."""
+        """Make the page, in pieces."""
         is_whole = self._wanted.families is None
         self._add_node()
         await self._add_clients()
@@ -224,7 +224,7 @@ class Scrape:
     # --- channels and connections ---
 
     async def _add_clients(self) -> None:
-        """Also counts what is global: it is the sum of all channels that there are and were."""
+        """Add the metrics of clients, and sum up all channels, past and present, for the global ones."""
         wanted = self._wanted
         of_pairs = families.PAIR_FAMILIES if self._is_labelled else frozenset()
         of_channel = _chosen(families.CHANNEL_FAMILIES, wanted, of_pairs)
@@ -299,7 +299,7 @@ class Scrape:
             await self._add_mirroring()
 
     async def _add_exchanges(self) -> None:
-        """What this node's clients published to exchanges by their names."""
+        """Add how much this node's clients published to each exchange."""
         metric, wanted = families.EXCHANGE_PUBLISHED, self._wanted
         if not wanted.wants(families.EXCHANGE_FAMILY):
             return
@@ -315,7 +315,7 @@ class Scrape:
         return None if pattern is None or self._is_labelled else re.compile(pattern)
 
     async def _add_mirroring(self) -> None:
-        """What of mirrored queues is no matter of one queue."""
+        """Add the metrics of mirroring that do not belong to a single queue."""
         catalogue, out = self._broker.catalogue, self._out
         stopped = 0
         for vhost in catalogue.vhosts():
@@ -347,7 +347,7 @@ class Scrape:
             self._out.add(Metric(name, "gauge", text), PREFIX, value)
 
     def _add_store(self) -> None:
-        """What of the messages on disk cannot be read."""
+        """Add the metrics of messages on disk that cannot be read."""
         out, storage = self._out, self._broker.storage
         scrubbing = storage.scrubbing
         out.add(families.UNREADABLE_MESSAGES, OWN, self._broker.counters.messages_unreadable)
@@ -385,7 +385,7 @@ class Scrape:
                 add(f"messages_dead_lettered_{reason}_total", "counter", text, value, labels)
 
     def _add_process(self) -> None:
-        """What Prometheus' own clients say of a process in Python."""
+        """Add the metrics that Prometheus' own clients have for a process in Python."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         started = time.time() - float(self._site.status()["uptime"])
         out = self._out
@@ -423,7 +423,7 @@ class Scrape:
             self._out.add(Metric(name, "untyped", text), PREFIX, 1, labelled(labels))
 
     async def _add_cluster(self) -> None:
-        """Families that each node would tell alike."""
+        """Add the families that are equal on each node."""
         wanted, catalogue, out = self._wanted, self._broker.catalogue, self._out
         status = Metric("vhost_status", "gauge", "1 if the vhost runs here")
         bindings = Metric("exchange_bindings", "gauge", "Bindings from an exchange")
@@ -448,17 +448,17 @@ class Scrape:
 
     @property
     def out(self) -> Exposition:
-        """Where rows go."""
+        """The exposition that rows are added to."""
         return self._out
 
     @property
     def prefix(self) -> str:
-        """Of the metrics of objects."""
+        """The prefix of the metrics of objects."""
         return self._prefix
 
     @property
     def is_labelled(self) -> bool:
-        """Whether each object has its row."""
+        """True if each object has its row."""
         return self._is_labelled
 
 
@@ -474,7 +474,7 @@ class _Columns:
         self._summed = summed or [True] * len(metrics)
 
     def note(self, values: Sequence[float | None], labels: str) -> None:
-        """An object.   None: it has no such value."""
+        """Add an object's values.   None: it has no such value."""
         if self._scrape.is_labelled:
             for lines, name, value in zip(self._lines, self._names, values, strict=True):
                 if value is not None:
@@ -485,7 +485,7 @@ class _Columns:
                 self._sums[index] += value
 
     def write(self) -> None:
-        """The sums, unless there is a row for each object."""
+        """Write the sums, unless there is a row for each object."""
         if not self._scrape.is_labelled:
             for metric, value, is_summed in zip(self._metrics, self._sums, self._summed, strict=True):
                 if is_summed:
@@ -502,7 +502,7 @@ class _Mirrors:
         self._sums: Counter[str] = Counter()
 
     def note(self, queue: Queue, row: families.RowOf) -> None:
-        """A queue, mirrored or not.   row: its "mirrors" count."""
+        """Add a queue, mirrored or not.   row: its "mirrors" count."""
         view = queue.record.view
         if view is None:
             return
@@ -527,7 +527,7 @@ class _Mirrors:
         self._sums[metric.name] += value
 
     def write(self) -> None:
-        """The sums."""
+        """Write the sums."""
         self._out.add(families.MIRRORED_QUEUES, OWN, self._queues)
         self._out.add(families.UNSYNCHRONISED_QUEUES, OWN, self._unsynchronised)
         for metric in (

@@ -13,7 +13,7 @@ from node.catalogue.records import QueueRecord
 from node.management.slicing import ordered
 
 VHOSTS_MAX: Final = 1000
-"""Vhosts whose queues are kept in order; with more it starts over."""
+"""The most vhosts whose queues are kept in order; with more all are forgotten."""
 
 
 class _Sorted(NamedTuple):
@@ -27,7 +27,7 @@ _kept: "WeakKeyDictionary[Catalogue, dict[str, _Sorted]]" = WeakKeyDictionary()
 
 
 async def queues_by_name(catalogue: Catalogue, vhosts: Sequence[str]) -> list[QueueRecord]:
-    """The queues of these vhosts, of each by name. The records may be older ones: only names and uids are certain."""
+    """Return the queues of these vhosts, of each by name. Records may be old: only names and uids are certain."""
     if len(vhosts) == 1:
         return await _of_vhost(catalogue, vhosts[0])
     return [queue for vhost in vhosts for queue in await _of_vhost(catalogue, vhost)]

@@ -39,51 +39,51 @@ class ApiError(Exception):
         self.headers = headers
 
     def reply(self) -> Reply:
-        """The answer; its body is empty if there is no word for what is wrong."""
+        """Return the answer; its body is empty if there is no word for the error."""
         value = {"error": self.error, "reason": self.reason} if self.error else None
         return Reply(self.status, value, self.headers)
 
 
 def ok(value: Any, headers: Mapping[str, str] = NO_HEADERS) -> Reply:
-    """200 with a value, which may be anything that JSON has but null."""
+    """Return a 200 with a value, which may be anything that JSON has but null."""
     return Reply(200, value, headers)
 
 
 def created(location: str | None = None) -> Reply:
-    """201, empty."""
+    """Return an empty 201."""
     return Reply(201, headers={} if location is None else {"location": location})
 
 
 def no_content() -> Reply:
-    """204."""
+    """Return a 204."""
     return Reply(204)
 
 
 def put(is_new: bool) -> Reply:
-    """201 for what is new, 204 for what was there."""
+    """Return 201 for a new object, 204 for one that existed."""
     return created() if is_new else no_content()
 
 
 def bad_request(reason: Reason, error: str = "bad_request") -> ApiError:
-    """400."""
+    """Return a 400."""
     return ApiError(400, error, reason)
 
 
 def no_such_thing() -> ApiError:
-    """404 for a resource or a path that is not there."""
+    """Return a 404 for a resource or a path that does not exist."""
     return ApiError(404, "Object Not Found", "Not Found")
 
 
 def not_found(reason: Reason) -> ApiError:
-    """404 for what an operation would have needed."""
+    """Return a 404 for an object that an operation would have needed."""
     return ApiError(404, "not_found", reason)
 
 
 def not_authorised(reason: Reason) -> ApiError:
-    """401 for what a user may not do: RabbitMQ has no 403."""
+    """Return a 401 for an operation that a user may not do: RabbitMQ has no 403."""
     return ApiError(401, "not_authorised", reason)
 
 
 def unavailable(reason: Reason) -> ApiError:
-    """503: the broker does not run, or the cluster cannot do it now."""
+    """Return a 503: the broker does not run, or the cluster cannot do it now."""
     return ApiError(503, "service_unavailable", reason)

@@ -1,4 +1,4 @@
-"""Which handler answers which path. Paths are compared as they came, a segment at a time.
+"""Find the handler of a path. Paths are compared as they came, a segment at a time.
 
 Source: management §1.0 "Path encoding": each segment is percent-decoded once, `+` is no space, a slash at the end is
 accepted, and the default exchange goes by `amq.default`.
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 Handler = Callable[["Call"], Awaitable["Reply"]]
 
 SEGMENTS_MAX: Final = 16
-"""More than any path of ours has."""
+"""The most segments that are looked at: more than any path of ours has."""
 
 
 class Access(enum.Enum):
-    """Who may call: the tag that a user needs. Source: management §2.1."""
+    """The tag that a user needs to call a route. Source: management §2.1."""
 
     PUBLIC = "public"
     AUTHENTICATED = "authenticated"
@@ -48,7 +48,7 @@ class Route(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The routes of a path by their methods, and what stands in its variable segments."""
+    """The routes of a path by their methods, and the values of its variable segments."""
 
     methods: Mapping[str, Route]
     path: dict[str, str]
@@ -88,7 +88,7 @@ class RouteTable:
         branch.methods[route.method] = route
 
     def find(self, path: str) -> Found | None:
-        """The routes of a path as it stands in the request, without its query. None: there are none."""
+        """Return the routes of a path as it stands in the request, without its query. None: there are none."""
         segments = path.strip("/").split("/") if path.strip("/") else []
         if len(segments) > SEGMENTS_MAX:
             return None
@@ -119,5 +119,5 @@ def _walk(
 
 
 def exchange_name(segment: str) -> str:
-    """An exchange's name from a path, where the default one has a name."""
+    """Return an exchange's name from a path, where the default one has a name."""
     return "" if segment == "amq.default" else segment

@@ -1,7 +1,7 @@
 """The listener for HTTP: sockets, time-outs, and octets that become requests. aiohttp does the protocol.
 
-What a peer may use up is bounded: connections, the time until the first request, idle time, the size of a body and how
-long it may take, and how long an answer waits for who does not read it.
+The resources that a peer may use up are bounded: connections, the time until the first request, idle time, the size
+of a body and how long it may take, and how long an answer waits for a slow reader.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ WRITE_S: Final = 60.0
 CLOSE_S: Final = 2.0
 """How long requests that are under way may go on when the node stops."""
 HEADER_BYTES_MAX: Final = 16 * 1024
-"""Also of the first line: names of 255 octets are three times as long in a path, and there may be four."""
+"""The largest header, and first line: names of 255 octets are three times as long in a path, and there may be four."""
 BACKLOG: Final = 128
 
 
 class HttpServer:
     """One dispatcher's listener. `await start(...)`, then `await close()`.
 
-    body_max_bytes: of a request.   compress: whether answers are packed for who accepts that.
+    body_max_bytes: of a request.   compress: whether answers are compressed for clients that accept that.
     access_log: where requests are noted; None: nowhere.
     """
 
@@ -83,7 +83,7 @@ class HttpServer:
         self.listeners.append((address.host, site.port if address.port == 0 else address.port))
 
     async def _listen(self, address: Address, context: ssl.SSLContext) -> int:
-        """Accept requests with TLS; the port. Raises: OSError."""
+        """Accept requests with TLS, and return the port. Raises: OSError."""
 
         def accepted() -> TlsHandshake:
             handshake = TlsHandshake(
@@ -104,7 +104,7 @@ class HttpServer:
         return port
 
     async def close(self) -> None:
-        """Accept no more; end what is under way."""
+        """Accept no more, and end the requests that are under way."""
         self.listeners = []
         for server in self._tls_servers:
             server.close()
@@ -129,7 +129,7 @@ class HttpServer:
             async with asyncio.timeout(None) as patience:
                 response = await self._send(request, reply, patience)
         except TimeoutError:
-            # What aiohttp takes for the client's own leaving.
+            # aiohttp takes this error for the client's own leaving.
             raise ConnectionResetError("the client does not read its answer") from None
         self._log_access(request, incoming, response)
         return response
@@ -155,7 +155,7 @@ class HttpServer:
             self._logger.warning("Requests are logged no longer: %s", error)
 
     async def _read(self, request: web.BaseRequest) -> bytes:
-        """The body. Raises: ApiError (400, 408)."""
+        """Read the body. Raises: ApiError (400, 408)."""
         length = request.content_length
         if length is not None and length > self._body_max_bytes:
             raise self._too_long()
@@ -225,7 +225,7 @@ async def _after(first: bytes, second: bytes | None, rest: AsyncIterator[bytes])
 
 
 class _Protocol(RequestHandler):
-    """aiohttp's side of one connection, but for what it says of errors."""
+    """aiohttp's side of one connection, with our texts for errors."""
 
     def handle_error(
         self,
@@ -234,12 +234,12 @@ class _Protocol(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what is no HTTP, or when a handler broke; the connection ends with it."""
+        """Return the answer to bytes that are no HTTP, or after a fault of a handler; the connection ends with it."""
         if status == 500:
             self.logger.error("A request to %s broke", request.raw_path, exc_info=exc)
             error = ApiError(500, "internal_error", "this is a fault of the broker: see its log")
         else:
-            # Anybody can send that again and again: it is not worth a line.
+            # Any client can send that again and again: it is not worth a line.
             error = ApiError(status, "bad_request", "this is no HTTP that can be understood")
         if request.writer.output_size > 0:
             raise ConnectionError("the answer was under way")
@@ -250,15 +250,15 @@ class _Protocol(RequestHandler):
 
 
 class _BoundedServer(web.Server):
-    """aiohttp's server, with bounds: so many connections, and so long until the first request."""
+    """aiohttp's server with a limit of connections, and a time limit until the first request."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._options = options
         self._silent: set[object] = set()
-        """Connections that have not asked for anything."""
+        """Connections that have sent no request yet."""
         self._reading: dict[object, asyncio.Task[Any]] = {}
-        """What works on requests that change nothing, by their connections."""
+        """Tasks of requests that change nothing, by their connections."""
 
     def __call__(self) -> RequestHandler:
         return _Protocol(self, loop=asyncio.get_running_loop(), **self._options)
@@ -278,12 +278,12 @@ class _BoundedServer(web.Server):
             task.cancel()
 
     def has_asked(self, request: web.BaseRequest) -> None:
-        """A connection's first request is whole."""
+        """Note that a connection's first request is complete."""
         self._silent.discard(request.protocol)
         self._reading.pop(request.protocol, None)
 
     def may_leave(self, request: web.BaseRequest) -> None:
-        """The request changes nothing: work on it ends when its asker leaves."""
+        """Let the work on this request end when its client leaves, as it changes nothing."""
         task = asyncio.current_task()
         assert task is not None
         self._reading[request.protocol] = task

@@ -1,6 +1,6 @@
-"""What the HTTP API needs of the process around it. `node.agent` implements it.
+"""The interface of the HTTP API to the process around it. `node.agent` implements it.
 
-It is there while the process is; the broker in it comes and goes.
+A site exists as long as the process; the broker in it comes and goes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,11 @@ class SiteNode(NamedTuple):
 
 
 class Site(Protocol):
-    """One node, and the way to the others."""
+    """One node, with access to the others."""
 
     @property
     def config(self) -> Config:
-        """What was decided before the node started."""
+        """The configuration, which is fixed when the node starts."""
 
     @property
     def node(self) -> Node | None:
@@ -35,34 +35,34 @@ class Site(Protocol):
 
     @property
     def statistics(self) -> Statistics:
-        """Of the broker that runs."""
+        """The statistics of the broker that runs."""
 
     def admin(self, by: str) -> Admin:
-        """Change the broker that runs, in the name of a user."""
+        """Return access to changes of the broker that runs, in the name of a user."""
 
     def is_ready(self) -> bool:
-        """Whether clients are served: the broker runs and is not in maintenance mode."""
+        """True if clients are served: the broker runs and is not in maintenance mode."""
 
     def status(self) -> dict[str, Any]:
-        """See `node.process.status.node_status`."""
+        """Return the state of this node, as `node.process.status.node_status` does."""
 
     def cluster_status(self) -> dict[str, Any]:
-        """See `node.process.status.cluster_status`."""
+        """Return the state of the cluster, as `node.process.status.cluster_status` does."""
 
     def members(self) -> list[SiteNode]:
-        """All nodes of the cluster but witnesses, this one first."""
+        """Return all nodes of the cluster but witnesses, this one first."""
 
     async def ask(self, node: str, question: str, arguments: Mapping[str, Any]) -> Any:
         """Ask one node, which may be this one. JSON both ways. Raises: ControlError."""
 
     async def ask_all(self, question: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask all nodes that run. Returns: the answers by node; who does not answer in time is missing."""
+        """Ask all nodes that run. Returns: the answers by node; a node that does not answer in time is missing."""
 
     async def rows(self, kind: Kind, query: Query, nodes: Iterable[str] | None = None) -> list[Row]:
-        """Rows of all nodes that answer, or of these; what several of them know of an id is added up."""
+        """Return rows of all nodes that answer, or of these; those of several nodes with one id are added up."""
 
     async def operate(self, operation: str, arguments: Mapping[str, Any], timeout_s: float = 60.0) -> Any:
-        """What the control socket can do, on this node. Raises: ControlError."""
+        """Run an operation of the control socket on this node. Raises: ControlError."""
 
     def places(self) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
-        """The zones and the labels of nodes that have some, by node."""
+        """Return the zones and the labels of nodes that have some, by node."""

@@ -1,6 +1,6 @@
-"""Long lists, worked on in slices: the loop serves AMQP and is never held longer than a few ms.
+"""Work on long lists in slices: the loop serves AMQP and is never held longer than a few ms.
 
-A page costs no more than itself: what it shows is asked for after it is known which rows are on it.
+A page costs no more than itself: the contents of its rows are asked for once it is known which rows are on it.
 Source: management §1.0 "List query parameters".
 """
 
@@ -14,19 +14,19 @@ from node.management.listing import Listing, ListingError, Row, narrowed, rank
 
 SORTED_AT_ONCE: Final = 1000
 MATCHING_S: Final = 5.0
-"""How long all names of a list together may be looked at."""
+"""For how long all names of a list together may be matched."""
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 async def mapped(function: Callable[[T], U], values: Iterable[T]) -> list[U]:
-    """The function's value for each."""
+    """Return the function's value for each."""
     return await taken(map(function, values))
 
 
 async def ordered(values: Sequence[T], key: Callable[[T], Any], *, is_reverse: bool = False) -> list[T]:
-    """Sorted by the key, as `sorted` does it: sorted runs are merged by pairs."""
+    """Return the values sorted by the key, as `sorted` does: sorted runs are merged by pairs."""
     keyed = list(zip(await mapped(key, values), values, strict=True))
     runs = [keyed[at : at + SORTED_AT_ONCE] for at in range(0, len(keyed), SORTED_AT_ONCE)]
     turns = Turns()
@@ -51,7 +51,7 @@ _first: Final = itemgetter(0)
 
 
 async def chosen(listing: Listing, rows: Sequence[Row], names: Sequence[str] = ("name",)) -> Sequence[Row]:
-    """See `Listing.chosen`.   names: fields of which one has to match."""
+    """Return the rows whose name matches, in slices.   names: fields of which one has to match."""
     if listing.matches is None:
         return rows
     matches, ends = listing.matches, time.monotonic() + MATCHING_S
@@ -66,7 +66,7 @@ async def chosen(listing: Listing, rows: Sequence[Row], names: Sequence[str] = (
 
 
 async def sorted_rows(listing: Listing, rows: Sequence[Row], default: Sequence[str]) -> Sequence[Row]:
-    """See `Listing.ordered`."""
+    """Return the rows in the order of the listing, sorted in slices."""
     if listing.sort == "":
         return list(reversed(rows)) if listing.is_reverse else rows
     fields = list(default) if listing.sort is None else [listing.sort, *default]
@@ -76,7 +76,7 @@ async def sorted_rows(listing: Listing, rows: Sequence[Row], default: Sequence[s
 
 
 async def shown(listing: Listing, rows: Sequence[Row], filtered_count: int, total_count: int) -> Any:
-    """See `Listing.shown`."""
+    """Return the answer for the rows, narrowed to the listing's columns in slices."""
     columns = listing.columns
     if columns is None:
         return listing.shown(rows, filtered_count, total_count)
@@ -90,7 +90,7 @@ async def shown(listing: Listing, rows: Sequence[Row], filtered_count: int, tota
 async def applied(
     listing: Listing, rows: Sequence[Row], default: Sequence[str], names: Sequence[str] = ("name",)
 ) -> Any:
-    """See `Listing.apply`: all steps over complete rows; names: see `chosen`. Raises: ListingError."""
+    """Apply all steps of the listing to complete rows, in slices.   names: see `chosen`. Raises: ListingError."""
     found = await chosen(listing, rows, names)
     on_page = listing.cut(await sorted_rows(listing, found, default))
     return await shown(listing, on_page, len(found), len(rows))
@@ -100,12 +100,12 @@ async def applied(
 
 
 def top_levels(columns: Iterable[str]) -> frozenset[str]:
-    """The keys of rows in which these dotted fields are."""
+    """Return the keys of rows in which these dotted fields are."""
     return frozenset(column.partition(".")[0] for column in columns)
 
 
 def wanted_fields(listing: Listing, needed: Iterable[str] = ()) -> frozenset[str] | None:
-    """The keys of rows that a list shows or is sorted by; None: all.   needed: keys that are used besides."""
+    """Return the keys of rows that a list shows or is sorted by; None: all.   needed: keys that are used besides."""
     if listing.columns is None:
         return None
     return top_levels([*listing.columns, *needed, *([listing.sort] if listing.sort else ())])

@@ -1,4 +1,5 @@
-"""The UI's files. Only what was in the folder when the node started is served: a request is looked up, never opened.
+"""Serve the UI's files. Only files that were in the folder when the node started are served: a request opens no
+path.
 
 Source: management §4.1.
 """
@@ -38,7 +39,7 @@ class StaticFiles:
         self._read: dict[str, tuple[bytes, str]] = {}
 
     def reply(self, path: str, known_tag: str | None) -> Reply:
-        """A file; 304 when the client has it. Raises: ApiError (404)."""
+        """Return a file; 304 when the client has it. Raises: ApiError (404)."""
         path = "/index.html" if path == "/" else path
         file = self._files.get(path)
         if file is None:

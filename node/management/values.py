@@ -1,6 +1,6 @@
-"""What stands in bodies and paths, taken out and checked: names, flags, arguments, properties of messages.
+"""Read and check values of bodies and paths: names, flags, arguments, properties of messages.
 
-Source: management §1.0 "reason", §2.4; RabbitMQ 3.10.8's answers to what is wrong.
+Source: management §1.0 "reason", §2.4; RabbitMQ 3.10.8's answers to wrong values.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _PROPERTIES: Final = tuple(Properties.__dataclass_fields__)
 
 
 def vhost_to_change(call: Call) -> str:
-    """The vhost of the path, in which something is to be changed. Raises: ApiError (404, 401)."""
+    """Return the vhost of the path, in which something is to be changed. Raises: ApiError (404, 401)."""
     vhost = call.path["vhost"]
     if call.catalogue.vhost(vhost) is None:
         raise not_found("vhost_not_found")
@@ -31,12 +31,12 @@ def vhost_to_change(call: Call) -> str:
 
 
 def is_without_statistics(call: Call) -> bool:
-    """Whether only metadata are wanted."""
+    """True if only metadata are wanted."""
     return call.query.get("disable_stats") == "true" or call.site.config.management.disable_stats
 
 
 def name(text: str, noun: str) -> str:
-    """A name that can be said in AMQP. Raises: ApiError (400)."""
+    """Return a name if it fits AMQP's short strings. Raises: ApiError (400)."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > NAME_BYTES_MAX:
         raise bad_request(f"{noun} should be less than {NAME_BYTES_MAX} bytes, actually was {size}\n")
@@ -44,14 +44,14 @@ def name(text: str, noun: str) -> str:
 
 
 def required(body: Mapping[str, Any], *keys: str) -> None:
-    """Raises: ApiError (400) for those that are not there."""
+    """Check that the keys are there. Raises: ApiError (400) with those that are missing."""
     missing = [key for key in keys if key not in body]
     if missing:
         raise bad_request("[" + ",".join(f"{{key_missing,{key}}}" for key in missing) + "]")
 
 
 def boolean(body: Mapping[str, Any], key: str) -> bool:
-    """A flag, false when it is not there; the words are understood, too. Raises: ApiError (400)."""
+    """Return a flag, false when it is missing; the words are understood, too. Raises: ApiError (400)."""
     value = body.get(key)
     if value is None or value is False or value == "false":
         return False
@@ -61,7 +61,7 @@ def boolean(body: Mapping[str, Any], key: str) -> bool:
 
 
 def text(body: Mapping[str, Any], key: str, default: str = "") -> str:
-    """A short text. Raises: ApiError (400)."""
+    """Return a short text. Raises: ApiError (400)."""
     value = body.get(key)
     if value is None:
         return default
@@ -71,7 +71,7 @@ def text(body: Mapping[str, Any], key: str, default: str = "") -> str:
 
 
 def integer(value: object) -> int:
-    """A number, or a text of one. Raises: ApiError (400)."""
+    """Return a number, given as such or as a text. Raises: ApiError (400)."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     shown = value if isinstance(value, str) else str(value)
@@ -84,7 +84,7 @@ def integer(value: object) -> int:
 
 
 def arguments(body: Mapping[str, Any]) -> Table:
-    """Arguments of what is declared. Raises: ApiError (400)."""
+    """Return the arguments of a declaration. Raises: ApiError (400)."""
     return _table(body.get("arguments"))
 
 
@@ -99,7 +99,7 @@ def _table(value: Any) -> Table:
 
 
 def properties(value: object) -> Properties:
-    """Properties of a message to be published; unknown keys don't matter. Raises: ApiError (400)."""
+    """Return the properties of a message to be published; unknown keys don't matter. Raises: ApiError (400)."""
     if value == []:
         value = {}
     if not isinstance(value, dict):
@@ -129,7 +129,7 @@ def _number(key: str, value: object) -> int:
 
 
 def shown_properties(value: Properties) -> dict[str, Any]:
-    """The properties that a message has."""
+    """Return the properties that a message has."""
     found = {key: getattr(value, key) for key in _PROPERTIES if getattr(value, key) is not None}
     if value.headers is not None:
         found["headers"] = plain_table(value.headers)

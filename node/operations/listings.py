@@ -1,4 +1,4 @@
-"""The operations that list what there is and what clients are doing, and close connections.
+"""The operations that list objects and clients' activity, and close connections.
 
 Source: management §3.2, §3.3; RabbitMQ 3.10.8's output.
 """

@@ -1,4 +1,4 @@
-"""Operations for operators, told once: the rows of which the control socket and `fluffle ctl` are made.
+"""Operations for operators, each defined once: the rows of which the control socket and `fluffle ctl` are made.
 
     node/operations/users.py: rows ──┬──► node/cli/ctl: options, words and banner of a command line; its help
                                      └──► node/agent: takes the arguments ─► node/admin/users.py ─► tells the errors
@@ -21,7 +21,7 @@ EX_TEMPFAIL: Final = 75
 
 TIMEOUT_S: Final = 60.0
 LONG_TIMEOUT_S: Final = 300.0
-"""For what RabbitMQ waits without an end, or five minutes."""
+"""The time-out of operations for which RabbitMQ waits without an end, or five minutes."""
 
 CTL: Final = frozenset({"ctl"})
 DIAGNOSTICS: Final = frozenset({"diagnostics"})
@@ -50,16 +50,16 @@ class Argument(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the control socket calls it, and the function's parameter."""
+        """The argument's name on the control socket, and the function's parameter."""
         return self.name.replace("-", "_")
 
 
 @cache
 def arguments(text: str) -> tuple[Argument, ...]:
-    """The arguments of an operation as its row has them: `--vhost=/ name definition:json exchange? tags*`.
+    """Return the arguments of an operation as its row has them: `--vhost=/ name definition:json exchange? tags*`.
 
-    A word is needed but for one with `?`, of which there may be none, and `*`, of which there may be any number.
-    An option has its default behind `=`, or has none with `?`; else it is a switch. A kind that is no text stands
+    A word is needed but for one with `?`, of which there may be none, and `*`, of which there may be any number. An
+    option has its default behind `=`, or has none with `?`; else it is a switch. A kind that is no text stands
     behind `:`.
     """
     return tuple(map(_argument, text.split()))
@@ -88,9 +88,9 @@ _KINDS: Final[Mapping[str, ArgumentKind]] = {
 
 
 class Refusal(NamedTuple):
-    """What the command line ends with, and says, when an operation is refused.
+    """The exit code and text of the command line when an operation is refused.
 
-    text: what RabbitMQ says. `{0}` is what the error names, `{user}` the argument of that name, `{node}` this node.
+    text: RabbitMQ's. `{0}` is what the error names, `{user}` the argument of that name, `{node}` this node.
     """
 
     exit_code: int
@@ -101,38 +101,38 @@ DEFAULT_REFUSALS: Final[Mapping[str, Refusal]] = {
     "no_such_vhost": Refusal(EX_DATAERR, "Virtual host '{0}' does not exist"),
     "no_such_user": Refusal(EX_UNAVAILABLE, '{{:no_such_user, "{0}"}}'),
 }
-"""What most operations say. RabbitMQ's tools say the same thing in several ways."""
+"""The refusals of most operations. RabbitMQ's tools say the same thing in several ways."""
 EXIT_CODES: Final = {"exists": EX_SOFTWARE, "refused": EX_DATAERR}
-"""By the kind of an `AdminError` that no refusal is for; `EX_UNAVAILABLE` for all others."""
+"""The exit codes by the kind of an `AdminError` that no refusal is for; `EX_UNAVAILABLE` for all others."""
 
 
 class Operation(NamedTuple):
-    """One operation."""
+    """One operation for operators, as a row of a table."""
 
     name: str
     arguments: str = ""
-    """See `arguments`."""
+    """The arguments in the notation of `arguments`."""
     help: str = ""
     """A sentence without a full stop. Without one it is no command, only a verb of the control socket."""
     banner: str = ""
-    """What is said before it is done; `{user}` is the argument of that name, `{node}` the node."""
+    """The line before it is done; `{user}` is the argument of that name, `{node}` the node."""
     usage: str | None = None
-    """What stands behind its name in the help; None: what follows from the arguments."""
+    """The text behind its name in the help; None: it follows from the arguments."""
     shows: tuple[str, ...] = ()
     """The columns of its answer, if that is a table."""
     refusals: Mapping[str, Refusal] = {}
-    """Beside those that most operations have: by the word that an `AdminError` begins with, or by its kind."""
+    """The refusals beside those of most operations: by the first word of an `AdminError`, or by its kind."""
     calls: str = ""
-    """The function, where that has another name."""
+    """The name of the function, where that is another one."""
     given: Mapping[str, object] = {}
-    """What the function gets beside the arguments."""
+    """The function's parameters beside the arguments."""
     tools: frozenset[str] = CTL
-    """Whose overviews have it."""
+    """The tools whose overviews list it."""
     is_slow: bool = False
-    """Whether the banner is printed before the answer is there."""
+    """True if the banner is printed before the answer is there."""
     timeout_s: float = TIMEOUT_S
     section: str = ""
-    """Where it stands in an overview, where that is not with the other ones of its table."""
+    """The section of an overview, where that is another one than its table's."""
 
     @property
     def function(self) -> str:
@@ -141,7 +141,7 @@ class Operation(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The operations on one noun.   section: where they stand in the overview of commands."""
+    """The operations on one noun.   section: their section in the overview of commands."""
 
     section: str
     rows: tuple[Operation, ...]

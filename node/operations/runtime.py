@@ -1,4 +1,4 @@
-"""The operations on a node's process and what is around it: memory, disk, log, configuration, TLS, health.
+"""The operations on a node's process and its surroundings: memory, disk, log, configuration, TLS, health.
 
 Source: management §3.2, §3.4; RabbitMQ 3.10.8's output.
 """

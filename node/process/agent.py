@@ -1,4 +1,4 @@
-"""The process: what is there from its start to its end, whether the broker in it runs or not.
+"""The agent is the part of a process that lives from its start to its end, whether the broker in it runs or not.
 
     control socket ─► operations ─┐
     cluster (if there is one)    ─┼─► supervisor ─► Node, started and stopped again and again
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 
 class Verbs(Protocol):
-    """What operators may ask of a node, each thing by its name: `node.agent.operations`."""
+    """The operations that operators may ask of a node, by name (`node.agent.operations`)."""
 
     async def handle(self, operation: str, arguments: dict[str, Any], timeout_s: float) -> Any:
-        """Do it. Raises: ControlError."""
+        """Carry out an operation and return its result. Raises: ControlError."""
 
     def begin(self, operation: str, timeout_s: float) -> None:
-        """Begin a change that nobody waits for. Raises: ControlError."""
+        """Begin a change whose end no caller waits for. Raises: ControlError."""
 
 
 class Agent:
-    """One process. `await start()`, then `await stop()`; not to be started again.
+    """One process. `await start()`, then `await stop()`; it cannot be started again.
 
-    make_verbs: what the control socket and the HTTP API offer to operators.
+    make_verbs: makes the operations that the control socket and the HTTP API offer to operators.
     environ: where the registry of this machine's nodes is looked up (`node.io.control`).
     """
 
@@ -65,67 +65,67 @@ class Agent:
         self.started_at = time.monotonic()
         self.is_draining = False
         self.cluster: Cluster | None = None
-        """From `start` or `join_cluster` on, if the node is clusterable."""
+        """The node's part in its cluster: from `start` or `join_cluster` on, if the node is clusterable."""
         self.stopping = asyncio.Event()
         """Set when the process is to end: by a signal, or by the operation `stop`."""
         self.has_failed = False
-        """Whether it ends because something has failed."""
+        """True if the process ends because something has failed."""
         self.environ = environ
         self._waits_for = ""
         self._is_opening = True
         self._is_ending = False
         self.is_witness = config.cluster.node_type == "witness"
-        """Whether it only votes on metadata, and has no broker."""
+        """True if the node only votes on metadata, and runs no broker."""
         self.app = Supervisor(self._begin, self._end, self.logger, self.ask_to_stop, self._tell_others)
         self.operations = make_verbs(self)
         self.lag = LoopLag()
         self.management = Management(self)
         self.telemetry: Telemetry | None = None
-        """Of the broker that runs, starts or stops, if it is on."""
+        """The telemetry of the broker that runs, starts or stops; None if it is off."""
         self._control = ControlServer(config.data_dir, self.operations.handle)
 
     def ask_to_stop(self) -> None:
-        """The process must end: something has failed that it cannot go on without."""
+        """End the process, as something that it cannot run without has failed."""
         self.has_failed = True
         self.stopping.set()
 
     def _tell_others(self) -> None:
-        """There is something new to say of this node."""
+        """Publish this node's changed status to the other nodes soon."""
         if self.cluster is not None:
             self.cluster.publisher.soon()
 
     @property
     def answers(self) -> Mapping[str, Callable[[str, Body], Awaitable[Any]]]:
-        """See `HostProcess.answers`."""
+        """The handlers of other nodes' questions about clients and queues."""
         return self.management.questions.answers
 
     def own_status(self) -> dict[str, Any]:
-        """See `HostProcess.own_status`."""
+        """Return the status of this node that other nodes are told."""
         return own_status(self)
 
     @property
     def node(self) -> Node | None:
-        """The broker, if it runs."""
+        """The broker that runs; None if none does."""
         return self.app.node
 
     @property
     def listeners(self) -> list[tuple[str, int]]:
-        """Where clients are accepted."""
+        """Hosts and ports on which AMQP clients are accepted; none while no broker runs."""
         return [] if self.node is None else self.node.listeners
 
     @property
     def tls_listeners(self) -> frozenset[tuple[str, int]]:
-        """Those of `listeners` that want TLS."""
+        """The members of `listeners` that require TLS."""
         return frozenset() if self.node is None else self.node.tls_listeners
 
     @property
     def is_paused(self) -> bool:
-        """Whether the broker was stopped because the node is cut off from the others."""
+        """True if the broker was stopped because the node is cut off from the others."""
         return self.app.is_held
 
     @property
     def waits_for(self) -> str:
-        """What the node waits for, as the end of a sentence about it; empty: nothing, or only for itself."""
+        """The event of other nodes that this node waits for, as the end of a sentence about it; empty: none."""
         if self.is_paused and self.cluster is not None:
             from node.clustering.waiting import FOR_A_MAJORITY, sentence
 
@@ -134,12 +134,12 @@ class Agent:
         return self._waits_for
 
     def wait_is(self, waits_for: str) -> None:
-        """What a start waits for, of other nodes."""
+        """Record which event of other nodes a start is waiting for; empty: none."""
         self._waits_for = waits_for
 
     @property
     def phase(self) -> Phase:
-        """Where in its life the node is."""
+        """The phase of its life that the node is in."""
         app = self.app
         if self._is_ending:
             return "ending"
@@ -156,9 +156,9 @@ class Agent:
         return "starting" if app.is_wanted else "stopped"
 
     async def start(self, stopping: asyncio.Event | None = None) -> bool:
-        """Answer on the control socket, and serve clients once the cluster lets us.
+        """Answer on the control socket, and serve clients once the cluster permits it.
 
-        stopping: ends the waiting for other nodes. Returns: False if it did. Raises: OSError, ConfigError.
+        stopping: ends the wait for other nodes. Returns: False if it did. Raises: OSError, ConfigError.
         """
         if stopping is not None:
             self.stopping = stopping
@@ -174,9 +174,9 @@ class Agent:
             raise
 
     async def stop(self) -> bool:
-        """Stop serving, tell the other nodes, close everything.
+        """Stop the broker, announce that to the other nodes, and close everything.
 
-        Returns: whether all that clients gave is on disk, and nothing has failed.
+        Returns: True if all that clients sent is on disk, and nothing has failed.
         """
         self._is_ending = True
         await self.management.close()
@@ -190,7 +190,7 @@ class Agent:
 
     @property
     def is_clusterable(self) -> bool:
-        """Whether the node has a peer listener: it was asked for, or the data directory belongs to a cluster."""
+        """True if the node has a peer listener: by its configuration, or as its data directory belongs to a cluster."""
         options = self.config.cluster
         return (
             self.is_witness
@@ -214,7 +214,7 @@ class Agent:
         return cluster
 
     async def close_cluster(self) -> None:
-        """Close the links; the broker is stopped."""
+        """Close the links and the metadata. The caller has stopped the broker."""
         cluster, self.cluster = self.cluster, None
         if cluster is not None:
             await cluster.close()
@@ -235,7 +235,7 @@ class Agent:
         return node
 
     def make_node(self, cluster: ClusterSide | None) -> Node:
-        """A broker, not started."""
+        """Return a broker that is not started."""
         return Node(
             self.config,
             logger=self.logger,
@@ -266,7 +266,7 @@ class Agent:
                 await telemetry.stop()
 
     async def _start_app(self) -> bool:
-        """Whether it runs; not if the process is to end before that."""
+        """Start the broker, or a witness's votes. Returns False if the process is to end before that."""
         stopped = asyncio.ensure_future(self.stopping.wait())
         stopped.add_done_callback(self._stop_waiting)
         try:

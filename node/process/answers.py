@@ -1,4 +1,4 @@
-"""What a node answers the others: `node.clustering.questions`, one function a question."""
+"""One function answers each question that a node gets from other nodes (`node.clustering.questions`)."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Arguments = Mapping[str, Any]
 
 MAINTENANCE_S: Final = 120.0
-"""How long a drain that nobody waits for may take: the masters' moves and some time to tell all nodes."""
+"""The time that a drain may take whose end no caller waits for: the masters' moves, and the announcement."""
 
 
 async def rows(agent: "Agent", arguments: Arguments) -> list[Row]:
-    """What queues, connections … are doing here.   kind, query"""
+    """Return the state of this node's queues, connections or other objects.   kind, query"""
     _running(agent)
     kind, query = arguments.get("kind"), _query(arguments)
     for known in get_args(Kind):
@@ -37,20 +37,22 @@ async def rows(agent: "Agent", arguments: Arguments) -> list[Row]:
 
 
 async def totals(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
-    """This node's part of the overview.   query"""
+    """Return this node's part of the overview.   query"""
     _running(agent)
     return agent.management.statistics.totals(_query(arguments))
 
 
 async def node(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
-    """What this node is and uses.   query"""
+    """Return the facts about this node and its use of resources.   query"""
     return node_facts(
         _running(agent), status.node_status(agent), agent.management.statistics, _query(arguments)
     )
 
 
 async def close_connections(agent: "Agent", arguments: Arguments) -> int:
-    """Close those of our clients that are named.   names, user, vhost: null for all; reason"""
+    """Close the named client connections of this node; return their number.   names, user, vhost: null for all;
+    reason
+    """
     names, user, vhost = arguments.get("names"), arguments.get("user"), arguments.get("vhost")
     broker, count = _running(agent).broker, 0
 
@@ -69,26 +71,26 @@ async def close_connections(agent: "Agent", arguments: Arguments) -> int:
 
 
 async def mirroring_events(agent: "Agent", arguments: Arguments) -> list[dict[str, Any]]:
-    """The last events of mirrored queues that this node has told its log, the newest first.   vhost, name: or null"""
+    """Return the last events of mirrored queues that this node has logged, the newest first.   vhost, name: or null"""
     asked = (arguments.get(key) for key in ("vhost", "name"))
     return agent.management.events.latest(*(each if isinstance(each, str) else None for each in asked))
 
 
 async def forget_auth_attempts(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
-    """Count the logins from now on."""
+    """Reset the counts of logins."""
     _running(agent).broker.counters.auth_attempts.clear()
     return {}
 
 
 async def declare_queue(agent: "Agent", arguments: Arguments) -> dict[str, Any] | None:
-    """See `node.admin.queues.declare_queue`."""
+    """Declare a queue on this node (`node.admin.queues.declare_queue`)."""
     return await queues.declare_queue(_running(agent).broker, arguments)
 
 
 async def sync_queue(agent: "Agent", arguments: Arguments) -> bool:
-    """Have the mirrors of a queue synchronised whose master is here, or have that stopped.   uid, is_on
+    """Start or stop the synchronisation of the mirrors of a queue whose master is here.   uid, is_on
 
-    Returns: whether there is something to be done, or was.
+    Returns: whether there is a mirror to synchronise, or was a synchronisation to stop.
     """
     node = _running(agent)
     queue = next((each for each in node.broker.local_queues if each.record.uid == arguments.get("uid")), None)
@@ -103,26 +105,26 @@ async def sync_queue(agent: "Agent", arguments: Arguments) -> bool:
 
 
 async def reset_statistics(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
-    """Forget how things went until now."""
+    """Forget all statistics until now."""
     agent.management.attach(_running(agent))
     return {}
 
 
 async def maintenance(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
-    """Begin or end maintenance mode here, as `fluffle ctl drain` and `revive` do; it goes on afterwards.   is_on"""
+    """Begin or end maintenance mode, as `fluffle ctl drain` and `revive` do, and return before that is done.   is_on"""
     _running(agent)
     agent.operations.begin("drain" if arguments.get("is_on") is True else "revive", MAINTENANCE_S)
     return {}
 
 
 async def log_lines(agent: "Agent", arguments: Arguments) -> dict[str, Any]:
-    """The last lines of this node's log.   after: number of the last line that is known; null: from the oldest"""
+    """Return the last lines of this node's log.   after: number of the last line that is known; null: all"""
     after = arguments.get("after")
     return agent.management.log_lines.after(after if type(after) is int else 0)
 
 
 async def clock(agent: "Agent", arguments: Arguments) -> float:
-    """The time of day here, in seconds."""
+    """Return the time of day on this node, in seconds."""
     return time.time()
 
 
@@ -143,19 +145,19 @@ _ANSWERS: Final[Mapping[str, Callable[["Agent", Arguments], Awaitable[Any]]]] = 
 
 
 def answers(agent: "Agent") -> dict[str, Question]:
-    """What an agent answers, by the name of the question."""
+    """Return an agent's handlers of questions, by name."""
     return {name: partial(answer, agent) for name, answer in _ANSWERS.items()}
 
 
 def _running(agent: "Agent") -> Node:
-    """Raises: ControlError."""
+    """Return the broker that runs. Raises: ControlError if none does."""
     if agent.node is None:
         raise phases.not_running(agent.phase, agent.waits_for)
     return agent.node
 
 
 def _query(arguments: Arguments) -> Query:
-    """Raises: ControlError."""
+    """Decode the query of a question. Raises: ControlError."""
     try:
         return Query.from_json(arguments.get("query") or {})
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What turns a node into another one while its broker is stopped: join_cluster, reset, change_cluster_node_type.
+"""Operations on the membership of a node whose broker is stopped: join_cluster, reset, change_cluster_node_type.
 
 Source: rabbit_mnesia.erl v3.13.7 (join_cluster, reset, change_cluster_node_type), reliability §2.5.
 """
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 _KEPT: Final = (JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, *FILES)
 LOOK_UP_S: Final = 5.0
 PROBE_S: Final = 1.0
-"""How long somebody may take to accept a connection."""
+"""The time that a listener gets to accept a connection."""
 
 NodeType = Literal["disc", "ram"]
 
 
 async def join_cluster(agent: "Agent", node: str, address: str | None, node_type: NodeType) -> bool:
-    """Become a member of the cluster of another node; what this one had is lost. Returns: whether it was one already.
+    """Make this node a member of another node's cluster; all its own data are lost. Returns: True if it was a member
+    already.
 
     Raises: ControlError.
     """
@@ -71,7 +72,7 @@ async def join_cluster(agent: "Agent", node: str, address: str | None, node_type
 
 
 async def _describe(cluster: "Cluster", address: str) -> Any:
-    """Who a node is. Raises: ControlError, which says where to look for the address if no node answers there."""
+    """Ask a node for its identity. Raises: ControlError, which helps to find the address if no node answers."""
     try:
         return await cluster.calls.ask(address, {"do": "describe"})
     except errors.Unreached as error:
@@ -87,7 +88,7 @@ async def _describe(cluster: "Cluster", address: str) -> Any:
 
 
 async def _accepts(address: str) -> bool:
-    """Whether anything accepts connections there."""
+    """Return whether a listener accepts connections at an address."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(PROBE_S):
@@ -120,7 +121,7 @@ async def _open(agent: "Agent") -> "Cluster":
 
 
 async def _address_of(agent: "Agent", node: str) -> str:
-    """Where a node listens for others: as configured, as it says itself if it runs on this machine, or as usual."""
+    """Return a node's peer address: configured, else as a node of this machine reports it, else the default."""
     for seed in agent.config.cluster.formation_nodes:
         if seed.name == node:
             return seed.address
@@ -140,9 +141,9 @@ def _address_here(node: str, environ: Mapping[str, str]) -> str | None:
 
 
 async def reset(agent: "Agent", *, is_forced: bool, reopens: bool = False) -> None:
-    """Leave the cluster and forget everything.
+    """Leave the cluster and remove all data.
 
-    is_forced: without telling the others.   reopens: with a peer listener, also if nothing but a join asks for one.
+    is_forced: do not tell the other nodes.   reopens: open a peer listener even if only a join asks for one.
     Raises: ControlError.
     """
     agent.logger.info(phrases.resetting(is_forced=is_forced))
@@ -175,7 +176,7 @@ async def _leave(cluster: "Cluster") -> None:
 
 
 async def change_type(agent: "Agent", node_type: NodeType) -> None:
-    """Be a disk or a RAM node from now on. Raises: ControlError."""
+    """Make this member a disk or a RAM node. Raises: ControlError."""
     from node.clustering import metadata
 
     cluster = agent.cluster
@@ -214,7 +215,8 @@ def reset_offline(data_dir: str) -> None:
 
 
 def wipe(data_dir: str) -> None:
-    """Remove all that a node keeps; who it is last, so that what a crash leaves is not taken for something else.
+    """Remove all data of a node, its identity last, so that the leftovers of a crash are not taken for something
+    else.
 
     Raises: OSError.
     """
@@ -222,7 +224,7 @@ def wipe(data_dir: str) -> None:
     try:
         if RAFT in directory.names(""):
             directory.execute(RemoveTree(REMOVED_RAFT))
-            # At once: half of it would be taken for damage.
+            # In one step: half of the directory would be taken for damage.
             directory.execute(Rename(RAFT, REMOVED_RAFT))
             directory.execute(SyncDir(""))
         for name in _KEPT:

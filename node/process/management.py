@@ -1,10 +1,10 @@
-"""Management as the process has it: statistics of the broker that runs, and the listeners for HTTP.
+"""The process's part of management is the statistics of the broker that runs, and the listeners for HTTP.
 
     broker starts ─► Statistics, sampled every few seconds ─┐
     other nodes ───► questions ─────────────────────────────┼─► Site ─► HTTP API, metrics
     operators ─────► operations ────────────────────────────┘
 
-The listeners are there while the process is, so that a balancer is told when the broker does not run. With both off
+The listeners live as long as the process, so that a balancer is told when the broker does not run. With both off
 nothing of the web server is imported; a node of a cluster keeps statistics all the same, as others may ask for them.
 """
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 RECENT_S: Final = 60.0
-"""Longer than Prometheus waits between two scrapes, so that each of those who scrape sees the longest time."""
+"""The period of the longest lag: longer than Prometheus's usual interval, so that every scraper sees it."""
 
 
 class Management:
-    """`Site` of one process. `await start()`, `await close()`; in between `attach` and `detach` brokers."""
+    """The `Site` of one process. `await start()`, `await close()`; in between `attach` and `detach` brokers."""
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
@@ -50,22 +50,22 @@ class Management:
             agent.config.node_name, answers(agent), lambda: agent.cluster, agent.logger
         )
         self.events = MirroringEvents()
-        """Of all brokers of this process."""
+        """The mirroring events of all brokers of this process."""
         self.log_lines = LogLines()
-        """Kept between `start` and `close`, where there is management."""
+        """The last lines of the log, kept between `start` and `close` if management is on."""
         self._statistics: Statistics | None = None
         self._sampling: asyncio.Task[None] | None = None
         self._longest: Longest | None = None
         self.loop_lag_ms = 0.0
-        """For how long the event loop was held at once at most, in the last interval of the statistics."""
+        """The longest time that the event loop was held in the last interval of the statistics, in milliseconds."""
         self._recent_lags: deque[tuple[float, float]] = deque()
-        """Of the last RECENT_S: when an interval ended, and its longest time."""
+        """For each interval that ended in the last RECENT_S, its end and its longest lag in milliseconds."""
         self._listeners: Listeners | None = None
 
     # --- the whole ---
 
     async def start(self) -> None:
-        """Accept requests where the configuration says. Raises: OSError."""
+        """Listen for HTTP requests as configured. Raises: OSError."""
         config = self._agent.config
         if config.management.is_on:
             self.log_lines.start()
@@ -77,7 +77,7 @@ class Management:
         await self._listeners.start()
 
     async def close(self) -> None:
-        """Accept no more."""
+        """Close the listeners, and stop the statistics."""
         self.detach()
         self.log_lines.stop()
         if self._listeners is not None:
@@ -85,11 +85,11 @@ class Management:
 
     @property
     def listeners(self) -> list[tuple[str, str, int]]:
-        """Protocol, host and port of each, as `status` shows them."""
+        """Protocol, host and port of each listener, as `status` shows them."""
         return [] if self._listeners is None else self._listeners.places
 
     def attach(self, node: Node) -> None:
-        """A broker runs: keep its statistics."""
+        """Keep statistics of a broker that runs now."""
         self.detach()
         options = _options(node.config, is_on=self._is_asked)
         self._statistics = Statistics(
@@ -105,7 +105,7 @@ class Management:
         self._sampling.add_done_callback(self._sampled)
 
     def detach(self) -> None:
-        """It runs no more."""
+        """Keep no more statistics, as the broker stops."""
         if self._longest is not None:
             self._agent.lag.leave(self._longest)
             self._longest = None
@@ -127,14 +127,14 @@ class Management:
 
     @property
     def longest_lag_ms(self) -> float:
-        """For how long the event loop was held at once at most, in the last RECENT_S and until now."""
+        """The longest time that the event loop was held in the last RECENT_S and until now, in milliseconds."""
         self._forget_lags()
         present = 0.0 if self._longest is None else self._longest.ms
         return max([present, *(lag_ms for _, lag_ms in self._recent_lags)])
 
     @property
     def _is_asked(self) -> bool:
-        """Whether anybody may want to know how things went: an HTTP client of ours or of another node."""
+        """True if statistics may be asked for: by an HTTP client of this node or of another one."""
         config = self._agent.config
         return config.management.is_on or config.prometheus.is_on or self._agent.is_clusterable
 
@@ -156,43 +156,43 @@ class Management:
 
     @property
     def config(self) -> Config:
-        """See `Site`."""
+        """The configuration of the node."""
         return self._agent.config
 
     @property
     def node(self) -> Node | None:
-        """See `Site`."""
+        """The broker that runs; None also while the node is paused."""
         return None if self._agent.is_paused else self._agent.node
 
     @property
     def statistics(self) -> Statistics:
-        """See `Site`."""
+        """The statistics of the broker that runs. The caller has checked that there is one."""
         assert self._statistics is not None, "no broker runs"
         return self._statistics
 
     def admin(self, by: str) -> Admin:
-        """See `Site`."""
+        """Return the administration of the broker that runs.   by: the user whom the log names."""
         node = self._agent.node
         assert node is not None, "no broker runs"
         return Admin(node.broker, node.config, self._agent.logger, by)
 
     def is_ready(self) -> bool:
-        """See `Site`."""
+        """Return whether the node serves: it listens, is not in maintenance, and its message disk is not stuck."""
         cluster = self._agent.cluster
         if cluster is not None and cluster.message_disk.is_stuck:
             return False
         return self.node is not None and bool(self._agent.listeners) and not self._agent.is_draining
 
     def status(self) -> dict[str, Any]:
-        """See `Site`."""
+        """Return the result of the operation `status`."""
         return status.node_status(self._agent)
 
     def cluster_status(self) -> dict[str, Any]:
-        """See `Site`."""
+        """Return the result of the operation `cluster_status`."""
         return status.cluster_status(self._agent)
 
     def members(self) -> list[SiteNode]:
-        """See `Site`."""
+        """Return the members that can run a broker, this node first."""
         own, found = self._agent.config.node_name, status.cluster_status(self._agent)
         running = found["running_nodes"]
         members = [
@@ -203,15 +203,15 @@ class Management:
         return sorted(members, key=lambda each: (each.name != own, each.name))
 
     async def ask(self, node: str, question: str, arguments: Mapping[str, Any]) -> Any:
-        """See `Site`."""
+        """Return one node's answer to a question. Raises: ControlError."""
         return await self.questions.ask(node, question, arguments)
 
     async def ask_all(self, question: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Site`."""
+        """Return the answers of all nodes that run, by node. A node that fails is left out."""
         return await self.questions.ask_all(question, arguments)
 
     async def rows(self, kind: Kind, query: Query, nodes: Iterable[str] | None = None) -> list[Row]:
-        """See `Site`."""
+        """Return the rows of all nodes, or of these; rows of several nodes with the same id are added up."""
         arguments = {"kind": kind, "query": query.as_json()}
         answers = await self.questions.ask_all("rows", arguments, nodes)
         if len(answers) == 1:
@@ -223,12 +223,12 @@ class Management:
         return await taken(each[0] if len(each) == 1 else add_up(each) for each in parts.values())
 
     async def operate(self, operation: str, arguments: Mapping[str, Any], timeout_s: float = 60.0) -> Any:
-        """See `Site`."""
+        """Carry out an operation as `fluffle ctl` would. Raises: ControlError; TimeoutError after `timeout_s`."""
         async with asyncio.timeout(timeout_s):
             return await self._agent.operations.handle(operation, dict(arguments), timeout_s)
 
     def places(self) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
-        """See `Site`."""
+        """Return the zones and labels of all nodes that are up and have some."""
         return status.places(self._agent)
 
 

@@ -1,4 +1,4 @@
-"""The phases of a node's life, and what an operator is told who asks for something that does not suit them.
+"""A node's life has phases; an operation that is impossible in the present phase is refused with a reason.
 
     opening ─► starting ─► running ─► stopping ─► stopped ─► starting …
                   ▲ waiting    ▲ paused                               ─► ending, at any time
@@ -11,8 +11,8 @@ from typing import Final, Literal
 from node.io.control import EX_UNAVAILABLE, EX_USAGE, ControlError
 
 Phase = Literal["opening", "starting", "waiting", "running", "paused", "stopping", "stopped", "ending"]
-"""opening: of the process, until its broker starts. waiting: a start that needs other nodes. paused: the broker was
-stopped because the node is cut off from the others. ending: of the process."""
+"""opening: the process has begun, its broker not. waiting: a start needs other nodes. paused: the broker was
+stopped because the node is cut off from the others. ending: the process ends."""
 
 _NEEDS_BROKER: Final = "this command requires the 'rabbit' app to be running on the target node"
 _NEEDS_NO_BROKER: Final = "this command requires the 'rabbit' app to be stopped on the target node"
@@ -21,17 +21,17 @@ _STOPPING: Final = "whose app is being stopped: try again when it is"
 
 
 def ending() -> ControlError:
-    """The process ends."""
+    """Return the error for any operation while the process ends."""
     return ControlError(EX_UNAVAILABLE, "the node ends: it takes no more commands")
 
 
 def still_opening() -> ControlError:
-    """The process has only just begun."""
+    """Return the error for an operation that comes before the process is ready for it."""
     return ControlError(EX_USAGE, f"this command is too early for the target node, {_STILL_STARTING}")
 
 
 def not_running(phase: Phase, waits_for: str = "") -> ControlError:
-    """For operations that need the broker.   waits_for: see `Agent.waits_for`."""
+    """Return the error for an operation that needs the broker to run.   waits_for: see `Agent.waits_for`."""
     if phase == "ending":
         return ending()
     why = {
@@ -45,7 +45,7 @@ def not_running(phase: Phase, waits_for: str = "") -> ControlError:
 
 
 def not_stopped(phase: Phase) -> ControlError:
-    """For operations that need it stopped."""
+    """Return the error for an operation that needs the broker to be stopped."""
     if phase == "ending":
         return ending()
     why = {

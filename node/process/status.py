@@ -1,4 +1,4 @@
-"""What a node can say of itself and of its cluster, in the shapes that scripts parse.
+"""This module reports the status of a node and of its cluster, in the formats that scripts parse.
 
 Source: management §3.4, amqp-behaviour §9.7.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from node.process.agent import Agent
 
 _ERLANG: Final = "25.2.3"
-"""That of the RabbitMQ that we are compatible with: some tools parse it."""
+"""The Erlang version of the RabbitMQ that Fluffle is compatible with: some tools parse it."""
 _PROTOCOLS: Final = {False: ("amqp", "AMQP 0-9-1"), True: ("amqp/ssl", "AMQP 0-9-1 over TLS")}
 
 _HTTP_PURPOSES: Final = {
@@ -47,7 +47,7 @@ _HTTP_PURPOSES: Final = {
 }
 
 DAMAGED_FILES_MAX: Final = 20
-"""Those that `status` names."""
+"""The most damaged files that `status` names."""
 
 NOT_DRAINING: Final = "not under maintenance"
 DRAINING: Final = "marked for maintenance"
@@ -55,7 +55,7 @@ DRAINING: Final = "marked for maintenance"
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """What runs here."""
+    """Return the versions of the software that runs here."""
     return {
         "rabbitmq_name": "RabbitMQ",
         "rabbitmq_version": COMPATIBLE_VERSION,
@@ -66,12 +66,13 @@ def versions() -> dict[str, str]:
 
 
 def active_plugins(config: Config) -> list[str]:
-    """The plug-ins of RabbitMQ whose work the node does, by name."""
+    """Return the names of the RabbitMQ plug-ins whose work the node does."""
     return with_needed(enabled_plugins(config))
 
 
 def own_status(agent: "Agent") -> dict[str, Any]:
-    """What the other members are told, again and again (`cluster.membership`), and `cluster_status` shows.
+    """Return the status that this node sends to the other members (`cluster.membership`), and that `cluster_status`
+    shows.
 
     alarms: see `_alarms`.   connections: `[vhost or null, user or null, how many]`, as they count for limits.
     channels: `[user, how many]`, of users with a limit of them.   cut_off: nodes that are up and not linked, if any.
@@ -93,7 +94,7 @@ def own_status(agent: "Agent") -> dict[str, Any]:
 
 
 def _alarms(agent: "Agent", broker: "Broker | None") -> list[str]:
-    """Resources that the node is short of, and disks that are stuck, which by itself blocks nobody."""
+    """Return the resources that the node is short of, and its stuck disks, which block no publisher."""
     found: list[str] = [] if broker is None else list(broker.alarms.short_of_here())
     if agent.cluster is not None and agent.cluster.metadata_disk.is_stuck:
         found.append(metadata_disk.ALARM)
@@ -118,14 +119,14 @@ def _is_message_disk_stuck(agent: "Agent") -> bool:
 
 
 def _place(config: Config) -> dict[str, Any]:
-    """Where the node stands, if its operator says so."""
+    """Return the zone and the labels of this node, as far as they are configured."""
     told = config.telemetry
     zone = {"zone": told.zone} if told.zone else {}
     return {**zone, "labels": dict(told.labels)} if told.labels else zone
 
 
 def places(agent: "Agent") -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
-    """The zones and labels of all nodes that are up and have some."""
+    """Return the zones and labels of all nodes that are up and have some."""
     zones: dict[str, str] = {}
     labels: dict[str, Mapping[str, str]] = {}
     for node, told in statuses(agent).items():
@@ -147,7 +148,7 @@ def _limited_channels(broker: "Broker") -> list[list[Any]]:
 
 
 def statuses(agent: "Agent") -> dict[str, dict[str, Any]]:
-    """What each node that is up says of itself."""
+    """Return the latest status of each node that is up."""
     found: dict[str, dict[str, Any]] = {agent.config.node_name: own_status(agent)}
     if agent.cluster is not None:
         found.update((name, dict(told)) for name, told in agent.cluster.membership.statuses.items())
@@ -155,16 +156,16 @@ def statuses(agent: "Agent") -> dict[str, dict[str, Any]]:
 
 
 def running_nodes(agent: "Agent") -> list[str]:
-    """The nodes whose broker runs, this one first."""
+    """Return the nodes whose broker runs, this one first."""
     name, cluster = agent.config.node_name, agent.cluster
     own = [] if agent.node is None else [name]
-    # Until a node has followed the others since its start it knows only what has been.
+    # Until a node has caught up after its start, its list of members may be old.
     members = cluster.roster.members if cluster is not None and cluster.roster.is_current else {}
     return own + sorted(each.name for each in members.values() if each.is_up and each.name != name)
 
 
 def cluster_status(agent: "Agent") -> dict[str, Any]:
-    """The result of `cluster_status`."""
+    """Return the result of `cluster_status`."""
     name, told = agent.config.node_name, statuses(agent)
     running = running_nodes(agent)
     found: dict[str, Any] = {
@@ -200,7 +201,7 @@ def cluster_status(agent: "Agent") -> dict[str, Any]:
 
 
 def node_status(agent: "Agent") -> dict[str, Any]:
-    """The result of `status`."""
+    """Return the result of `status`."""
     config, node = agent.config, agent.node
     total_bytes = total_memory_bytes(config.memory.total_override_bytes)
     memory = config.memory
@@ -257,7 +258,7 @@ def node_status(agent: "Agent") -> dict[str, Any]:
 
 
 async def set_cluster_name(node: "Node", name: str) -> None:
-    """Give the cluster another name. Raises: ControlError."""
+    """Change the name of the cluster. Raises: ControlError."""
     from node.admin.submission import submit
 
     result = await submit(node.broker.log, SetGlobalParameter("cluster_name", name))
@@ -266,7 +267,7 @@ async def set_cluster_name(node: "Node", name: str) -> None:
 
 
 def _clustered(cluster: "Cluster") -> dict[str, Any]:
-    """What of `cluster_status` only a member of a cluster can say."""
+    """Return the part of `cluster_status` that only a member of a cluster has."""
     metadata, known = cluster.metadata, cluster.roster.known_members().values()
     partitions = cluster.membership.partitions
     by_type = {
@@ -287,13 +288,13 @@ def _clustered(cluster: "Cluster") -> dict[str, Any]:
 
 
 def link_octets(agent: "Agent") -> dict[str, tuple[int, ...]]:
-    """What has gone to each other node and come from there, in octets, while there was a link."""
+    """Return the octets sent to and received from each other node that is linked."""
     traffic = {} if agent.cluster is None else agent.cluster.links.transport.traffic()
     return {name: (each.sent_bytes, each.received_bytes) for name, each in traffic.items() if each.is_up}
 
 
 def links(agent: "Agent") -> list[dict[str, Any]]:
-    """The links to other nodes that are up, with addresses under which the nodes reach each other."""
+    """Return the links to other nodes that are up, with addresses under which the nodes reach each other."""
     cluster = agent.cluster
     if cluster is None or cluster.links.place is None:  # it is none yet, or has only begun to open
         return []
@@ -317,7 +318,7 @@ def links(agent: "Agent") -> list[dict[str, Any]]:
 
 
 def member_list(cluster: "Cluster") -> dict[str, Any]:
-    """The result of `list_members`."""
+    """Return the result of `list_members`."""
     members, metadata = cluster.roster.members, cluster.metadata
     rows = []
     for name, known in sorted(cluster.roster.known_members().items()):

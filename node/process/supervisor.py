@@ -1,10 +1,10 @@
-"""The broker as the agent sees it: something that runs, or does not, as operators and the cluster want it.
+"""The supervisor runs or stops the process's broker, as operators and the cluster want it.
 
     operator: start_app, stop_app ─► is_wanted ─┐
     cluster: pause, resume          ─► is_held ─┼─► runs, or does not          one change at a time
     cluster: a snapshot, a rejoin   ─► restart ─┘
 
-What an operator asks for is done when the call returns; what the cluster asks for is done soon, by a task.
+An operator's request is done when the call returns; the cluster's requests are done soon, by a task.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from node.clustering.errors import GivenUp
 from node.config.file import ConfigError
 
 RETRY_S: Final = 5.0
-"""How long after a start that failed, with no operator there to see it, the next one is tried."""
+"""The delay after a failed start that no operator waited for, before the next one."""
 
 
 class Supervisor:
-    """Runs a broker, again and again.
+    """Starts and stops brokers, one at a time.
 
     begin: starts a broker, which may wait for the cluster; it ends early, by `GivenUp`, once `is_giving_up` is set.
-        Raises OSError, ConfigError.
-    end: stops it. Returns: whether all that it had is on disk.
-    on_fault: told when a start or stop that nobody waits for has failed by a fault of ours, or when a broker has ended
-        whose disk could not write all: the process has to end.
-    on_changed: told when it runs, or runs no more, or is held, or is let go.
+    Raises OSError, ConfigError.
+    end: stops a broker. Returns: whether all of its data are on disk.
+    on_fault: called when a start or stop that no caller waits for has failed by a fault of ours, or when a broker has
+    ended whose disk could not write all: the process has to end.
+    on_changed: called when a broker runs or has stopped, and when it is held or released.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Supervisor:
         self.is_booting = False
         self.is_giving_up = asyncio.Event()
         self.is_written = True
-        """Whether all that the last broker had is on disk."""
+        """True if all data of the last broker are on disk."""
         self._is_stale = False
         self._changing = asyncio.Lock()
         self._started = asyncio.Event()
@@ -61,11 +61,14 @@ class Supervisor:
 
     @property
     def is_over(self) -> bool:
-        """Whether what ran, or still stops, does not go on."""
+        """True if the broker that runs, or is stopping, will not be continued."""
         return self._is_stale
 
     async def start(self) -> None:
-        """Have it run; returns when it does (or when the cluster holds it). Raises: OSError, ConfigError, GivenUp."""
+        """Start the broker; return once it runs, or once the cluster holds it.
+
+        Raises: OSError, ConfigError, GivenUp.
+        """
         self.is_wanted = True
         try:
             await self._settle()
@@ -74,14 +77,14 @@ class Supervisor:
             raise
 
     async def stop(self) -> bool:
-        """Have it stopped; whether all is on disk. A start that is under way is given up."""
+        """Stop the broker, or cancel a start. Returns True if all data are on disk."""
         self.is_wanted = False
         self.is_giving_up.set()
         await self._settle()
         return self.is_written
 
     async def close(self) -> bool:
-        """As `stop`, and nothing starts it again."""
+        """Stop the broker for good. Returns True if all data are on disk."""
         is_written = await self.stop()
         if self._task is not None:
             self._task.cancel()
@@ -90,30 +93,30 @@ class Supervisor:
         return is_written
 
     def hold(self) -> None:
-        """The cluster wants it stopped for now: what runs serves nobody any more, and does not go on."""
+        """Stop the broker soon, as the cluster demands, and start none until `release`."""
         self.is_held = True
         self._is_stale = self._is_stale or self.node is not None
         self._on_changed()
         self._soon()
 
     def release(self) -> None:
-        """The cluster lets it run again."""
+        """Let a broker run again, as the cluster permits it."""
         self.is_held = False
         self._on_changed()
         self._soon()
 
     def restart(self) -> None:
-        """What runs has lost its ground: it is to be stopped, and another started."""
+        """Stop the broker soon, as its state is no longer valid, and start another one."""
         self._is_stale = True
         self._soon()
 
     @property
     def is_changing(self) -> bool:
-        """Whether it is being started or stopped."""
+        """True if a broker is being started or stopped."""
         return self._changing.locked()
 
     async def await_start(self) -> None:
-        """Return once it runs."""
+        """Return once a broker runs."""
         await self._started.wait()
 
     def _soon(self) -> None:
@@ -127,7 +130,7 @@ class Supervisor:
             self._on_fault()
 
     async def _settle_soon(self) -> None:
-        """Do what is wanted, until it is done."""
+        """Start or stop until the state is as wanted. A start that fails is tried again after `RETRY_S`."""
         while not self._is_settled:
             try:
                 await self._settle()
@@ -156,11 +159,11 @@ class Supervisor:
                 self.is_written = await self._end(former)
                 del former
                 if not self.is_written:
-                    # Its disk hangs or has failed, and has the files still: nobody else in this process can open them.
+                    # Its disk hangs or has failed, and holds the files open: no other broker here can open them.
                     self.is_wanted = False
                     self._on_fault()
-                # A broker is full of cycles, and Python looks at what is so old after some 100 million new objects
-                # (`node.app`). Now nobody is served, and most of what it looks at is what it frees.
+                # A broker is full of cycles, and Python collects such old objects after some 100 million new ones
+                # (`node.app`). Now no clients are served, and most objects that the collector visits can be freed.
                 gc.collect()
             if self.node is None and self._should_run:
                 self._is_stale = False

@@ -1,4 +1,4 @@
-"""What telemetry sees of the process: `node.telemetry.surroundings`. Imported only where telemetry is on."""
+"""This module gives telemetry its view of the process (`Surroundings`). It is imported only where telemetry is on."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from node.process.agent import Agent
 
 CLOCK: Final = "clock"
-"""The question for another node's time of day."""
+"""The name of the question for another node's time of day."""
 
 
 class AgentSurroundings:
-    """Of one process."""
+    """The `Surroundings` of one process's telemetry."""
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
 
     @property
     def is_draining(self) -> bool:
-        """See `Surroundings.is_draining`."""
+        """True if the node is in maintenance mode."""
         return self._agent.is_draining
 
     @property
     def is_first(self) -> bool:
-        """See `Surroundings.is_first`: the leader, and while it has no broker (a witness) the first node that is up."""
+        """True on one node: the metadata's leader, or, if that runs no broker, the first node that is up."""
         cluster = self._agent.cluster
         if cluster is None or cluster.metadata is None:
             return True
@@ -40,12 +40,12 @@ class AgentSurroundings:
 
     @property
     def partitioned(self) -> Sequence[str]:
-        """See `Surroundings.partitioned`."""
+        """The nodes that are up and cannot be reached from here."""
         cluster = self._agent.cluster
         return [] if cluster is None else list(cluster.membership.partitions)
 
     def links(self) -> list[Link]:
-        """See `Surroundings.links`."""
+        """Return the counters of the links to the other nodes that are up and run a broker."""
         cluster = self._agent.cluster
         if cluster is None:
             return []
@@ -67,11 +67,11 @@ class AgentSurroundings:
         )
 
     def places(self) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
-        """See `Surroundings.places`."""
+        """Return the zones and labels of all nodes that are up and have some."""
         return places(self._agent)
 
     async def ask_time(self, node: str) -> float | None:
-        """See `Surroundings.ask_time`."""
+        """Return another node's time of day in seconds; None if it does not answer."""
         try:
             answer = await self._agent.management.ask(node, CLOCK, {})
         except ControlError:

@@ -1,7 +1,7 @@
 """A consumer, and the consumers of a queue with the order in which they are served.
 
-Round robin among those of the highest priority that can take more; each message moves its consumer to the
-back. Because the outcome is the same, a run is dealt out to different channels by stride instead of message
+The order is round robin among the consumers of the highest priority that can take more; each message moves its consumer
+to the back. Because the outcome is the same, a run is dealt out to different channels by stride instead of message
 by message.
 Source: amqp-behaviour §4.6, §4.8.
 """
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from node.queue.live_queue import LiveQueue
 
 UNLIMITED: Final = 1 << 62
-"""Credit of a consumer without a prefetch limit."""
+"""The credit of a consumer without a prefetch limit."""
 
 RUN_COST: Final = 10
-"""What it costs to deliver a run beside its messages: as much as so many of them."""
+"""The cost to deliver a run beside its messages, in messages."""
 
 _FRAME_BYTES: Final = 96
-"""What a small message costs on the wire beside its body, for reckoning how many fit a socket's budget."""
+"""The bytes of a small message on the wire beside its body, to estimate how many fit a socket's budget."""
 
 
 class Ready(Protocol):
@@ -31,42 +31,45 @@ class Ready(Protocol):
 
     @property
     def at_hand(self) -> int:
-        """How many can be taken now."""
+        """The number of messages that can be taken now."""
 
     @property
     def mean_bytes(self) -> int:
-        """The mean of the bodies at hand."""
+        """The mean size of the bodies at hand, in bytes."""
 
     @property
     def head_expiry(self) -> float:
-        """When the message at the head expires."""
+        """The time at which the message at the head expires."""
 
     def take(self, limit: int) -> Run:
         """Remove and return up to `limit` messages from the head."""
 
 
 class Outlet(Protocol):
-    """What a consumer hangs on: a channel, as the queue sees it."""
+    """The channel of a consumer, as the queue sees it."""
 
     def credit(self, consumer: "Consumer") -> int:
-        """How many messages it may be given now as far as prefetch counts; 0 or less for none."""
+        """Return how many messages the consumer may be given now as far as prefetch counts; 0 or less for none."""
 
     def room_bytes(self) -> int:
-        """Bytes that its connection may still be given this turn; 0 or less for none."""
+        """Return the bytes that the channel's connection may still be given this turn; 0 or less for none."""
 
     def deliver(self, consumer: "Consumer", run: Run, now: float) -> None:
         """Send messages to the client."""
 
     def block(self, consumer: "Consumer") -> None:
-        """It was left out for want of credit or room: call `Consumers.rejoin` when that changes."""
+        """Note that the consumer was left out for want of credit or room.
+
+        `Consumers.rejoin` is to be called when it has some.
+        """
 
     def cancelled_by_server(self, consumer: "Consumer") -> None:
-        """The queue is gone: forget the consumer and tell the client."""
+        """Forget the consumer and tell the client: the queue is gone."""
 
     def reattached(self, consumer: "Consumer", queue: "LiveQueue") -> "Consumer | None":
-        """The queue of a consumer has another master: who is to join `queue` in its place.
+        """Return the consumer that is to join `queue` in the place of one whose queue has another master.
 
-        None: nobody, as the client wanted to be told then that the consumer is gone, or it has cancelled it.
+        None: the client wanted to be told then that the consumer is gone, or it has cancelled it.
         """
 
 
@@ -74,7 +77,7 @@ class Consumer:
     """A subscription of a channel to a queue.
 
     prefetch: how many messages it may hold unacknowledged; 0 for no limit.   unacked: how many it holds.
-    is_near: its client is connected to this node.   last_tag: of its latest delivery on its channel, 0: none yet.
+    is_near: its client is connected to this node.   last_tag: its latest delivery's tag on its channel, 0: none yet.
     """
 
     is_near = True
@@ -116,13 +119,13 @@ class Consumer:
         self.arguments = arguments or {}
         self.unacked = self.last_tag = 0
         self.is_waiting = False
-        """Whether it is in the rotation of its queue."""
+        """True if it is in the rotation of its queue."""
         self.frames: dict[tuple[bytes, bool], tuple[bytes, bytes]] = {}
         """The constant parts of its deliver frames, kept by the channel."""
 
     @property
     def incarnation(self) -> int:
-        """Of the node that its client is connected to; 0: this one."""
+        """The incarnation of the node that the consumer's client is connected to; 0: this node."""
         return 0
 
 
@@ -137,7 +140,7 @@ class Consumers:
         self.all: list[Consumer] = []  # by age
         self.single_active = single_active
         self.active: Consumer | None = None
-        """The one that is served where only one is."""
+        """The consumer that is served where only one is."""
         self._levels: dict[int, deque[Consumer]] = {}  # in rotation, by priority; none is empty
         self._priorities: list[int] = []  # of _levels, highest first
         self._holds = 0
@@ -147,23 +150,23 @@ class Consumers:
 
     @property
     def are_waiting(self) -> bool:
-        """Whether any of them may take a message, as far as is known."""
+        """True if any consumer may take a message, as far as is known."""
         return bool(self._priorities) and not self._holds
 
     @property
     def exclusive(self) -> bool:
-        """Whether one consumer has the queue to itself."""
+        """True if one consumer has the queue to itself."""
         return bool(self.all) and self.all[0].exclusive
 
     def add(self, consumer: Consumer) -> None:
-        """A consumer joins."""
+        """Add a consumer."""
         self.all.append(consumer)
         if self.single_active and self.active is None:
             self.active = consumer
         self.rejoin(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """A consumer leaves; where it was the active one the next takes over."""
+        """Remove a consumer; if it was the active one the next takes over."""
         self.all.remove(consumer)
         self._leave(consumer)
         if self.active is consumer:
@@ -173,9 +176,9 @@ class Consumers:
                 self.rejoin(self.active)
 
     def take_near(self) -> list[Consumer]:
-        """Remove all consumers, as the queue has another master; those of this node are returned, the active one first.
+        """Remove all consumers, as the queue has another master; return those of this node, the active one first.
 
-        Those of other nodes are told by their nodes. No auto-delete queue goes for that.
+        Consumers of other nodes are cancelled here: their nodes tell the clients. No auto-delete queue is deleted.
         """
         active = self.active
         gone = list(self.all)
@@ -198,11 +201,11 @@ class Consumers:
         self._levels[consumer.priority].append(consumer)
 
     def hold(self) -> None:
-        """Give out nothing until `release`, which each that holds has to call."""
+        """Give out nothing until `release`, which must be called once for each `hold`."""
         self._holds += 1
 
     def release(self) -> None:
-        """Go on, unless somebody else holds: the queue has to be touched."""
+        """Undo one `hold`. If it was the last one, the caller has to have the queue give out messages."""
         self._holds -= 1
 
     def _leave(self, consumer: Consumer) -> None:
@@ -223,12 +226,12 @@ class Consumers:
         *,
         cost_max: int = UNLIMITED,
     ) -> bool:
-        """Give out ready messages until there are no more or nobody can take one.
+        """Give out ready messages until there are no more or no consumer can take one.
 
         drop_expired: removes what has expired at the head; None where nothing expires, or a new message may go
             out before it does.
         cost_max: when to stop before that, about: in messages, and `RUN_COST` for each run.
-        Returns: whether it stopped for that.
+        Returns: True if it stopped for `cost_max`.
         """
         if self._holds:
             return False
@@ -252,7 +255,7 @@ class Consumers:
     def _serve_one(
         self, consumer: Consumer, backlog: Ready, now: float, expired_by: float | None, cost_max: int
     ) -> int:
-        """Give the only consumer of a level all that it can take; what that cost."""
+        """Give the only consumer of a level all that it can take; return the cost."""
         limit = _limit(consumer, backlog)
         if not limit:
             self._block(consumer)
@@ -270,7 +273,7 @@ class Consumers:
     def _serve_next(self, level: deque[Consumer], backlog: Ready, now: float) -> None:
         """Give one message to the first of several consumers.
 
-        On one channel the order of deliveries shows; and few messages need no look at each of many consumers.
+        On one channel the order of deliveries is visible; and few messages need no look at each of many consumers.
         """
         consumer = level[0]
         if not _limit(consumer, backlog):
@@ -282,7 +285,7 @@ class Consumers:
     def _deal(self, level: deque[Consumer], backlog: Ready, now: float) -> int:
         """Give as many messages to each of several channels' consumers as all of them can take, by stride.
 
-        Returns: what that cost.
+        Returns: the cost.
         """
         limits = [_limit(consumer, backlog) for consumer in level]
         if not all(limits):
@@ -307,7 +310,7 @@ def _share_a_channel(level: deque[Consumer]) -> bool:
 
 
 def _limit(consumer: Consumer, backlog: Ready) -> int:
-    """How many messages a consumer can take now; 0 when it must be left out."""
+    """Return how many messages a consumer can take now; 0 when it must be left out."""
     channel = consumer.channel
     credit, room = channel.credit(consumer), channel.room_bytes()
     if credit <= 0 or room <= 0:

@@ -1,4 +1,4 @@
-"""Contents taken apart and put together again: what the broker does only where it must rewrite a message."""
+"""Decoding and encoding of whole contents, which the broker does only where it must rewrite a message."""
 
 from collections.abc import Collection
 from typing import Final
@@ -9,28 +9,28 @@ from node.amqp.frames import content_frames, split_content
 from node.amqp.properties import Properties, content_header, decode_properties, read_headers
 
 _FLAGS_AT: Final = 12
-"""Where the property flags stand in the payload of a content header."""
+"""The offset of the property flags in the payload of a content header."""
 _FLAGS_OF_CONTENT_AT: Final = FRAME_OVERHEAD_BYTES - 1 + _FLAGS_AT
 
 
 def decode_content(content: bytes) -> tuple[Properties, bytes]:
-    """The properties and the body of a content, decoded."""
+    """Return the properties and the body of a content, decoded."""
     header, body = split_content(content)
     return decode_properties(header, _FLAGS_AT, len(header)), body
 
 
 def chosen_headers(content: bytes, names: Collection[bytes]) -> Table:
-    """The headers of a content that have these names: costs less the fewer there are, whatever else it has."""
+    """Return the headers of a content that have these names; the fewer they are the less it costs."""
     return read_headers(content, _FLAGS_OF_CONTENT_AT, names) if names else {}
 
 
 def encode_content(properties: Properties, body: bytes, channel: int, frame_max_bytes: int) -> bytes:
-    """A content for a channel, its body in frames of at most `frame_max_bytes` (0: in one)."""
+    """Return a content for a channel, its body in frames of at most `frame_max_bytes` (0: in one)."""
     return content_frames(channel, content_header(len(body), properties), body, frame_max_bytes)
 
 
 def with_header(content: bytes, name: str, value: Field, channel: int, frame_max_bytes: int) -> bytes:
-    """The content with one of its headers set."""
+    """Return the content with one of its headers set."""
     properties, body = decode_content(content)
     properties.headers = {**(properties.headers or {}), name: value}
     return encode_content(properties, body, channel, frame_max_bytes)

@@ -1,4 +1,4 @@
-"""What happened so far to one queue and on the disk of messages, as numbers that only rise.
+"""Counters of one queue and of the disk of messages, which only rise.
 
 Plain integers, bumped once a run or once a batch of the disk, never once a message. `node.client.counters` has
 those of channels, exchanges and the node. Source: management §1.1, §5.1.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class QueueCounters:
-    """Of one queue since it is live on this node, its master; for clients of all nodes, in messages.
+    """The counters of one queue since it is live on this node, its master; for clients of all nodes, in messages.
 
     publish: what clients published to it, also what it refused for a length limit; not dead letters.
     deliver … ack: as in `node.client.counters.ChannelCounters`.
@@ -30,7 +30,7 @@ class QueueCounters:
 
 @dataclass(slots=True)
 class DiskCounters:
-    """What the thread for messages on disk did. It alone writes those that begin with io_; times in seconds.
+    """The counters of the thread for messages on disk. It alone writes those that begin with io_; times in seconds.
 
     io_write_count: appends.   io_sync_count: files and directories that were synced.
     msg_store_*: contents in the message store.   queue_index_*: entries of the journal, segments that were read.
@@ -52,10 +52,10 @@ class DiskCounters:
 
 @dataclass(slots=True)
 class ScrubCounters:
-    """Of the reader that looks for what has rotted on disk, since the node's start.
+    """The counters of the scrubber, which looks for damage on disk, since the node's start.
 
     rounds: complete ones.   last_round_s: when the last one ended, since 1970; 0: none did.
-    findings: files in which there was damage that costs somebody something.
+    findings: files with damage that costs messages.
     """
 
     rounds: int = 0

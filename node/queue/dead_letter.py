@@ -1,8 +1,8 @@
-"""Dead-lettering: what a message becomes when it leaves its queue for the dead-letter exchange.
+"""Dead-lettering: the copy of a message that leaves its queue for the dead-letter exchange.
 
-The copy is a new message: same body, properties kept but for `expiration`, and an `x-death` header that tells
-where it died, why and how often. A message that would come round to a queue by itself, without any client
-having rejected it, is dropped there.
+The copy is a new message: same body, properties kept but for `expiration`, and an `x-death` header that says from
+which queue it was dead-lettered, why and how often. A message that would come back to a queue in a cycle, without any
+client having rejected it, is dropped there.
 Source: amqp-behaviour §5.5.
 """
 
@@ -13,18 +13,18 @@ from node.queue.content import decode_content, encode_content
 from node.queue.run import Envelope
 
 _COUNT_MAX: Final = 2**63 - 1
-"""A client may claim any count; ours must fit the wire."""
+"""The limit of a count in x-death: a client may claim any count, and ours must fit the wire."""
 
 _REJECTED: Final = b"rejected"
 
 _Place: TypeAlias = tuple[bytes | str, bytes | str]
-"""Queue and reason of a death: one entry of x-death for each pair."""
+"""The queue and the reason of a death: x-death has one entry for each pair."""
 
 
 class Death(NamedTuple):
-    """What a dead letter takes with it from its queue.
+    """The facts about a message's dead-lettering that its queue gives.
 
-    exchange, routing_key: where it goes; the key None leaves it those that it came with.   time_s: since 1970.
+    exchange, routing_key: where the copy goes; with the key None it keeps its keys.   time_s: since 1970.
     """
 
     vhost: str
@@ -36,7 +36,7 @@ class Death(NamedTuple):
 
 
 def dead_envelope(death: Death, old: Envelope) -> Envelope:
-    """The envelope of the copies. A dead-letter routing key stands for all keys; the body is in one frame."""
+    """Return the envelope of the copies. A dead-letter routing key stands for all keys; the body is in one frame."""
     has_key = death.routing_key is not None
     return Envelope(
         death.exchange,
@@ -51,7 +51,7 @@ def dead_envelope(death: Death, old: Envelope) -> Envelope:
 
 
 def dead_copy(content: bytes, death: Death, old: Envelope) -> tuple[bytes, Table]:
-    """The content of the dead-lettered copy, its body in one frame, and its headers.   old: of the message."""
+    """Return the content of the dead-lettered copy, its body in one frame, and its headers.   old: of the message."""
     properties, body = decode_content(content)
     headers = dict(properties.headers or {})
     if death.routing_key is not None:
@@ -79,7 +79,7 @@ def dead_copy(content: bytes, death: Death, old: Envelope) -> tuple[bytes, Table
 
 
 def is_cycle(queue: str, headers: Table) -> bool:
-    """Whether a dead-lettered message has come round to `queue` without a rejection on the way."""
+    """True if a dead-lettered message has come round to `queue` without a rejection on the way."""
     name = queue.encode("utf-8", "surrogateescape")
     for entry in _entries(headers.get("x-death")):
         died_in, reason = _place(entry)
@@ -91,14 +91,14 @@ def is_cycle(queue: str, headers: Table) -> bool:
 
 
 def _entries(deaths: Field | None) -> list[Table]:
-    """The tables in an x-death header, newest first; none if it isn't an array."""
+    """Return the tables in an x-death header, newest first; none if it isn't an array."""
     if deaths is None or not isinstance(deaths.value, list):
         return []
     return [entry.value for entry in deaths.value if isinstance(entry.value, dict)]
 
 
 def _place(entry: Table) -> _Place:
-    """Where a death happened; whatever a client put there compares by its text."""
+    """Return queue and reason of an x-death entry; values of other types, from a client, compare by their text."""
     queue, reason = (entry.get(name) for name in ("queue", "reason"))
     return _comparable(queue), _comparable(reason)
 
@@ -109,10 +109,10 @@ def _comparable(field: Field | None) -> bytes | str:
 
 
 def _with_death(known: Field | None, event: Table) -> list[Field]:
-    """The deaths so far with one more in front: counted in its entry if there is one for the place, else new.
+    """Return the deaths so far with one more: counted in the entry for its place if there is one, else in a new one.
 
-    Only the first entry of all has its fields in the order of `event`, later ones are sorted; and when there
-    are several older ones each death turns them round (§5.5, live).
+    It comes first. Only the first entry of all has its fields in the order of `event`, later ones are sorted; and when
+    there are several older ones each death turns them round (§5.5, live).
     """
     if known is None or known.tag != "A":
         return [table(event)]
@@ -130,7 +130,7 @@ def _with_death(known: Field | None, event: Table) -> list[Field]:
 
 
 def _joined(group: list[Table], entry_count: int) -> Table:
-    """One entry for several of the same place: the newest; where its count is missing it is their number.
+    """Return one entry for several of the same place: the newest; if its count is missing it is their number.
 
     A header with a single entry is taken as it is.
     """

@@ -1,7 +1,7 @@
-"""What a delivery looks like on the wire of one channel.
+"""The frames of a delivery on one channel.
 
 The method frame around the delivery tag is the same for all that a consumer is given from one address, so it is made
-once. Contents are given as they came, but for what the channel's client can't take.
+once. Contents are given as they came, unless their frames are too large for the channel's client.
 Source: amqp-behaviour §4.6, §4.11.
 """
 
@@ -23,11 +23,11 @@ DELIVERY_COUNT: Final = "x-delivery-count"
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
 _TAG_BYTES: Final = 8
 _CACHED_MAX: Final = 256
-"""Keys for which a consumer remembers the constant parts of its frames; with more it starts over."""
+"""The keys for which a consumer remembers the constant parts of its frames; with more it starts over."""
 
 
 def deliver_frame(consumer: Consumer, run: Run, channel: int) -> tuple[bytes, bytes]:
-    """The frame of basic.deliver before and after the delivery tag."""
+    """Return the frame of basic.deliver before and after the delivery tag."""
     address = run.envelope.address
     key = (address, run.deliveries > 0)
     frame = consumer.frames.get(key)
@@ -49,10 +49,10 @@ def deliver_frame(consumer: Consumer, run: Run, channel: int) -> tuple[bytes, by
 def fitting(
     run: Run, queue: "LiveQueue | None", channel: int, frame_max_bytes: int, *, is_got: bool = False
 ) -> list[bytes]:
-    """The contents of a run for a channel whose client takes frames of at most so many bytes; 0: of any size.
+    """Return the contents of a run for a channel whose client takes frames of at most so many bytes; 0: of any size.
 
-    queue: that they come from; None: from none.
-    is_got: by basic.get, which is told of the first delivery as well, as in RabbitMQ 3.10.
+    queue: the queue that they come from; None: from none.
+    is_got: by basic.get, for which x-delivery-count is set on the first delivery as well, as in RabbitMQ 3.10.
     """
     envelope, contents = run.envelope, run.contents
     if (run.deliveries or is_got) and queue is not None and queue.record.type == "quorum":

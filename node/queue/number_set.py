@@ -1,8 +1,8 @@
-"""Sets of message numbers, compact whatever is in them.
+"""Sets of message numbers, which stay compact whatever their numbers are.
 
 Numbers of a queue lie close together: a million messages are mostly one range, and after clients have acknowledged
-this and that they may be a million ranges. So numbers are bits, a block of 4096 of them is one integer, and what
-happens to a run costs some operations on an integer of half a kilobyte, at either end or in the middle. A block
+some of them they may be a million ranges. So numbers are bits, a block of 4096 of them is one integer, and a change
+of a run costs some operations on an integer of half a kilobyte, at either end or in the middle. A block
 without a number in the set takes nothing.
 """
 
@@ -12,14 +12,14 @@ from typing import Final
 
 BLOCK_BITS: Final = 12
 BLOCK_NUMBERS: Final = 1 << BLOCK_BITS
-"""Numbers that share an integer."""
+"""The count of numbers that share an integer."""
 
 _WITHIN: Final = BLOCK_NUMBERS - 1
 _FULL: Final = (1 << BLOCK_NUMBERS) - 1
 
 
 class NumberSet:
-    """Numbers from 0 on. `len` costs nothing.
+    """A set of numbers from 0 on. `len` costs nothing.
 
     Ranges that are given may have any positive step; those that come back are of step 1, rising, none empty, none
     touching the next.
@@ -49,7 +49,7 @@ class NumberSet:
         return f"NumberSet({self.ranges()})"
 
     def add(self, numbers: range) -> int:
-        """Add numbers; how many of them are new."""
+        """Add numbers; return how many of them are new."""
         blocks, before = self._blocks, self._count
         if numbers and (not before or numbers.start >> BLOCK_BITS < self._first):
             self._first = numbers.start >> BLOCK_BITS
@@ -64,7 +64,7 @@ class NumberSet:
         return self._count - before
 
     def discard(self, numbers: range) -> int:
-        """Remove numbers; how many of them were there."""
+        """Remove numbers; return how many of them were in the set."""
         blocks, before = self._blocks, self._count
         if len(numbers) > len(blocks) << BLOCK_BITS:
             # Hardly anything of so wide a range can be here.
@@ -82,7 +82,7 @@ class NumberSet:
         return before - self._count
 
     def intersection(self, numbers: range) -> list[range]:
-        """Those of the numbers that are here."""
+        """Return those of the numbers that are in the set."""
         for block, bits in _one_block(numbers):
             found = self._blocks.get(block, 0) & bits
             if found == bits:
@@ -94,7 +94,7 @@ class NumberSet:
         return list(_joined((block, blocks.get(block, 0) & bits) for block, bits in _by_block(numbers)))
 
     def count_below(self, number: int) -> int:
-        """How many numbers here are lower than this one. Costs a look at each block of the set."""
+        """Return how many numbers of the set are lower than this one. Costs a look at each block of the set."""
         first = self.first
         if first is None or number <= first:
             return 0
@@ -103,7 +103,7 @@ class NumberSet:
         return part.bit_count() + sum(bits.bit_count() for block, bits in blocks.items() if block < last)
 
     def minus(self, other: "NumberSet") -> "NumberSet":
-        """The numbers that are here and not there."""
+        """Return the numbers that are in this set and not in the other."""
         result = NumberSet()
         for block, bits in self._blocks.items():
             if left := bits & ~other._blocks.get(block, 0):
@@ -113,7 +113,7 @@ class NumberSet:
         return result
 
     def copy(self) -> "NumberSet":
-        """Another set of the same numbers."""
+        """Return another set of the same numbers."""
         return self.minus(NumberSet())
 
     @property
@@ -129,24 +129,25 @@ class NumberSet:
 
     @property
     def stop(self) -> int:
-        """Above the highest number; 0: there is none."""
+        """The number above the highest one; 0: there is none."""
         if not self._count:
             return 0
         last = max(self._blocks)
         return (last << BLOCK_BITS) + self._blocks[last].bit_length()
 
     def __iter__(self) -> Iterator[range]:
-        """The numbers as ranges, made as they are asked for; the set must not change meanwhile."""
+        """Yield the numbers as ranges, made as they are asked for; the set must not change meanwhile."""
         blocks = self._blocks
         return _joined((block, blocks[block]) for block in sorted(blocks))
 
     def ranges(self) -> list[range]:
-        """The numbers as ranges."""
+        """Return the numbers as ranges."""
         return list(self)
 
     def ranges_from(self, first: int, limit: int) -> list[range]:
-        """The numbers from `first` on as ranges, at most `limit` of them. Costs what is given, and a look at each block
-        of the set.
+        """Return the numbers from `first` on as ranges, at most `limit` of them.
+
+        Costs the ranges that are given, and a look at each block of the set.
         """
         blocks, low = self._blocks, first >> BLOCK_BITS
         below = (1 << (first & _WITHIN)) - 1
@@ -160,7 +161,7 @@ class NumberSet:
         self._count = 0
 
     def _clipped(self, numbers: range) -> range:
-        """The part of a range that is between the lowest and the highest number here."""
+        """Return the part of a range that is between the lowest and the highest number of the set."""
         first, stop = self.first or 0, self.stop
         if numbers.start < first:
             numbers = numbers[-(-(first - numbers.start) // numbers.step) :]
@@ -168,7 +169,7 @@ class NumberSet:
 
 
 def _one_block(numbers: range) -> tuple[tuple[int, int], ...]:
-    """As `_by_block`, for what mostly comes: consecutive numbers in one block. Empty for others."""
+    """Return the result of `_by_block` for consecutive numbers in one block, the usual case; empty for others."""
     start, stop = numbers.start, numbers.stop
     block = start >> BLOCK_BITS
     if numbers.step != 1 or start >= stop or (stop - 1) >> BLOCK_BITS != block or start < 0:
@@ -177,7 +178,7 @@ def _one_block(numbers: range) -> tuple[tuple[int, int], ...]:
 
 
 def _by_block(numbers: range) -> Iterator[tuple[int, int]]:
-    """Numbers as bits, by block."""
+    """Yield numbers as bits, by block."""
     while numbers:
         start, step = numbers.start, numbers.step
         assert start >= 0, "numbers begin at 0"
@@ -194,7 +195,7 @@ def _by_block(numbers: range) -> Iterator[tuple[int, int]]:
 
 
 def _joined(parts: Iterable[tuple[int, int]]) -> Iterator[range]:
-    """Blocks by rising number as ranges, also those that reach over blocks."""
+    """Yield blocks of rising number as ranges, also those that reach over blocks."""
     start = stop = -1
     for block, bits in parts:
         if not bits:
@@ -213,7 +214,7 @@ def _joined(parts: Iterable[tuple[int, int]]) -> Iterator[range]:
 
 
 def _ranges_of(bits: int, base: int) -> Iterator[range]:
-    """The set bits as ranges.   base: the number of bit 0."""
+    """Yield the set bits as ranges.   base: the number of bit 0."""
     digits = f"{bits:b}"[::-1] + "0"
     stop = 0
     while (start := digits.find("1", stop)) >= 0:

@@ -1,4 +1,4 @@
-"""What happens to the messages of a queue, as values and as bytes: enqueued, removed, delivered.
+"""Operations on the messages of a queue, as values and as bytes: enqueue, remove, delivered.
 
 One encoding serves journal and segments. An operation is about a run, so its cost is per run and not per message.
 
@@ -30,11 +30,13 @@ from node.amqp.reader import MIXED_SIZES
 from node.queue.run import NEVER, Envelope, Run, bytes_of
 
 RECORD_MAX_BYTES: Final = 1024 * 1024
-"""What the contents embedded in one operation may take, lengths included; only a single larger message takes
-more. So much is read to get at one message."""
+"""The bytes that the contents embedded in one operation may take, lengths included.
+
+Only a single larger message takes more. So much is read to get at one message.
+"""
 
 SEQ_MAX: Final = (1 << 63) - 1
-"""Numbers of messages, sizes and times stay below: a million messages a second for as long as there was life."""
+"""The limit below which numbers of messages, sizes and times stay: enough for a million messages a second for ever."""
 
 _ENQUEUE: Final = 1
 _REMOVE: Final = 2
@@ -52,17 +54,17 @@ _PERSISTENT: Final = 1
 _EXPIRES: Final = 2
 
 _WIDTHS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
-"""Octets of a number in `ranges`, and how `struct` calls it."""
+"""The widths of a number in `ranges`, in octets, with their letters for `struct`."""
 
 _SHARED_ENVELOPES_MAX: Final = 1024
-"""Envelopes that are kept to be found again: the routes of a few busy channels."""
+"""The number of envelopes that are kept to be found again: the routes of a few busy channels."""
 
 _SHARED_ENVELOPE_MAX_BYTES: Final = 1024
-"""Longer ones, which are those with many keys in CC and BCC, aren't kept: all that are kept take 1 MiB."""
+"""The bytes above which an envelope is not kept; such have many keys in CC and BCC. All that are kept take 1 MiB."""
 
 
 class CorruptRecord(Exception):
-    """These bytes are no operation."""
+    """Bytes that should be an operation are none; the message says why."""
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class Enqueue:
     body_bytes: of all bodies.
     expires_at_ms: since 1970; 0: never.
     deliveries: as in `Run`.
-    store_id: of the first content in the message store, the others follow it; 0: the contents are embedded.
+    store_id: the id of the first content in the message store, the others follow it; 0: the contents are embedded.
     """
 
     envelope: Envelope
@@ -94,7 +96,7 @@ class Enqueue:
         return range(self.first_seq, self.first_seq + self.count)
 
     def __getitem__(self, part: slice) -> "Enqueue":
-        """Some consecutive messages, at least one. Without their contents only where the size is not mixed."""
+        """Return some consecutive messages, at least one. Without their contents only where the size is not mixed."""
         start, stop, step = part.indices(self.count)
         assert step == 1, "consecutive"
         assert start < stop, "at least one"
@@ -135,10 +137,10 @@ Operation: TypeAlias = Enqueue | Remove | Delivered
 
 
 def enqueues(run: Run, epoch_s: float) -> list[Enqueue]:
-    """The operations that bring a run's messages into a queue.
+    """Return the operations that bring a run's messages into a queue.
 
-    Cut so that embedded contents don't exceed `RECORD_MAX_BYTES`, that numbers are consecutive, and that what is
-    in the message store has one size.   epoch_s: see `Storage.epoch_s`.
+    They are cut so that embedded contents don't exceed `RECORD_MAX_BYTES`, that numbers are consecutive, and that
+    contents in the message store have one size.   epoch_s: as `Storage.epoch_s`.
     """
     if run.seqs.step != 1 and len(run) > 1:
         return [entry for single in run.singles() for entry in enqueues(single, epoch_s)]
@@ -167,7 +169,7 @@ def _enqueue(run: Run, epoch_s: float) -> Enqueue:
 
 
 def _cut(run: Run) -> list[Run]:
-    """Runs whose contents fit an operation."""
+    """Return runs whose contents fit an operation."""
     lengths = set(map(len, run.contents))
     if len(lengths) == 1:
         most = max(1, RECORD_MAX_BYTES // lengths.pop())
@@ -183,14 +185,14 @@ def _cut(run: Run) -> list[Run]:
 
 
 def expires_at_ms(expiry: float, epoch_s: float) -> int:
-    """An expiry on the broker's clock as milliseconds since 1970; 0 for `NEVER`."""
+    """Return an expiry on the broker's clock as milliseconds since 1970; 0 for `NEVER`."""
     if expiry == NEVER:
         return 0
     return max(1, min(SEQ_MAX, round((expiry + epoch_s) * 1000)))
 
 
 def expiry_of(at_ms: int, epoch_s: float) -> float:
-    """Milliseconds since 1970 as an expiry on the broker's clock; `NEVER` for 0."""
+    """Return milliseconds since 1970 as an expiry on the broker's clock; `NEVER` for 0."""
     return at_ms / 1000 - epoch_s if at_ms else NEVER
 
 
@@ -198,7 +200,7 @@ def expiry_of(at_ms: int, epoch_s: float) -> float:
 
 
 def encode(operation: Operation) -> list[bytes]:
-    """An operation as parts to be joined; the contents are parts as they are."""
+    """Return an operation as parts to be joined; the contents are parts as they are."""
     if isinstance(operation, Enqueue):
         return _encode_enqueue(operation)
     if isinstance(operation, Remove):
@@ -248,7 +250,7 @@ def _encode_ranges(ranges: Iterable[range]) -> bytes:
 
 
 def joined(ranges: Iterable[range]) -> list[range]:
-    """The same numbers in the fewest ranges: rising, none empty, none touching the next. All are of step 1."""
+    """Return the same numbers in the fewest ranges: rising, none empty, none touching the next. All are of step 1."""
     result: list[range] = []
     for part in sorted((part for part in ranges if part), key=_start):
         assert part.step == 1, "of step 1"
@@ -292,20 +294,21 @@ def _encode_envelope(envelope: Envelope) -> bytes:
 
 
 _known_envelope_bytes = lru_cache(_SHARED_ENVELOPES_MAX)(_encode_envelope)
-"""By identity: envelopes are never changed."""
+"""The cache of encoded envelopes, by identity: envelopes are never changed."""
 
 
 # --- from bytes ---
 
 
 def decode(payload: bytes) -> Operation:
-    """The operation that these bytes are. Equal envelopes are mostly one object. Raises CorruptRecord."""
+    """Return the operation that these bytes are. Equal envelopes are mostly one object. Raises CorruptRecord."""
     return _decode(payload, with_contents=True)
 
 
 def decode_head(payload: bytes) -> Operation:
-    """As `decode`, but an Enqueue comes without its contents, at a cost that does not depend on how many they
-    are. Raises CorruptRecord.
+    """Return the operation that these bytes are, an Enqueue without its contents. Raises CorruptRecord.
+
+    The cost does not depend on how many contents there are.
     """
     return _decode(payload, with_contents=False)
 
@@ -356,7 +359,7 @@ def _decode_enqueue(payload: bytes, with_contents: bool) -> Enqueue:
 def _decode_contents(
     payload: bytes, at: int, count: int, content_bytes: int, with_contents: bool
 ) -> list[bytes]:
-    """The contents, which take all from `at` on; none where `with_contents` is False."""
+    """Return the contents, which take all from `at` on; none where `with_contents` is False."""
     if content_bytes == _MIXED_LENGTHS:
         start = at + count * _LENGTH_BYTES
         _need(payload, start)
@@ -429,7 +432,7 @@ def _parse_envelope(raw: bytes) -> Envelope:
 
 
 _known_envelope = lru_cache(_SHARED_ENVELOPES_MAX)(_parse_envelope)
-"""So that runs with equal envelopes share one, by which a backlog sees that they belong together."""
+"""The cache of decoded envelopes: runs with equal ones share one, so a backlog sees that they belong together."""
 
 
 def _text(raw: bytes) -> str:
@@ -450,7 +453,7 @@ def _need_exactly(data: bytes, size: int) -> None:
 
 
 class Image:
-    """The messages of a queue, as its operations tell them.
+    """The messages of a queue that result from its operations.
 
     An operation may come again: an Enqueue of messages that were here already, removed or not, changes nothing,
     nor does a Remove or Delivered of unknown ones.
@@ -472,16 +475,16 @@ class Image:
 
     @property
     def body_bytes(self) -> int:
-        """Bytes of all bodies."""
+        """The number of bytes of all bodies."""
         return sum(entry.body_bytes for entry in self.entries)
 
     @property
     def next_seq(self) -> int:
-        """Above the number of every message that was ever here; 0 if there was none."""
+        """The number above that of every message that was ever here; 0 if there was none."""
         return self._known[-1] if self._known else 0
 
     def apply(self, operation: Operation) -> None:
-        """Follow an operation."""
+        """Apply an operation."""
         if isinstance(operation, Enqueue):
             self._enqueue(operation)
             return
@@ -504,7 +507,7 @@ class Image:
         _add(self._known, entry.seqs)
 
     def _index(self, seq: int) -> int:
-        """The index of the first entry from a number on; an entry with the number inside is cut there."""
+        """Return the index of the first entry from a number on; an entry with the number inside is cut there."""
         index = bisect_left(self._starts, seq)
         if index:
             before = self.entries[index - 1]
@@ -516,13 +519,13 @@ class Image:
 
 
 def _add(bounds: list[int], seqs: range) -> None:
-    """Add numbers to a set of them. bounds: where ranges of numbers begin and end, in turn."""
+    """Add numbers to a set of them.   bounds: where ranges of numbers begin and end, in turn."""
     low, high = bisect_left(bounds, seqs.start), bisect_right(bounds, seqs.stop)
     bounds[low:high] = [seqs.start] * (low % 2 == 0) + [seqs.stop] * (high % 2 == 0)
 
 
 def _missing(bounds: Sequence[int], seqs: range) -> list[range]:
-    """Which of the numbers are not in such a set, as ranges."""
+    """Return the ranges of the numbers that are not in a set.   bounds: as in `_add`."""
     low, high = bisect_right(bounds, seqs.start), bisect_left(bounds, seqs.stop)
     edges = [seqs.start] * (low % 2 == 0) + list(bounds[low:high]) + [seqs.stop] * (high % 2 == 0)
     return [range(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]

@@ -1,4 +1,4 @@
-"""The ready messages of a queue where memory is short: five sub-queues between memory and disk.
+"""The ready messages of a queue, in five sub-queues between memory and disk.
 
     newest ─► q1 ─► q2 ─► delta ─► q3 ─► q4 ─► oldest, next to go out
               runs  absent  pages  absent  runs
@@ -9,8 +9,8 @@ is q4 and nothing else. Paging takes from q1 first, then from the tail of q4; la
 the message store already, so those messages pass through q2 and cost no writing. Near the head, pages are
 scanned and contents loaded before consumers need them.
 
-What has ever been taken stays in memory when it comes back: every number on disk is above all that were taken, so
-a segment never holds both what is ready and what a client has, within one priority.
+Messages that have ever been taken stay in memory when they come back: every number on disk is above all that were
+taken, so a segment never holds both ready messages and a client's, within one priority.
 Source: architecture §2.2; amqp-behaviour §7.3.
 """
 
@@ -27,26 +27,26 @@ from node.queue.run import Absent, Run
 from node.queue.storage import Page, QueueStorage
 
 AHEAD_BYTES: Final = 2 * 1024 * 1024
-"""Bodies read ahead of consumers: some milliseconds of the fastest of them, while a read takes less than one."""
+"""The bytes of bodies read ahead of consumers: some milliseconds of the fastest of them; a read takes less than one."""
 
 MESSAGE_BYTES: Final = 100
-"""What a message in memory costs beside its body, about: frames, Python's object, its place in lists."""
+"""The bytes that a message in memory costs beside its body, about: frames, Python's object, its place in lists."""
 
 ABSENT_MAX: Final = 1024
-"""Entries of q2 before they become delta: a few hundred kilobytes."""
+"""The entries of q2 above which they become delta: a few hundred kilobytes."""
 
 KEPT_BYTES: Final = 256 * 1024
-"""What paging leaves of q4, in bodies, so that a consumer who comes is served at once."""
+"""The bytes of bodies that paging leaves in q4, so that a new consumer is served at once."""
 
 
 _NO_RUNS: Final = Backlog()
 _NO_ENTRIES: Final[deque[Absent]] = deque()
 _NO_PAGES: Final[deque[Page]] = deque()
-"""Shared by all queues that have never paged. Nothing is ever put into them."""
+"""Empty sub-queues that all queues share that have never paged. Nothing is ever put into them."""
 
 
 class Holdings(NamedTuple):
-    """What a backlog had.   runs, absents, pages: in memory, without contents there, and known by number only."""
+    """Messages of a backlog.   runs, absents, pages: in memory, without contents there, and known by number only."""
 
     runs: list[Run]
     absents: list[Absent]
@@ -54,7 +54,7 @@ class Holdings(NamedTuple):
 
 
 class PagedBacklog:
-    """Ready messages of one priority.
+    """The ready messages of one priority.
 
     storage: of the queue.   priority: the one whose messages these are, after capping; None: of all.
     cap: gives an envelope's priority in this queue.
@@ -107,12 +107,12 @@ class PagedBacklog:
         self._is_asking = False
 
     def _begin_paging(self) -> None:
-        """Have sub-queues of its own: most queues never need them, and a few hundred bytes each add up."""
+        """Give the backlog sub-queues of its own: most queues never need them, and a few hundred bytes each add up."""
         if self._delta is _NO_PAGES:
             self._q1, self._q2, self._delta, self._q3 = Backlog(), deque(), deque(), deque()
 
     def set_lazy(self, is_lazy: bool) -> None:
-        """Whether what comes in is to leave memory at once: see `page_new`."""
+        """Set whether new messages are to leave memory at once, with `page_new`, as in a lazy queue."""
         self._is_lazy = is_lazy
         self._begin_paging()
         if is_lazy and not self._is_asking:
@@ -122,39 +122,39 @@ class PagedBacklog:
     def _find_where_to_append(self) -> None:
         is_paged = self._is_lazy or bool(self._q1.count or self._disk_count)
         self.is_paged = is_paged
-        """Whether there may be something outside q4."""
+        """True if there may be messages outside q4."""
         self.append = self._q1.append if is_paged else self._q4.append
-        """Add new messages at the tail: see `Backlog.append`. Bound here, as it is called for every run."""
+        """Adds new messages at the tail, as `Backlog.append`. Bound here, as it is called for every run."""
 
     # --- figures ---
 
     @property
     def count(self) -> int:
-        """Ready messages."""
+        """The number of ready messages."""
         return self._q1.count + self._disk_count + self._q4.count
 
     @property
     def at_hand(self) -> int:
-        """How many can be taken now."""
+        """The number of messages that can be taken now."""
         return self._q4.count
 
     @property
     def mean_bytes(self) -> int:
-        """The mean of the bodies at hand, of which there must be some."""
+        """The mean size in bytes of the bodies at hand, of which there must be some."""
         return self._q4.body_bytes // self._q4.count
 
     @property
     def body_bytes(self) -> int:
-        """Bytes of all bodies."""
+        """The number of bytes of all bodies."""
         return self._q1.body_bytes + self._disk_bytes + self._q4.body_bytes
 
     @property
     def memory_bytes(self) -> int:
-        """What the messages in memory cost, about."""
+        """The bytes that the messages in memory cost, about."""
         return _memory_bytes(self._q1) + _memory_bytes(self._q4)
 
     def lengths(self) -> dict[str, int]:
-        """Messages of each sub-queue, by its name."""
+        """Return the number of messages of each sub-queue, by its name."""
         return {
             "q1": self._q1.count,
             "q2": sum(map(len, self._q2)),
@@ -179,14 +179,14 @@ class PagedBacklog:
 
     @property
     def head_expiry(self) -> float:
-        """When the message at the head expires; `NEVER` if there is none, or it is still on disk."""
+        """The time at which the message at the head expires; `NEVER` if there is none, or it is still on disk."""
         return self._q4.head_expiry
 
     def clear(self, on_gone: Callable[[range], None] | None = None) -> int:
-        """Drop all messages and have the storage forget them; how many there were.
+        """Drop all messages and have the storage forget them; return how many there were.
 
-        on_gone: called with their numbers, and some that are no messages of this queue (any more); later for those of
-            which only the disk knows which priority they have.
+        on_gone: called with their numbers, and some that are no messages of this queue (any more); later for messages
+            whose priority only the disk knows.
         """
         count = self.count
         for run in chain(self._q1, self._q4):
@@ -217,7 +217,7 @@ class PagedBacklog:
         self._storage.scan(page.segment, page.first_seq, page.last_seq, forget)
 
     def abandon(self) -> None:
-        """Let go of all messages; the storage knows what became of them."""
+        """Let go of all messages without telling the storage, which knows what became of them."""
         for part in (self._q1, self._q2, self._delta, self._q3, self._q4):
             part.clear()
         self._disk_count = self._disk_bytes = 0
@@ -226,19 +226,19 @@ class PagedBacklog:
         self._asked += 1  # answers to come are to something that is gone
 
     def close(self) -> None:
-        """The queue is gone: let go of all, and of the queue, so that no cycle keeps it in memory."""
+        """Let go of all messages, and of the queue, which is gone, so that no cycle keeps it in memory."""
         self.abandon()
         self._on_loaded = nobody
 
     def delivered_before(self) -> Iterable[Run]:
-        """The runs in memory that came back from a client."""
+        """Return the runs in memory that came back from a client."""
         return [run for run in chain(self._q4, self._q1) if run.deliveries]
 
     # --- a queue that moves to another node, or comes from there ---
 
     @property
     def levels(self) -> "Sequence[PagedBacklog]":
-        """The backlogs of each priority; see `PriorityBacklog`."""
+        """The backlogs of each priority; here there is only this one."""
         return (self,)
 
     def add(self, run: Run) -> None:
@@ -246,15 +246,15 @@ class PagedBacklog:
         (self._q1 if self.is_paged else self._q4).add(run)
 
     def redelivered_below(self, number: int) -> None:
-        """All messages with lower numbers count as delivered before, also those that are on disk."""
+        """Count all messages with lower numbers as delivered before, also those that are on disk."""
         self._redelivered_below = number
 
     def in_memory(self, first: int) -> Iterator[Run]:
-        """The runs that have number `first` or a higher one, in order. Nothing may change until the last is taken."""
+        """Return the runs with number `first` or a higher one, in order. Nothing may change until the last is taken."""
         return chain(self._q4.runs_from(first), self._q1.runs_from(first))
 
     def on_disk(self, first: int) -> Iterator[Absent | Page]:
-        """As `in_memory`: what is on disk."""
+        """Yield the entries on disk with number `first` or a higher one, in order. Nothing may change meanwhile."""
         for absent in self._q3:
             if absent.seqs.stop > first:
                 yield absent
@@ -266,9 +266,9 @@ class PagedBacklog:
                 yield absent
 
     def ready_ranges(self) -> list[range]:
-        """The numbers of all messages, in no order, and some that are no messages of this queue (any more).
+        """Return the numbers of all messages, in no order, and some that are no messages of this queue (any more).
 
-        With priorities those of which only the disk knows the priority are left out.
+        With priorities, messages whose priority only the disk knows are left out.
         """
         entries: Iterable[Run | Absent] = chain(self._q4, self._q1, self._q3, self._q2)
         found = [entry.seqs for entry in entries]
@@ -277,7 +277,7 @@ class PagedBacklog:
         return found
 
     def hand_over(self) -> Holdings:
-        """Let go of all messages, which the storage still has, and say what they were."""
+        """Let go of all messages, which the storage still has, and return what they were."""
         had = Holdings([*self._q4, *self._q1], [*self._q3, *self._q2], list(self._delta))
         self.abandon()
         return had
@@ -285,7 +285,7 @@ class PagedBacklog:
     # --- from disk ---
 
     def restore(self, pages: Iterable[Page]) -> None:
-        """Begin with messages that a recovery found, in order."""
+        """Begin with the messages that a recovery found, in order."""
         self._begin_paging()
         for page in pages:
             self._extend_delta(page)
@@ -295,12 +295,12 @@ class PagedBacklog:
 
     @property
     def is_short(self) -> bool:
-        """Whether `refill` has something to do: there is little in q4, more elsewhere, and nothing on its way."""
+        """True if `refill` has something to do: there is little in q4, more elsewhere, and nothing on its way."""
         has_more = self._q1.count > 0 or self._disk_count > 0
         return has_more and not self._is_asking and _memory_bytes(self._q4) < AHEAD_BYTES
 
     def refill(self) -> None:
-        """See to it that there is something at hand; `on_loaded` follows when it comes from disk."""
+        """Fetch messages if there is little at hand; `on_loaded` is called when they come from disk."""
         if not self.is_short:
             return
         if not self._q3 and not self._delta:
@@ -313,7 +313,7 @@ class PagedBacklog:
             self._take_over_q1()
 
     def _take_over_q1(self) -> None:
-        """Nothing is on disk: what is newest follows q4. Of a lazy queue only so much as consumers need."""
+        """Move q1 behind q4, as nothing is on disk. Of a lazy queue only so much is moved as consumers need."""
         while self._q1.count and not (self._is_lazy and _memory_bytes(self._q4) >= AHEAD_BYTES):
             self._q4.add(self._q1.take(self._q1.count))
         self._find_where_to_append()
@@ -363,7 +363,7 @@ class PagedBacklog:
         self._q4.add(run)
 
     def _scan(self, page: Page) -> None:
-        """Make the first page of delta the entries of q3."""
+        """Read the first page of delta and make it the entries of q3."""
         asked = self._ask()
 
         def scanned(found: list[Absent]) -> None:
@@ -393,15 +393,15 @@ class PagedBacklog:
         return [absent for absent in found if self._cap(absent.envelope.priority) == self._priority]
 
     def _waits(self, seqs: Iterable[range]) -> bool:
-        """Whether some of these are unreadable, and it isn't decided yet what becomes of them: `go_on` follows, or the
-        queue moves to where they can be read.
+        """True if some of these are unreadable and it is not decided yet what becomes of them.
+
+        `go_on` follows, or the queue moves to a node that can read them.
         """
         unreadable = self._storage.unreadable
         return unreadable is not None and any(map(unreadable.intersection, seqs))
 
     def go_on(self, lost: NumberSet) -> None:
-        """Unreadable messages were given up: they don't count, and what is left is fetched if somebody waits for it.
-
+        """Do not count given-up unreadable messages any more, and fetch the rest if a fetch was under way.
         lost: their numbers, not to be changed. Those in delta count until the disk has answered.
         """
         for part in (self._q3, self._q2):
@@ -420,7 +420,7 @@ class PagedBacklog:
     def _recount(self, lost: NumberSet, first: int) -> None:
         """Correct the pages of delta that had lost messages from number `first` on, one after the other.
 
-        Only the disk knows what is left: how large it is, and with priorities, whose it is.
+        Only the disk knows what is left: how large it is, and with priorities, which priority it has.
         """
         pages = (page for page in self._delta if page.last_seq >= first)
         page = next((page for page in pages if lost.intersection(page.numbers)), None)
@@ -439,7 +439,7 @@ class PagedBacklog:
         self._storage.scan(page.segment, page.first_seq, page.last_seq, scanned)
 
     def _correct(self, at: int, own: list[Absent]) -> None:
-        """These are the messages of a page of delta."""
+        """Correct count and bytes of a page of delta.   own: the messages that the disk has found for it."""
         page = self._delta[at]
         count, body_bytes = sum(map(len, own)), sum(absent.body_bytes for absent in own)
         if count == page.count:
@@ -478,14 +478,14 @@ class PagedBacklog:
     # --- to disk ---
 
     def page_new(self) -> bool:
-        """Take what came in last out of memory: for lazy queues. Returns: whether there was anything."""
+        """Take the newest messages out of memory: for lazy queues. Returns: True if there were any."""
         had_new = self._q1.count > 0
         if had_new:
             self._page_q1(self.memory_bytes)
         return had_new
 
     def page_out(self, limit_bytes: int, keep_bytes: int = KEPT_BYTES) -> int:
-        """Take messages out of memory, the newest first; how many bytes of memory that was.
+        """Take messages out of memory, the newest first; return how many bytes of memory that was.
 
         limit_bytes: stop when that much is out.   keep_bytes: of bodies at the head, which stay.
         """
@@ -533,7 +533,7 @@ class PagedBacklog:
             limit_bytes -= run.body_bytes + len(run) * MESSAGE_BYTES
         if not leaving:
             return
-        # What stands between it and delta goes first; its entries are in segments.
+        # The entries of q3 stand between q4 and delta, so they go first; they are in segments.
         self._to_front(list(self._q3))
         self._q3.clear()
         self._storage.page_out(list(leaving))
@@ -554,7 +554,7 @@ class PagedBacklog:
             self._disk_bytes += run.body_bytes
 
     def _to_front(self, runs: Sequence[Run | Absent]) -> None:
-        """Make what comes before delta part of it."""
+        """Put runs that stand directly before delta at its front."""
         for run in reversed(runs):
             for page in reversed(self._pages(run)):
                 if self._delta and self._delta[0].segment == page.segment:
@@ -563,7 +563,7 @@ class PagedBacklog:
                     self._delta.appendleft(page)
 
     def _pages(self, run: Run | Absent) -> list[Page]:
-        """One for each segment that the run has a part in."""
+        """Return one page for each segment that the run has a part in."""
         entries = self._storage.segment_entries
         pages: list[Page] = []
         while run.seqs[0] // entries != run.seqs[-1] // entries:
@@ -585,7 +585,7 @@ class PagedBacklog:
 
 
 def nobody() -> None:
-    """Waits for messages of a queue that is gone."""
+    """Ignore loaded messages: their queue is gone."""
 
 
 def _memory_bytes(part: Backlog) -> int:

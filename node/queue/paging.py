@@ -1,4 +1,4 @@
-"""Which queues give up memory, and when.
+"""Paging: the choice of queues that move messages from memory to disk, and when.
 
 Above `paging_ratio` of the memory watermark, long before publishers are blocked, queues move contents to disk:
 those that hold most of them first, as much as memory is over the threshold, a little in each turn.
@@ -13,27 +13,30 @@ from typing import Final, Protocol
 from node.queue.queue import Queue
 
 TURN_MAX_BYTES: Final = 2 * 1024 * 1024
-"""What is paged out in one turn: some two milliseconds of joining bytes."""
+"""The bytes that are paged out in one turn: some two milliseconds of joining bytes."""
 
 QUEUE_MIN_BYTES: Final = 64 * 1024
-"""A queue that holds less in memory is left alone: many of them would give little."""
+"""The bytes in memory below which a queue is left alone: many of them would give little."""
 
 
 class Pageable(Protocol):
-    """The messages of a queue, or a copy of them: what can leave memory. Once it is done with it holds nothing."""
+    """The messages of a queue, or a mirror's copy of them, which can leave memory.
+
+    After a queue's end it holds nothing.
+    """
 
     @property
     def memory_bytes(self) -> int:
-        """What is held in memory, about."""
+        """The bytes that are held in memory, about."""
 
     def page_out(self, limit_bytes: int) -> int:
-        """Take messages out of memory until that much is out; how many bytes that was."""
+        """Take messages out of memory until that much is out; return how many bytes that was."""
 
 
 class Pager:
-    """Decides from the memory in use what leaves it.
+    """Decides from the memory in use which messages leave it.
 
-    threshold_bytes: above it queues page.   copies: gives what this node has of queues whose master is elsewhere.
+    threshold_bytes: above it queues page.   copies: returns the copies of queues whose master is on another node.
     """
 
     def __init__(self, threshold_bytes: float) -> None:
@@ -44,11 +47,11 @@ class Pager:
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
         return self._owed_bytes > 0 and bool(self._holders)
 
     def sample(self, used_bytes: int, queues: Iterable[Queue]) -> None:
-        """The node uses so much memory now."""
+        """Note how much memory the node uses, and choose the queues that are to page."""
         self._owed_bytes = int(used_bytes - self.threshold_bytes)
         self._holders.clear()
         if self._owed_bytes > 0:
@@ -58,7 +61,7 @@ class Pager:
             self._holders.extend(sorted(large, key=sizes.__getitem__, reverse=True))
 
     def turn(self) -> None:
-        """Page out what one turn can take."""
+        """Page out as much as one turn can take."""
         room = TURN_MAX_BYTES
         while room > 0 and self.has_work:
             freed = self._holders[0].page_out(min(room, self._owed_bytes))

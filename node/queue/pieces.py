@@ -9,7 +9,7 @@ from node.amqp.reader import MIXED_SIZES
 
 
 def by_place(contents: list[bytes], size: int, embed_max_bytes: int) -> list[list[bytes]]:
-    """Contents in the fewest lists, in order, that go to one place each: the first of a list says for all.
+    """Return contents in the fewest lists, in order, each for one place: the first content of a list says which.
 
     size: as in `Run`.   embed_max_bytes: contents of at least this size go to the message store.
     """

@@ -1,9 +1,9 @@
-"""Messages of a live queue by number, wherever they are, without disturbing it: for copies of the queue elsewhere.
+"""Reading messages of a live queue by number, wherever they are, without changing it: for the queue's mirrors.
 
     wanted ─► in memory ─► out with clients ─► on disk: scan of a segment ─► load ─► found, in order
 
-What leaves the queue meanwhile may be found or not. What doesn't leave it, but changes place just then, may be missed,
-as where its run came to memory during the load and a client settled another message of it: who still wants it asks
+A message that leaves the queue meanwhile may be found or not. One that stays, but changes place just then, may be
+missed, as where its run came to memory during the load and a client settled another message of it: the caller asks
 again.
 Source: reliability §4.5; architecture §2.2.
 """
@@ -21,49 +21,51 @@ from node.queue.run import Absent, Run, bytes_of
 from node.queue.storage import Page, QueueStorage
 
 UNSETTLED_EVERY_S: Final = 0.1
-"""How old a list of what clients have may become: all channels are asked for it."""
+"""The age in seconds at which a list of what clients have is made anew: all channels are asked for it."""
 
 UNSETTLED_RUN_S: Final = 0.00005
-"""And how much older for each run in it, ten times what it takes to make."""
+"""The seconds that are added to this for each run in the list, ten times what it takes to make."""
 
 RUNS_MAX: Final = 512
-"""Runs that a read gives: some milliseconds, also where each message is a run of its own."""
+"""The limit of runs that a read gives: some milliseconds, also where each message is a run of its own."""
 
 SCANNED_MAX: Final = 4
-"""Segments whose scans are kept, a few megabytes at most each: one for each mirror that is being synchronised."""
+"""The number of segments whose scans are kept, a few megabytes at most each: one for each mirror being synchronised."""
 
 FRAMING_BYTES: Final = 128
-"""What a message on disk is taken to have beside its body: frames and properties."""
+"""The bytes that a message on disk is assumed to have beside its body: frames and properties."""
 
 STORED_MIN_BYTES: Final = 4096
-"""What a content in the message store is taken to have at least (`embed_max_bytes`, by default): properties, where the
-body is smaller."""
+"""The least bytes that a content in the message store is assumed to have: `embed_max_bytes`, by default.
+
+Where the body is smaller, the properties are large.
+"""
 
 
 class Level(Protocol):
-    """Messages of one priority: see `PagedBacklog`."""
+    """The messages of one priority, as `PagedBacklog` has them."""
 
     def in_memory(self, first: int) -> Iterator[Run]:
-        """The runs that have number `first` or a higher one, in order."""
+        """Return the runs that have number `first` or a higher one, in order."""
 
     def on_disk(self, first: int) -> Iterator[Absent | Page]:
-        """As `in_memory`: what is on disk."""
+        """Return what is on disk with number `first` or a higher one, in order."""
 
 
 class Levels(Protocol):
-    """All ready messages."""
+    """The ready messages of all priorities."""
 
     @property
     def levels(self) -> Sequence[Level]:
-        """Those of each priority."""
+        """The messages of each priority."""
 
 
 class Source(Protocol):
-    """What is read from: a `Queue`."""
+    """The queue that is read: a `Queue`."""
 
     @property
     def backlog(self) -> Levels:
-        """What is ready."""
+        """The ready messages."""
 
     @property
     def storage(self) -> QueueStorage:
@@ -71,12 +73,12 @@ class Source(Protocol):
 
     @property
     def settings(self) -> QueueSettings:
-        """Of these the priorities matter."""
+        """The settings of the queue, of which only `max_priority` matters here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a read gives.
+    """The result of a read.
 
     runs: by rising number, each of consecutive ones; the reader's own.
     upto: all wanted numbers below this were looked for; those that aren't among the runs aren't there, or changed
@@ -88,8 +90,10 @@ class Found:
 
 
 class QueueReader:
-    """Reads from one queue.   unsettled: gives what left the backlog and isn't done with; runs of any step, in which
-    the contents of what was settled may be None.
+    """Reads from one queue.
+
+    unsettled: returns the runs that left the backlog and are not settled; of any step, and the contents of settled
+        messages in them may be None.
     """
 
     def __init__(self, queue: Source, unsettled: Callable[[], Iterable[Run]]) -> None:
@@ -110,25 +114,25 @@ class QueueReader:
         _Read(self, self._queue, list(wanted), max_bytes, now, done).find()
 
     def rest(self) -> None:
-        """Nothing is wanted for now: keep nothing in memory."""
+        """Drop what is remembered between reads: nothing is wanted for now."""
         self._away = None
         self._scanned.clear()
 
     def away(self, now: float) -> "_Away":
-        """What clients have, or had a moment ago."""
+        """Return the runs that clients have, or had a moment ago."""
         if self._away is None or now >= self._away.until:
             self._away = _Away(self._unsettled(), now)
         return self._away
 
     def scanned(self, segment: int) -> list[Absent] | None:
-        """What was found in a segment, if that is still known."""
+        """Return what was found in a segment, if that is still known."""
         found = self._scanned.pop(segment, None)
         if found is not None:
             self._scanned[segment] = found
         return found
 
     def keep_scan(self, segment: int, found: list[Absent]) -> None:
-        """What is in a segment."""
+        """Remember what was found in a segment, in place of the segment asked for least lately."""
         self._scanned.pop(segment, None)
         while len(self._scanned) >= SCANNED_MAX:
             del self._scanned[next(iter(self._scanned))]
@@ -138,7 +142,7 @@ class QueueReader:
 class _Read:
     """One read under way.
 
-    wanted: what is to be found; less once it is known that one read can't find all.
+    wanted: the numbers to be found; fewer once it is known that one read can't find all.
     """
 
     def __init__(
@@ -191,7 +195,7 @@ class _Read:
     # --- on disk ---
 
     def _on_disk(self, rest: list[range]) -> tuple[list[Absent], Page | None]:
-        """What stands on disk, as far as it is known; and between which numbers of one segment more of it may.
+        """Return what stands on disk, as far as it is known; and the page of one segment where more of it may stand.
 
         Numbers behind that segment are no longer wanted: a read scans one, unless more is paged out meanwhile.
         """
@@ -216,7 +220,10 @@ class _Read:
         return found, Page(segment, 0, first, last, 0, 0)
 
     def _own(self, found: list[Absent], page: Page) -> list[Absent]:
-        """Those of a page's level. What is in a page and was in its segment ever is there still."""
+        """Return the entries with the page's priority.
+
+        Segments are append-only, so each entry of the page is still in its file.
+        """
         top = self._queue.settings.max_priority
         if top is None:
             return found
@@ -234,7 +241,7 @@ class _Read:
         self._queue.storage.scan(segment, segment * entries, (segment + 1) * entries - 1, scanned)
 
     def _load(self, runs: list[Run], absents: list[Absent]) -> None:
-        """Fetch what is on disk, no more than fits, and finish."""
+        """Load the contents that are on disk, no more than fit, and finish."""
         stop = self._wanted[-1].stop
         chosen, upto = _chosen([*runs, *absents], self._max_bytes, stop)
         here = [part for part in chosen if isinstance(part, Run)]
@@ -253,7 +260,7 @@ class _Read:
 
 
 class _Away:
-    """Runs that left the backlog, to be found by number.   until: when they are too old to say what isn't there."""
+    """Runs that left the backlog, to be found by number.   until: the time at which the list is too old to be used."""
 
     def __init__(self, runs: Iterable[Run], now: float) -> None:
         self._runs = sorted((run for run in runs if run.contents), key=_first)
@@ -263,14 +270,14 @@ class _Away:
         self._highest = list(accumulate((run.seqs[-1] for run in self._runs), max))
 
     def end_of_read(self, first: int) -> int:
-        """Above the highest number that a read from `first` on should look for here, to find not too many runs."""
+        """Return an end for a read from `first` on, above which it should not look here, to find not too many runs."""
         index = bisect_left(self._highest, first) + RUNS_MAX
         if index >= len(self._starts):
             return SEQ_MAX
         return max(self._starts[index], first + RUNS_MAX)
 
     def parts(self, wanted: Sequence[range]) -> list[Run]:
-        """What they have of these numbers."""
+        """Return the parts of the runs that have these numbers."""
         low = bisect_left(self._highest, wanted[0].start)
         high = bisect_left(self._starts, wanted[-1].stop)
         found: list[Run] = []
@@ -283,7 +290,7 @@ class _Away:
 
 
 def _open(run: Run, part: range) -> Iterator[Run]:
-    """The messages of a run with these numbers that have contents, in runs of consecutive ones."""
+    """Yield the messages of a run with these numbers that have contents, in runs of consecutive ones."""
     start, step = run.seqs.start, run.seqs.step
     low = max(0, -((start - part.start) // step))
     high = min(len(run), -((start - part.stop) // step))
@@ -328,7 +335,7 @@ def _stop(part: range) -> int:
 
 
 def _overlaps(parts: Iterable[_Part], wanted: Sequence[range]) -> Iterator[tuple[_Part, int, int]]:
-    """Where parts have wanted numbers: the part, the first and the one behind the last index.
+    """Yield where parts have wanted numbers: the part, the first and the one behind the last index.
 
     parts: rising, of consecutive numbers.   wanted: rising.
     """
@@ -356,7 +363,7 @@ def _absents(absents: Iterable[Absent], wanted: Sequence[range]) -> Iterator[Abs
 
 
 def _absent_piece(absent: Absent, start: int, stop: int) -> Absent:
-    """Some messages of an absent run; where bodies are of several sizes it is not known what these have."""
+    """Return some messages of an absent run; where bodies are of several sizes their bytes are an estimate."""
     if absent.size != MIXED_SIZES or stop - start == len(absent):
         return absent[start:stop] if stop - start < len(absent) else absent
     assert absent.place is not None, "what stands in the message store has one size"
@@ -373,7 +380,7 @@ def _absent_piece(absent: Absent, start: int, stop: int) -> Absent:
 
 
 def _without(wanted: Sequence[range], parts: Sequence[Run | Absent]) -> list[range]:
-    """The wanted numbers that no part has."""
+    """Return the wanted numbers that no part has."""
     if not parts:
         return list(wanted)
     left: list[range] = []
@@ -404,7 +411,7 @@ def _between(wanted: Sequence[range], start: int, end: int) -> list[range]:
 
 
 def _has(wanted: Sequence[range], page: Page) -> bool:
-    """Whether some of these numbers are among those of the page."""
+    """True if some of these numbers are among those of the page."""
     at = bisect_right(wanted, page.first_seq, key=_stop)
     return at < len(wanted) and wanted[at].start <= page.last_seq
 
@@ -413,7 +420,7 @@ def _has(wanted: Sequence[range], page: Page) -> bool:
 
 
 def _chosen(parts: Iterable[Run | Absent], max_bytes: int, upto: int) -> tuple[list[Run | Absent], int]:
-    """The first parts, by number, that fit; and the number below which nothing is left out, at most `upto`."""
+    """Return the first parts, by number, that fit; and the number below which nothing is left out, at most `upto`."""
     chosen: list[Run | Absent] = []
     room = max_bytes
     for part in sorted(parts, key=_first):
@@ -433,7 +440,7 @@ def _chosen(parts: Iterable[Run | Absent], max_bytes: int, upto: int) -> tuple[l
 
 
 def _fitting(run: Run, room: int) -> tuple[int, int]:
-    """How many messages of a run fit, and what all of them take."""
+    """Return how many messages of a run fit, and how many bytes all of them take."""
     whole = sum(map(len, run.contents))
     if whole <= room:
         return len(run), whole
@@ -441,7 +448,7 @@ def _fitting(run: Run, room: int) -> tuple[int, int]:
 
 
 def _absent_fitting(absent: Absent, room: int) -> tuple[int, int]:
-    """The same of what is on disk, about."""
+    """Return how many messages of an absent run fit, and how many bytes all of them take, about."""
     count = len(absent)
     each = absent.body_bytes // count + FRAMING_BYTES
     if absent.place is None:

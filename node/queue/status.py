@@ -1,4 +1,4 @@
-"""How a queue's messages are spread over memory and disk, and how fast they come and go.
+"""The status of a queue: how its messages are spread over memory and disk, and how fast they come and go.
 
 The names are RabbitMQ's, of its queues of version 1. Source: management.md §1 (`backing_queue_status`);
 amqp-behaviour §7.3.
@@ -12,7 +12,7 @@ from node.queue.queue import Queue
 
 
 class _Totals(NamedTuple):
-    """Messages since the queue was declared: came in, left ready, went out to be acknowledged, were settled."""
+    """The messages since the queue was declared: came in, left ready, went out to be acknowledged, were settled."""
 
     ingress: int
     egress: int
@@ -21,7 +21,7 @@ class _Totals(NamedTuple):
 
 
 class QueueStatus:
-    """Status of one queue, asked for now and then: its rates are those since the last time.   now: seconds."""
+    """The status of one queue. Its rates are those between the last two calls of `sample`.   now: seconds."""
 
     def __init__(self, queue: Queue, now: float) -> None:
         self._queue = queue
@@ -30,7 +30,7 @@ class QueueStatus:
         self._rates = (0.0, 0.0, 0.0, 0.0)
 
     def sample(self, now: float) -> None:
-        """Reckon the rates anew."""
+        """Compute the rates since the last call."""
         totals = _totals(self._queue)
         if now > self._at:
             ingress, egress, ack_ingress, ack_egress = (
@@ -40,7 +40,7 @@ class QueueStatus:
         self._at, self._totals = now, totals
 
     def as_json(self) -> dict[str, Json]:
-        """The object `backing_queue_status`."""
+        """Return the object `backing_queue_status`."""
         queue = self._queue
         lengths = queue.backlog.lengths()
         ingress, egress, ack_ingress, ack_egress = self._rates
@@ -68,7 +68,7 @@ class QueueStatus:
         return status
 
     def counts(self) -> dict[str, int]:
-        """Messages in memory and on disk."""
+        """Return the numbers and bytes of messages, in memory and on disk."""
         queue = self._queue
         lengths = queue.backlog.lengths()
         in_memory, paged = lengths["q1"] + lengths["q4"], lengths["q2"] + lengths["delta"] + lengths["q3"]

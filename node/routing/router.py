@@ -29,7 +29,7 @@ assert _INDEXES.keys() == EXCHANGE_TYPES
 
 
 class _RoutedExchange:
-    """What routing needs to know of one exchange."""
+    """An exchange as routing needs it: its bindings, its alternate exchange, and the exchanges bound to it."""
 
     __slots__ = ("alternate", "index", "targets")
 
@@ -40,14 +40,14 @@ class _RoutedExchange:
         """The exchanges that bindings lead to, with the number of those bindings."""
 
     def successors(self) -> Iterator[str]:
-        """The exchanges to which a message may go on from here."""
+        """Yield the exchanges to which a message may go on from here."""
         yield from self.targets
         if self.alternate is not None:
             yield self.alternate
 
 
 class Router:
-    """Where the messages of one vhost go.
+    """Routes the messages of one vhost to the names of queues.
 
     The default exchange leads to each queue by its name; it takes no `bind`. It does so only for messages
     published to it: as an alternate exchange it leads nowhere, since its bindings are implicit (RabbitMQ
@@ -110,7 +110,7 @@ class Router:
                 del source.targets[target]
 
     def route(self, exchange: str, routing_keys: Sequence[str], headers: Table | None = None) -> list[str]:
-        """The names of the queues that a message goes to: each once, sorted.
+        """Return the names of the queues that a message goes to: each once, sorted.
 
         routing_keys: the publish key, then those of CC and BCC; at least one.
         headers: at least those of `headers_asked(exchange)`; None when there are none.
@@ -149,9 +149,9 @@ class Router:
         return sorted(queues)
 
     def headers_asked(self, exchange: str) -> Collection[bytes]:
-        """The names of all headers that the route of a message published to `exchange` may depend on.
+        """Return the names of all headers that the route of a message published to `exchange` may depend on.
 
-        Good until the topology changes, and so is a route that depends on none.
+        The answer, and a route that depends on no headers, hold until the topology changes.
         """
         found: list[Collection[bytes]] = []
         reached = {exchange}

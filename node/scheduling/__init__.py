@@ -1,4 +1,1 @@
-"""When a broker works on what.
-
-Timers, the share of a connection in a turn of the loop, and chores that are done in pieces.
-"""
+"""The order of a broker's work: timers, a connection's share of a turn of the loop, chores that are done in pieces."""

@@ -3,8 +3,8 @@
     begin ─► worked on at once ─► time over? ─ yes ─► in line ─► a turn ─► worked on ─► … ─► done
                                       └ no ─► done
 
-Such are the end of a channel with many consumers and deliveries, of a connection with many queues, of a queue with
-many consumers, and a message for many queues. What is short is over before `begin` returns.
+Chores are the end of a channel with many consumers and deliveries, of a connection with many queues, of a queue with
+many consumers, and a message for many queues. A short chore is over before `begin` returns.
 """
 
 from collections import deque
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 CHORES_S: Final = 0.004
-"""How long chores work in one turn, all together; by the clock, looked at after each piece."""
+"""The seconds that chores work in one turn, all together; the clock is looked at after each piece."""
 
 Chore = Iterator[None]
-"""Gives control back after each piece of some 0.1 ms."""
+"""Work that gives control back after each piece of some 0.1 ms."""
 
 
 class _Begun(NamedTuple):
@@ -24,11 +24,11 @@ class _Begun(NamedTuple):
 
 
 def _nobody_waits() -> None:
-    """Nobody wants to know when it is done."""
+    """Ignore the end of a chore for which nothing waits."""
 
 
 class Chores:
-    """Those of one broker, in the order in which they were begun.
+    """The chores of one broker, in the order in which they were begun.
 
     clock: seconds, monotonic.   wake: called when there is work for the coming turns.
     """
@@ -41,11 +41,11 @@ class Chores:
 
     @property
     def has_work(self) -> bool:
-        """Whether `turn` has something to do."""
+        """True if `turn` has something to do."""
         return bool(self._line)
 
     def begin(self, chore: Chore, on_done: Callable[[], None] = _nobody_waits) -> None:
-        """Work on it at once as far as this turn's time goes, and on in the coming turns."""
+        """Work on the chore at once as far as this turn's time goes, and on in the coming turns."""
         if self._taken_s >= CHORES_S or not self._work(chore):
             if not self._line:
                 self._wake()
@@ -54,14 +54,14 @@ class Chores:
             on_done()
 
     def turn(self) -> None:
-        """Work on those in line: each in turn, so that a short one doesn't wait for a long one."""
+        """Work on the chores in line: each in turn, so that a short one doesn't wait for a long one."""
         self._taken_s = 0.0
         while self._line and self._taken_s < CHORES_S:
             begun = self._line.popleft()
             try:
                 is_done = self._work(begun.chore)
             except BaseException:
-                begun.on_done()  # a fault of ours in it: who waits must not wait for ever
+                begun.on_done()  # a fault of ours in the chore: its waiter must not wait for ever
                 raise
             if is_done:
                 begun.on_done()
@@ -69,11 +69,11 @@ class Chores:
                 self._line.append(begun)
 
     def end_turn(self) -> None:
-        """The next turn begins."""
+        """Give the next turn its full time."""
         self._taken_s = 0.0
 
     def _work(self, chore: Chore) -> bool:
-        """Work until the turn's time is over; whether it is done."""
+        """Work until the turn's time is over; return whether the chore is done."""
         began = self._clock()
         ends_at = began + CHORES_S - self._taken_s
         try:

@@ -1,4 +1,4 @@
-"""Everything in the broker that happens later: one heap of deadlines, driven by whoever owns the clock.
+"""The timers of the broker: one heap of deadlines, driven by the owner of the clock.
 
 timers.at(now + 5, callback)       timers.next_deadline()       timers.run(now)
 """
@@ -9,12 +9,14 @@ from itertools import count
 from typing import Final
 
 _CANCELLED_MAX: Final = 1024
-"""Cancelled timers that may wait in the heap before it is rebuilt without them (then at least half must be
-cancelled)."""
+"""The limit of cancelled timers in the heap before it is rebuilt without them.
+
+It is rebuilt only if at least half of its timers are cancelled.
+"""
 
 
 class Timer:
-    """A callback at a time; `cancel` makes it not happen."""
+    """A callback at a time; `cancel` prevents the call."""
 
     __slots__ = ("_timers", "callback", "is_queued", "when")
 
@@ -22,11 +24,11 @@ class Timer:
         self._timers = timers
         self.when = when
         self.callback: Callable[[float], None] | None = callback
-        """None once it has happened or was cancelled."""
+        """The callback; None once it was called or cancelled."""
         self.is_queued = True
 
     def cancel(self) -> None:
-        """Make it not happen; nothing changes if it has already."""
+        """Prevent the call; nothing changes if it has already happened."""
         if self.callback is not None:
             self.callback = None
             if self.is_queued:
@@ -55,13 +57,16 @@ class Timers:
         return timer
 
     def next_deadline(self) -> float | None:
-        """The time of the next timer."""
+        """Return the time of the next timer; None if there is none."""
         while self._heap and self._heap[0][2].callback is None:
             self._pop()
         return self._heap[0][0] if self._heap else None
 
     def run(self, now: float) -> None:
-        """Call what is due, in order. What a callback adds for a time already past waits for the next run."""
+        """Call all callbacks that are due, in order.
+
+        A timer that a callback adds for a past time waits for the next run.
+        """
         due: list[Timer] = []
         while self._heap and self._heap[0][0] <= now:
             due.append(self._pop())
@@ -78,7 +83,7 @@ class Timers:
         return timer
 
     def one_cancelled(self) -> None:
-        """A timer in the heap was cancelled: keep the heap from filling with them."""
+        """Count a timer in the heap as cancelled, and rebuild the heap if too many are."""
         self._cancelled += 1
         if self._cancelled > _CANCELLED_MAX and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].callback is not None]

@@ -1,1 +1,1 @@
-"""What the queues, channels, connections … of this node are doing: counters kept over time, and rows made of them."""
+"""Statistics of this node's queues, channels and connections: counters kept over time, and rows made of them."""

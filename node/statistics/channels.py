@@ -22,24 +22,24 @@ from node.statistics.watches import Watches
 
 
 def channel_name(channel: Channel) -> str:
-    """`{name of the connection} (number)`."""
+    """Return a channel's name: `{name of the connection} (number)`."""
     return f"{channel.connection.name} ({channel.number})"
 
 
 def channel_id(channel: Channel) -> str:
-    """Unlike any other in the cluster: the name, and what its node calls the connection."""
+    """Return an id that is unique in the cluster: the channel's name, and the connection's id on its node."""
     return f"{channel_name(channel)}\0{channel.connection.id}"
 
 
 def open_channels(connection: Connection) -> list[Channel]:
-    """Those that are open, by number."""
+    """Return the open channels of a connection, by number."""
     channels = [channel for channel in connection.channels.values() if channel.state is ChannelState.OPEN]
     channels.sort(key=lambda channel: channel.number)
     return channels
 
 
 def channel_rows(watches: Watches, query: Query) -> Iterator[Row]:
-    """One row each.   ids: also the names of channels alone."""
+    """Yield one row for each channel.   ids: also the names of channels alone."""
     selection = Selection((*_PARTS, *(_DETAILED if query.is_detailed else ())), watches, query)
     ids = None if query.ids is None else frozenset(query.ids)
     for connection in chosen_connections(watches.broker, query):
@@ -49,7 +49,7 @@ def channel_rows(watches: Watches, query: Query) -> Iterator[Row]:
 
 
 def connection_details(connection: Connection) -> dict[str, Any]:
-    """Where a channel belongs."""
+    """Return the facts of a channel's connection."""
     host, port = host_and_port(connection.peer.address)
     return {"name": connection.name, "peer_host": host, "peer_port": port}
 

@@ -21,11 +21,11 @@ _NO_GARBAGE: Final = {
     "fullsweep_after": -1,
     "minor_gcs": -1,
 }
-"""What RabbitMQ shows while it doesn't know. Shared: nobody writes to it."""
+"""RabbitMQ's values while it doesn't know. Shared: never written to."""
 
 
 def put_machine(row: dict[str, Any], watches: Watches, query: Query) -> None:
-    """What RabbitMQ shows of its virtual machine, and we have none."""
+    """Add the facts of RabbitMQ's virtual machine, which we do not have."""
     row[GARBAGE_COLLECTION] = _NO_GARBAGE
     row["reductions"] = 0
     if watches.is_on:
@@ -33,7 +33,7 @@ def put_machine(row: dict[str, Any], watches: Watches, query: Query) -> None:
 
 
 def is_shown(connection: Connection) -> bool:
-    """Whether it is open and comes from a network: not one of ours, which have no address."""
+    """True if the connection is open and comes from a network; the node's own ones have no address."""
     return connection.state in _SHOWN and bool(connection.vhost and connection.peer.local)
 
 
@@ -41,19 +41,19 @@ _SHOWN: Final = frozenset({ConnectionState.OPEN, ConnectionState.CLOSING})
 
 
 def connection_id(connection: Connection) -> str:
-    """Unlike any other in the cluster: the name, and what its node calls it."""
+    """Return an id that is unique in the cluster: the connection's name, and its id on its node."""
     return f"{connection.name}\0{connection.id}"
 
 
 def chosen_connections(broker: Broker, query: Query) -> Iterator[Connection]:
-    """Those that are shown, of a vhost and a user."""
+    """Yield the connections that are shown, of a vhost and a user."""
     for connection in list(broker.connections.values()):
         if is_shown(connection) and query.is_in_scope(connection.vhost, connection.user_name):
             yield connection
 
 
 def connection_rows(watches: Watches, query: Query) -> Iterator[Row]:
-    """One row each.   ids: also the names of connections alone."""
+    """Yield one row for each connection.   ids: also the names of connections alone."""
     selection = Selection(_PARTS, watches, query)
     ids = None if query.ids is None else frozenset(query.ids)
     for connection in chosen_connections(watches.broker, query):
@@ -62,7 +62,7 @@ def connection_rows(watches: Watches, query: Query) -> Iterator[Row]:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Of `IP:PORT`."""
+    """Split `IP:PORT`; the IP address comes without brackets."""
     host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port) if port.isdigit() else 0
 

@@ -15,7 +15,7 @@ from node.statistics.watches import Watches
 
 
 def consumer_rows(watches: Watches, query: Query) -> Iterator[Row]:
-    """One row each."""
+    """Yield one row for each consumer."""
     ids = None if query.ids is None else frozenset(query.ids)
     for connection in chosen_connections(watches.broker, query):
         for channel in list(connection.channels.values()):
@@ -26,7 +26,7 @@ def consumer_rows(watches: Watches, query: Query) -> Iterator[Row]:
 
 
 def consumer_id(channel: Channel, consumer: Consumer) -> str:
-    """Unlike any other in the cluster; those of a queue stand together."""
+    """Return an id that is unique in the cluster; sorted by it, consumers of one queue are adjacent."""
     record = consumer.queue.record
     return "\0".join((record.vhost, record.name, channel.connection.id, str(channel.number), consumer.tag))
 
@@ -36,13 +36,13 @@ def _wanted(facts: dict[str, Any], query: Query) -> dict[str, Any]:
 
 
 def consumers_of(channel: Channel) -> Iterator[dict[str, Any]]:
-    """What is shown of a channel's consumers."""
+    """Yield the facts of a channel's consumers."""
     for consumer in channel.consumers.values():
         yield consumer_facts(channel, consumer)
 
 
 def consumers_of_queues(broker: Broker, uids: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
-    """What is shown of the consumers of some queues, by uid: those of this node's clients."""
+    """Return the facts of consumers of some queues, by uid: those of this node's clients."""
     found: dict[str, list[dict[str, Any]]] = {}
     for connection in broker.connections.values():
         for channel in connection.channels.values():
@@ -54,7 +54,7 @@ def consumers_of_queues(broker: Broker, uids: frozenset[str]) -> dict[str, list[
 
 
 def channel_details(channel: Channel) -> dict[str, Any]:
-    """What is shown of a channel beside something that belongs to it."""
+    """Return the facts of a channel as they are shown in objects that belong to it."""
     connection = channel.connection
     host, port = host_and_port(connection.peer.address)
     return {
@@ -69,10 +69,10 @@ def channel_details(channel: Channel) -> dict[str, Any]:
 
 
 def consumer_facts(channel: Channel, consumer: Consumer) -> dict[str, Any]:
-    """What is shown of a consumer."""
+    """Return the facts of a consumer."""
     queue = consumer.queue
     is_active, status = True, "up"
-    # Of a queue on another node only that one knows who is active.
+    # Only the queue's own node knows its active consumer.
     if queue.settings.single_active_consumer and isinstance(queue, Queue):
         is_active = queue.consumers.active is consumer
         status = "single_active" if is_active else "waiting"

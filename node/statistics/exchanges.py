@@ -1,4 +1,4 @@
-"""Exchanges: what the metadata say, and what this node's clients published. Source: management §1.4."""
+"""Exchanges: their metadata, and the publishes of this node's clients. Source: management §1.4."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,9 +12,9 @@ from node.statistics.rows import Row
 from node.statistics.watches import Watches
 
 INTERNAL_USER: Final = "rmq-internal"
-"""Who made what is there from the beginning."""
+"""The creator of exchanges that exist from the beginning."""
 UNKNOWN_USER: Final = "unknown"
-"""Who made anything else of which that isn't known: older versions did not keep it."""
+"""The creator of other exchanges for which it isn't known: older versions did not keep it."""
 
 _FACTS: Final = frozenset(
     {
@@ -32,12 +32,12 @@ _FACTS: Final = frozenset(
 
 
 def exchange_id(vhost: str, name: str) -> str:
-    """Unlike any other in the cluster, the same on each node."""
+    """Return an id that is unique in the cluster, and the same on each node."""
     return f"{vhost}\0{name}"
 
 
 def exchange_rows(watches: Watches, query: Query) -> Iterator[Row]:
-    """One row each: all that the metadata know."""
+    """Yield one row for each exchange in the metadata."""
     broker = watches.broker
     wants_facts, wants_stats = query.wants_any(_FACTS), query.wants("message_stats")
     for record in _chosen(broker.catalogue, query):
@@ -68,13 +68,13 @@ def _chosen(catalogue: Catalogue, query: Query) -> Iterator[Exchange]:
 
 
 def declared_by(record: Exchange) -> str:
-    """Who declared an exchange."""
+    """Return the user that declared an exchange."""
     is_ours = not record.name or record.name.startswith("amq.")
     return record.declared_by or (INTERNAL_USER if is_ours else UNKNOWN_USER)
 
 
 def exchange_facts(catalogue: Catalogue, record: Exchange) -> Row:
-    """What the metadata say."""
+    """Return the metadata of an exchange."""
     row: Row = {
         "name": record.name,
         "vhost": record.vhost,

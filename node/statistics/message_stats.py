@@ -1,7 +1,7 @@
-"""`message_stats`: which counters there are of what, and when they are shown.
+"""The counters in `message_stats`, by kind of object, and when they are shown.
 
-RabbitMQ keeps the counters of publishes and of deliveries in tables of their own, so those of a table appear together,
-once any of them has moved.
+RabbitMQ keeps the counters of publishes and of deliveries in tables of their own, so those of a table appear
+together, once any of them has moved.
 Source: management §1.12; a live RabbitMQ 3.10.8.
 """
 
@@ -33,7 +33,7 @@ EXCHANGE: Final = ("publish_in", "publish_out")
 channel_values: Final[Callable[[object], tuple[int, ...]]] = attrgetter(*CHANNEL)
 queue_values: Final[Callable[[object], tuple[int, ...]]] = attrgetter(*QUEUE)
 exchange_values: Final[Callable[[object], tuple[int, ...]]] = attrgetter(*EXCHANGE)
-"""The values of counters, in the order of these names."""
+"""These three getters return the values of counters in the order of `CHANNEL`, `QUEUE` and `EXCHANGE`."""
 
 
 class Shown(NamedTuple):
@@ -45,7 +45,7 @@ class Shown(NamedTuple):
 
 
 def shown(watch: Watch, *tables: Sequence[str]) -> tuple[Shown, ...]:
-    """How the counters of a watch's objects appear."""
+    """Return how the counters of a watch's objects appear."""
     found = []
     for table in tables:
         names = (*table, DELIVER_GET) if "deliver" in table else tuple(table)
@@ -61,7 +61,7 @@ def message_stats(
     tracked: Tracked | None,
     range_: Range | None,
 ) -> dict[str, Any]:
-    """The object, {} if nothing has ever moved.   values: now."""
+    """Return the object `message_stats`, {} if no counter has ever moved.   values: now."""
     found: dict[str, Any] = {}
     for table in tables:
         if not any(values[index] for index in table.all_columns):

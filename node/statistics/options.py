@@ -1,4 +1,4 @@
-"""What an operator may set of statistics. Source: management §6.1."""
+"""The options of statistics that an operator may set. Source: management §6.1."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias

@@ -1,14 +1,14 @@
-"""What is asked of statistics: which objects, which of their fields, and how far back. Source: management §1.0."""
+"""Queries of statistics: which objects, which of their fields, and how far back. Source: management §1.0."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 SAMPLES_MAX: Final = 500
-"""How many increments a range may have."""
+"""The most increments of a range."""
 
 AGE_MAX_S: Final = 1_000_000_000
-"""Beyond that it's no time any more."""
+"""The longest range in seconds: a larger number is no sensible time."""
 
 IDS_MAX: Final = 10_000
 FIELDS_MAX: Final = 200
@@ -23,7 +23,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Samples of which values are wanted; None: of these only the present rate.
+    """The values whose samples are wanted; None: only their present rate.
 
     lengths: messages.   msg_rates: message_stats, churn.   data_rates: octets.   node_stats: of nodes.
     """
@@ -35,7 +35,7 @@ class Ranges:
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> "Ranges":
-        """From a request's `lengths_age`, `lengths_incr` and the others; a pair without two numbers is ignored.
+        """Read a request's `lengths_age`, `lengths_incr` and the others; a pair without two numbers is ignored.
 
         Raises: ValueError for an age or an increment that isn't above 0, and for too many samples.
         """
@@ -49,7 +49,7 @@ class Ranges:
 
     @classmethod
     def from_json(cls, value: object) -> "Ranges":
-        """See `as_json`. Raises: ValueError."""
+        """Read the object that `as_json` makes. Raises: ValueError."""
         if not isinstance(value, dict) or not value.keys() <= set(_NAMES):
             raise ValueError("ranges: an object of known names is expected")
         found = {}
@@ -60,7 +60,7 @@ class Ranges:
         return cls(**found)
 
     def as_json(self) -> dict[str, Any]:
-        """What `from_json` takes."""
+        """Return the ranges as `from_json` reads them."""
         return {name: list(pair) for name in _NAMES if (pair := getattr(self, name)) is not None}
 
 
@@ -84,11 +84,11 @@ def _checked(age_s: int, incr_s: int) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which rows, and what of them.
+    """The rows that are wanted, and which parts of them.
 
     ids: only these.   vhost: only in this one.   user: only connections, channels and consumers of this user.
-    fields: only these keys of a row (and "id"); what nobody asks for is not reckoned.
-    is_detailed: what only the page of one object shows too: its consumers, where its messages come from and go to.
+    fields: only these keys of a row (and "id"); other fields are not computed.
+    is_detailed: with the fields of the page of one object: its consumers, where its messages come from and go to.
     """
 
     ids: tuple[str, ...] | None = None
@@ -99,20 +99,20 @@ class Query:
     is_detailed: bool = False
 
     def wants(self, field: str) -> bool:
-        """Whether rows are to have this key."""
+        """True if rows are to have this key."""
         return self.fields is None or field in self.fields
 
     def wants_any(self, names: Iterable[str]) -> bool:
-        """Whether rows are to have one of these keys."""
+        """True if rows are to have one of these keys."""
         return self.fields is None or not self.fields.isdisjoint(names)
 
     def is_in_scope(self, vhost: str, user: str | None = None) -> bool:
-        """Whether it asks for what is in this vhost, and belongs to this user."""
+        """True if the query covers objects in this vhost and, if given, of this user."""
         return self.vhost in (None, vhost) and (user is None or self.user in (None, user))
 
     @classmethod
     def from_json(cls, value: object) -> "Query":
-        """See `as_json`; keys that are missing have their defaults. Raises: ValueError."""
+        """Read the object that `as_json` makes; keys that are missing have their defaults. Raises: ValueError."""
         if not isinstance(value, dict) or not value.keys() <= _KEYS:
             raise ValueError("query: an object of known keys is expected")
         ids, named = _texts(value, "ids", IDS_MAX), _texts(value, "fields", FIELDS_MAX)
@@ -129,7 +129,7 @@ class Query:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What `from_json` takes, without what has its default."""
+        """Return the query as `from_json` reads it, without values that are defaults."""
         found: dict[str, Any] = {}
         if self.ids is not None:
             found["ids"] = list(self.ids)

@@ -1,4 +1,4 @@
-"""What the metadata say of a queue: every node knows it, whoever is asked. Source: management §1.3, §3.3, §3.4."""
+"""The metadata of queues, which every node knows. Source: management §1.3, §3.3, §3.4."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from node.statistics.rows import Row
 
 
 def queue_facts(catalogue: Catalogue, record: QueueRecord, own_node: str) -> Row:
-    """A queue's row without what only the node of its master knows: its "state" says if there is no master.
+    """Return a queue's row without the facts of its master's node; its "state" says if there is no master.
 
     own_node: where queues live that name no home.
     """
@@ -48,14 +48,14 @@ def queue_facts(catalogue: Catalogue, record: QueueRecord, own_node: str) -> Row
 
 
 def mirrors_of(view: View) -> list[RingMember]:
-    """All copies but the master's, in order of the ring from the master on."""
+    """Return all copies but the master's, in order of the ring from the master on."""
     members = list(view.members)
     at = next((index for index, member in enumerate(members) if member.id == view.master), -1)
     return [member for member in (*members[at + 1 :], *members[: max(at, 0)]) if is_there(member)]
 
 
 def records(catalogue: Catalogue, vhost: str | None) -> Iterator[QueueRecord]:
-    """All queues, or those of a vhost, by name."""
+    """Yield all queues, or those of a vhost, by name."""
     for each in sorted(catalogue.vhosts(), key=lambda found: found.name):
         if vhost in (None, each.name):
             yield from sorted(catalogue.queues(each.name), key=lambda found: found.name)

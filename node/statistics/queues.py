@@ -1,7 +1,8 @@
-"""Queues that live on this node: what only their master's node knows. Source: management §1.3; a live RabbitMQ 3.10.8.
+"""Queues that live on this node: the facts that only their master's node knows.
 
-What RabbitMQ counts a message at a time and this broker doesn't keep is reckoned here: persistent messages from the
-runs at the head, memory from what messages take.
+Some of RabbitMQ's numbers are counted a message at a time, and this broker does not keep them. They are estimated
+here: persistent messages from the runs at the head, memory from the size of messages.
+Source: management §1.3; a live RabbitMQ 3.10.8.
 """
 
 from collections.abc import Iterator
@@ -24,16 +25,16 @@ from node.statistics.rows import Part, Row, Selection
 from node.statistics.watches import ALL_LENGTHS, Watches
 
 QUEUE_BYTES: Final = 3 * 1024
-"""What a queue takes beside its messages, about."""
+"""The memory of a queue beside its messages, about."""
 
 RUNS_LOOKED_AT: Final = 64
 MESSAGES_LOOKED_AT: Final = 2_000
-"""At the head, which say for the others how many of them are persistent."""
+"""The messages at the head by which the share of persistent ones among all is estimated."""
 
 _CLASSIC_ONLY: Final = "backing_queue_status"
 _TIMESTAMP_FLAG: Final = 0x40
 _FLAGS_AT: Final = 7 + 2 + 2 + 8
-"""Where the flags of the properties stand in a content header frame: behind its head, class, weight and body size."""
+"""The place of the flags of the properties in a content header frame: behind its head, class, weight and body size."""
 
 
 class QueueRows:
@@ -46,7 +47,10 @@ class QueueRows:
         self._version = -1
 
     def rows(self, query: Query) -> Iterator[Row]:
-        """One row each. With `is_detailed` also of queues of other nodes that have consumers here: with these only."""
+        """Yield one row for each queue.
+
+        With `is_detailed` also for queues of other nodes that have consumers here: with these only.
+        """
         selection = Selection(_PARTS, self._watches, query)
         wants_consumers = query.is_detailed and query.wants("consumer_details")
         if query.ids is not None:
@@ -101,7 +105,7 @@ def _length_details(queue: Queue, watches: Watches, query: Query, row: dict[str,
 
 
 def _places(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -> None:
-    """Where the messages are, and their bodies."""
+    """Add where the messages and their bodies are."""
     ready, unacked = queue.backlog.count, queue.unacked_count
     ready_bytes, unacked_bytes = queue.backlog.body_bytes, queue.unacked_bytes
     paged = paged_bytes = 0
@@ -126,14 +130,14 @@ def _places(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) -
 
 
 def _persistent(queue: Queue) -> tuple[int, int]:
-    """Messages of a durable queue that would survive the node, and their bytes: as the first runs have it."""
+    """Estimate the messages that would survive the node, and their bytes, from the first runs."""
     if not queue.is_durable:
         return 0, 0
     messages = queue.backlog.count + queue.unacked_count
     body_bytes = queue.backlog.body_bytes + queue.unacked_bytes
     runs = list(islice(_runs(queue), RUNS_LOOKED_AT))
     if all(run.envelope.persistent for run in runs):
-        # Where there are none, all is out with clients or on disk: there is more of what is persistent.
+        # Without runs, all messages are with clients or on disk: most of these are persistent.
         return messages, body_bytes
     looked_at = looked_at_bytes = kept = kept_bytes = 0
     for run in runs:
@@ -150,7 +154,7 @@ def _persistent(queue: Queue) -> tuple[int, int]:
 
 
 def _runs(queue: Queue) -> Iterator[Run]:
-    """In memory and ready, from the head on."""
+    """Yield the ready runs in memory, from the head on."""
     for level in queue.backlog.levels:
         yield from level.in_memory(0)
 
@@ -160,7 +164,7 @@ def _head_timestamp(queue: Queue, watches: Watches, query: Query, row: dict[str,
 
 
 def head_timestamp(queue: Queue) -> int | None:
-    """The timestamp that the next message to go out has in its properties; None: it has none, or is on disk."""
+    """Return the timestamp property of the next message to go out; None: it has none, or is on disk."""
     if not queue.backlog.at_hand:
         return None
     top = next(level for level in queue.backlog.levels if level.count)
@@ -274,7 +278,7 @@ def _mirrors(queue: Queue, watches: Watches, query: Query, row: dict[str, Any]) 
 
 
 def mirror_status(broker: Broker, queue: Queue) -> MirrorStatus | None:
-    """How far the mirrors of a queue are whose master is here."""
+    """Return the state of the mirrors of a queue whose master is here; None if it has none."""
     mirrors = broker.mirrors
     return None if queue.mirror is None or mirrors is None else mirrors.status(queue.record)
 

@@ -1,4 +1,4 @@
-"""What a row of statistics is, and how one is made. Rows of one kind are made in the file of that name."""
+"""Rows of statistics, and how one is made. Rows of one kind are made in the file of that name."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Row: TypeAlias = dict[str, Json]
-"""One object as the HTTP API shows it, and under "id" what names it among those of its kind, in all the cluster."""
+"""One object as the HTTP API shows it, and under "id" its name among those of its kind, unique in the cluster."""
 
 Kind: TypeAlias = Literal["queues", "connections", "channels", "consumers", "exchanges", "vhosts"]
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 Part: TypeAlias = tuple[frozenset[str], Callable[[T, "Watches", Query, dict[str, Any]], None]]
-"""Some keys, and what puts at least these into the row of an object."""
+"""Some keys, and the function that puts at least these into the row of an object."""
 
 
 class Selection(Generic[T]):
-    """Makes rows of what is asked for: parts that hold none of it are not reckoned."""
+    """Makes rows with the wanted fields: parts without any of them are not computed."""
 
     def __init__(self, parts: Sequence[Part[T]], watches: "Watches", query: Query) -> None:
         self._fill = [fill for names, fill in parts if query.wants_any(names)]
@@ -34,7 +34,7 @@ class Selection(Generic[T]):
         self._surplus = () if wanted is None else tuple(surplus.difference(wanted))
 
     def row(self, id_: str, source: T) -> Row:
-        """The row of one object."""
+        """Return the row of one object."""
         row: Row = {"id": id_}
         for fill in self._fill:
             fill(source, self._watches, self._query, row)

@@ -1,7 +1,8 @@
-"""One tick: every object of the node is looked at, a few hundred at a time.
+"""Sample every object of the node in one tick, a few hundred at a time.
 
-The broker goes on between slices, so what a tick sees isn't of one moment. Totals never fall for that: the counters of
-what is gone are read before those of the rest, so what ends meanwhile counts once, in this tick or in the next.
+The broker goes on between slices, so a tick's values aren't of one moment. Totals never fall for that: the counters
+of objects that are gone are read before those of the rest, so an object that ends meanwhile counts once, in this
+tick or in the next.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,20 +20,20 @@ from node.statistics.message_stats import CHANNEL, channel_values, exchange_valu
 from node.statistics.watches import CHURN, NODE, OCTETS, Watches
 
 SLICE: Final = 400
-"""Objects between two breaks: about a millisecond."""
+"""The objects between two breaks: about a millisecond."""
 
 _churn_values: Final[Callable[[object], tuple[int, ...]]] = attrgetter(*CHURN)
 _octets: Final[Callable[[object], tuple[int, ...]]] = attrgetter(*OCTETS)
 _NO_COUNTS: Final = (0,) * len(CHANNEL)
 
 _CAPACITY_LASTS: Final = 0.5
-"""How much of a queue's capacity at one tick lasts to the next."""
+"""The share of a queue's capacity at one tick that is kept for the next."""
 _FULL: Final = 0.999
 _SETTLING_TICKS: Final = 2
 
 
 class _Sums:
-    """Of a vhost, or of all of them, during a tick.
+    """The sums of a vhost, or of all of them, during a tick.
 
     lengths: ready and unacknowledged messages.   channels, octets: what channels and connections have counted.
     """
@@ -43,11 +44,11 @@ class _Sums:
         self.octets = octets
 
     def add(self, other: "_Sums") -> None:
-        """Add lengths of another one."""
+        """Add the lengths of another one."""
         self.lengths = tuple(map(add, self.lengths, other.lengths))
 
     def values(self, former: tuple[int, ...] | None) -> tuple[int, ...]:
-        """As they are watched.   former: at the last tick; counters don't fall below."""
+        """Return the sums as they are watched.   former: at the last tick; counters don't fall below."""
         counters = (*self.channels, *self.octets)
         if former is not None:
             counters = tuple(map(max, counters, former[2:]))
@@ -65,7 +66,7 @@ class Sampler:
         self._disk = [0, 0]  # reads and writes of all queues, also of those that are gone
 
     def tick(self, time_ms: int) -> Iterator[None]:
-        """Look at everything; yields between slices.   time_ms: the time of day."""
+        """Sample all objects; yields between slices.   time_ms: the time of day."""
         watches, broker = self._watches, self._broker
         watches.clock.begin(time_ms)
         watches.budget.review()
@@ -91,7 +92,7 @@ class Sampler:
         watches.clock.end()
 
     def _note_members(self, sums: _Sums) -> None:
-        """Note from when on lengths are comparable: when nodes come or go, queues and what was known of them move."""
+        """Note from when on lengths are comparable: when nodes come or go, queues move, and their samples with them."""
         watches = self._watches
         members = frozenset(
             (each.name, each.incarnation) for each in self._broker.catalogue.members.values() if each.is_up

@@ -2,13 +2,13 @@
 
 A *tick* is when all objects are looked at, each `interval_s`. An object has the values of the last two ticks, which
 give its rates. Once a value moves it has a history as well: at each level of the ladder of retention one point for
-each step in which something moved, in between the value holds. What doesn't move costs nothing but its last values,
-and loses its history when all of it would be the same number.
+each step in which something moved, in between the value holds. An object that doesn't move costs nothing but its
+last values, and loses its history when all of it would be the same number.
 
     ladder:   600 s, a step of 5 s ── 3,600 s, of 60 s ── 28,800 s, of 600 s ── 86,400 s, of 1,800 s
 
 Samples are what management shows: the values at multiples of the increment that is asked for, the newest first, from
-the finest level that goes back so far; 0 before there was the object.
+the finest level that goes back so far; 0 before the object existed.
 Source: management §1.0 "Time series parameters"; a live RabbitMQ 3.10.8.
 """
 
@@ -23,18 +23,18 @@ from node.statistics.query import Range
 from node.statistics.sums import ASKED_SINCE, KNOWN_SINCE, means
 
 HISTORY_MAX_BYTES: Final = 64 * 1024 * 1024
-"""What all histories of a node may take. Beyond that each goes back half as far, and again."""
+"""The most memory of all histories of a node. Beyond it each goes back half as far, and again."""
 
 _SHORTEST: Final = 5
-"""How often that may be; what is left then are a few points."""
+"""The most times that histories are halved; a few points are left then."""
 
 _SPARE: Final = 32
-"""Points that a history may have too many before the oldest go, so that this costs little."""
+"""The most surplus points of a history before the oldest go, so that this costs little."""
 
 _INT64_BYTES: Final = 8
 
 IDLE: Final = {"rate": 0.0}
-"""`X_details` of what doesn't move. Shared: nobody writes to it."""
+"""The `X_details` of a value that doesn't move. Shared: never written to."""
 
 
 class Level(NamedTuple):
@@ -50,7 +50,7 @@ _LEVELS: Final = (Level(600, 5), Level(3_600, 60), Level(28_800, 600), Level(86_
 
 
 class Retention(NamedTuple):
-    """Which ladder holds for what: totals and vhosts; objects; pairs of objects. Each begins with the finest level."""
+    """The ladders of totals and vhosts; of objects; of pairs of objects. Each begins with the finest level."""
 
     overall: Ladder = _LEVELS
     basic: Ladder = _LEVELS[:2]
@@ -58,7 +58,7 @@ class Retention(NamedTuple):
 
     @classmethod
     def of(cls, *policies: Sequence[tuple[int, int]]) -> "Retention":
-        """From what is configured of each: seconds kept and step, at least one pair."""
+        """Make the ladders from the configuration: of each, seconds kept and step, at least one pair."""
         return cls(*(tuple(Level(*pair) for pair in sorted(pairs, key=_step)) for pairs in policies))
 
 
@@ -67,7 +67,7 @@ def _step(pair: tuple[int, int]) -> tuple[int, int]:
 
 
 class Clock:
-    """Ticks of one node. They lie at multiples of the interval, so that they fall on what is asked for.
+    """The ticks of one node, at multiples of the interval, so that they fall on the times that are asked for.
 
     time_ms: of the last tick whose values are all there, or 0.   ticking_ms: of the one that is under way.
     elapsed_s: between that and the one before, 0 when there was none.   number: of the tick.
@@ -83,7 +83,7 @@ class Clock:
         self.elapsed_s = 0.0
 
     def begin(self, time_ms: int) -> None:
-        """A tick begins.   time_ms: the time of day."""
+        """Begin a tick.   time_ms: the time of day."""
         interval_ms, last_ms = self._interval_ms, self.ticking_ms
         # Were the nearest multiple taken, ticks from between two would leave out one, or meet one twice.
         following_ms = round((time_ms - self._phase_ms) / interval_ms) * interval_ms
@@ -105,12 +105,12 @@ class Clock:
         self.number += 1
 
     def end(self) -> None:
-        """Its values are all there."""
+        """End a tick: all its values are there."""
         self.time_ms = self.ticking_ms
 
 
 class Budget:
-    """The memory of all histories.   halvings: how often they go back half as far as they should."""
+    """The memory of all histories.   halvings: how many times the length of histories is halved."""
 
     def __init__(self, limit_bytes: int = HISTORY_MAX_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -118,7 +118,7 @@ class Budget:
         self.halvings = 0
 
     def review(self) -> None:
-        """Adapt to what is used; at most once a tick."""
+        """Adapt the length of histories to the used memory; at most once a tick."""
         if self.used_bytes > self._limit_bytes:
             self.halvings = min(self.halvings + 1, _SHORTEST)
         elif self.used_bytes < self._limit_bytes // 4:
@@ -126,15 +126,15 @@ class Budget:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no history may begin any more."""
+        """True if no further history may begin."""
         return self.used_bytes > self._limit_bytes and self.halvings >= _SHORTEST
 
 
 class History:
     """The past of one object, as far as it moved: at each level rising times in ms, each with the values since then.
 
-    columns: which of the object's values; the others have never moved since it began.
-    is_cut: by level, whether points have gone that were the oldest.
+    columns: the indices of the object's values in it; the others have never moved since the history began.
+    is_cut: by level, whether the oldest points have been dropped.
     """
 
     __slots__ = ("_budget", "_ladder", "_resting", "_tracked", "columns", "is_cut", "points")
@@ -148,7 +148,7 @@ class History:
         self.is_cut = [False] * len(ladder)
 
     def leave(self, from_ms: int, before: Sequence[int], to_ms: int, after: Sequence[int]) -> None:
-        """Values that held since `from_ms` hold no more from `to_ms` on."""
+        """Record that values which held since `from_ms` hold no more from `to_ms` on."""
         if self._resting(before) != self._resting(after):
             moved = [index for index, value in enumerate(before) if value != after[index]]
             self._widen(tuple(sorted({*moved, *self.columns})), before)
@@ -171,7 +171,7 @@ class History:
                 budget.used_bytes -= surplus * _INT64_BYTES
 
     def _widen(self, columns: tuple[int, ...], values: Sequence[int]) -> None:
-        """Have more columns: up to now they were what they are in `values`."""
+        """Add columns: up to now their values were those in `values`."""
         places = {index: place + 1 for place, index in enumerate(self.columns)}
         old, stride = len(self.columns) + 1, len(columns) + 1
         for number, points in enumerate(self.points):
@@ -188,21 +188,23 @@ class History:
         self._tracked, self._resting = _getters(columns, len(values))
 
     def level_for(self, age_s: int) -> int:
-        """The finest level that goes back so far, or the last one."""
+        """Return the finest level that goes back so far, or the last one."""
         return next(
             (index for index, level in enumerate(self._ladder) if level.kept_s >= age_s),
             len(self._ladder) - 1,
         )
 
     def values_at(self, level: int, columns: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Times of a level, and the sums of these columns from each on; those that never moved are left out."""
+        """Return times of a level, and the sums of these columns from each on; columns that never moved are left
+        out.
+        """
         points, stride = self.points[level], len(self.columns) + 1
         places = [self.columns.index(index) + 1 for index in columns if index in self.columns]
         sums = [sum(each) for each in zip(*(points[place::stride] for place in places), strict=True)]
         return points[0::stride].tolist(), sums
 
     def release(self) -> None:
-        """It ends."""
+        """End the history, and give its memory back to the budget."""
         self._budget.used_bytes -= sum(map(len, self.points)) * _INT64_BYTES
 
 
@@ -211,7 +213,7 @@ _Getter = Callable[[Sequence[int]], Any]
 
 @lru_cache(maxsize=1024)
 def _getters(columns: tuple[int, ...], width: int) -> tuple[_Getter, _Getter]:
-    """What gives these columns of values, and what gives something that differs where one of the others does."""
+    """Return a getter of these columns of values, and one that shows whether any of the others differ."""
     others = [index for index in range(width) if index not in columns]
     return (
         itemgetter(*columns) if len(columns) > 1 else lambda values: [values[index] for index in columns],
@@ -222,9 +224,9 @@ def _getters(columns: tuple[int, ...], width: int) -> tuple[_Getter, _Getter]:
 class Tracked:
     """One object over time.
 
-    source: what it is, unlike any other that had its id.   values: at the last tick.   before: at the one before;
-    the same object if nothing has moved.   since_ms: of the tick that met it first.
-    moved_ms: of the one at which it moved last.   tick: the number of the last one.
+    source: the object itself, unlike any other that had its id.   values: at the last tick.   before: at the one
+    before; the same object if nothing has moved.   since_ms: of the tick that met it first.
+    moved_ms: of the tick at which it moved last.   tick: the number of the last one.
     """
 
     __slots__ = ("before", "history", "moved_ms", "since_ms", "source", "tick", "values")
@@ -238,14 +240,14 @@ class Tracked:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing has moved between the last two ticks."""
+        """True if nothing has moved between the last two ticks."""
         return self.values is self.before
 
 
 class Watch:
     """All objects of a kind.
 
-    names: of the values that each of them has.   is_on: False: there is nothing over time.
+    names: of the values that each of them has.   is_on: False: nothing is kept over time.
     """
 
     def __init__(
@@ -254,7 +256,7 @@ class Watch:
         self.names = names
         self.is_on = is_on
         self.columns: dict[str, tuple[int, ...]] = {name: (index,) for index, name in enumerate(names)}
-        """Which values make up what is shown under a name: `derive` adds sums."""
+        """The indices of the values that make up each shown name: `derive` adds sums."""
         self.objects: dict[str, Tracked] = {}
         self._ladder = ladder
         self._longest_ms = max(level.kept_s for level in ladder) * 1000
@@ -263,17 +265,17 @@ class Watch:
         self._zeros = (0,) * len(names)
 
     def derive(self, name: str, *parts: str) -> None:
-        """Have a name for the sum of others."""
+        """Add a name for the sum of others."""
         self.columns[name] = tuple(index for part in parts for index in self.columns[part])
 
     def get(self, id_: str) -> Tracked | None:
-        """The object of that id, if a tick has met it."""
+        """Return the object of that id, if a tick has met it."""
         return self.objects.get(id_)
 
     # --- a tick ---
 
     def note(self, id_: str, source: object, values: tuple[int, ...]) -> Tracked:
-        """An object has these values now."""
+        """Record an object's values of this tick."""
         tracked = self.objects.get(id_)
         if tracked is None or tracked.source is not source:
             if tracked is not None and tracked.history is not None:
@@ -298,7 +300,7 @@ class Watch:
         return tracked
 
     def sweep(self) -> None:
-        """The tick is over: forget what it hasn't met."""
+        """End the tick: forget the objects that it hasn't met."""
         number = self._clock.number
         gone = [id_ for id_, tracked in self.objects.items() if tracked.tick != number]
         for id_ in gone:
@@ -311,8 +313,10 @@ class Watch:
     def details(
         self, tracked: Tracked | None, columns: tuple[int, ...], range_: Range | None, known_since_ms: int = 0
     ) -> dict[str, Any]:
-        """`X_details` of the sum of some values, see `columns`: the present rate a second; with a range also samples,
-        their mean and their mean rate.   known_since_ms: from when on the samples mean anything.
+        """Return `X_details` of the sum of some values, see `columns`.
+
+        They are the present rate a second; with a range also samples, their mean and their mean rate.
+        known_since_ms: from when on the samples mean anything.
         """
         if range_ is not None and self._clock.time_ms:
             return self._sampled(tracked, columns, range_, known_since_ms)
@@ -342,7 +346,7 @@ class Watch:
     def _samples(
         self, tracked: Tracked | None, columns: tuple[int, ...], range_: Range
     ) -> Iterator[tuple[int, int]]:
-        """Times in ms and values, the newest first."""
+        """Yield times in ms and values, the newest first."""
         step_ms = range_.incr_s * 1000
         newest_ms = self._clock.time_ms // step_ms * step_ms
         times_ms = range(newest_ms, newest_ms - range_.age_s * 1000 - 1, -step_ms)

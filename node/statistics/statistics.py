@@ -29,10 +29,10 @@ LINK_OCTETS: Final = ("send_bytes", "recv_bytes")
 
 
 class Statistics:
-    """What is kept over time of one broker, and the rows made of it.
+    """The values over time of one broker, and the rows made of them.
 
-    measure: gives figures of the node by name, the same names each time; asked once a tick.
-    links: gives `LINK_OCTETS` of the links to each other node, by its name; asked once a tick.
+    measure: returns figures of the node by name, the same names each time; called once a tick.
+    links: returns `LINK_OCTETS` of the links to each other node, by its name; called once a tick.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Statistics:
         self._queues = QueueRows(self._watches)
 
     def sample(self, now: float, time_ms: int) -> Iterator[None]:
-        """Take a sample of everything; yields between slices of about a millisecond.
+        """Take a sample of all objects; yields between slices of about a millisecond.
 
-        One that is begun has to be taken to its end before the next.
+        A sample has to be taken to its end before the next begins.
         now: on the broker's clock.   time_ms: the time of day.
         """
         if not self.options.is_on:
@@ -65,9 +65,9 @@ class Statistics:
         self._note_links()
 
     def rows(self, kind: Kind, query: Query) -> Iterator[Row]:
-        """What this node knows of its objects of a kind, one by one, for the caller to take in slices.
+        """Yield this node's rows of a kind one by one, for the caller to take in slices.
 
-        Who is gone while they are taken is left out, who comes may be.
+        Objects that go meanwhile are left out, those that come may be.
         """
         watches = self._watches
         match kind:
@@ -85,9 +85,9 @@ class Statistics:
                 return vhost_rows(watches, query)
 
     def totals(self, query: Query) -> dict[str, Any]:
-        """This node's part of `/overview`: message_stats, churn_rates, queue_totals, object_totals.
+        """Return this node's part of `/overview`: message_stats, churn_rates, queue_totals, object_totals.
 
-        vhost: of what is in it; without churn_rates.   user: only object_totals go by it.
+        vhost: only its contents; without churn_rates.   user: only object_totals go by it.
         """
         return totals(self._watches, query)
 
@@ -107,11 +107,11 @@ class Statistics:
         self._links.sweep()
 
     def link_details(self, name: str, what: str) -> dict[str, Any]:
-        """`X_details` of one of `LINK_OCTETS` of the links to a node."""
+        """Return `X_details` of one of `LINK_OCTETS` of the links to a node."""
         return self._links.details(self._links.get(name), self._links.columns[what], None)
 
     def node_details(self, name: str, range_: Range | None) -> dict[str, Any]:
-        """`X_details` of one of the figures of `measure`; idle if there is none of that name."""
+        """Return `X_details` of one of the figures of `measure`; idle if there is none of that name."""
         watch = self._measured
         if watch is None or name not in watch.columns:
             return IDLE

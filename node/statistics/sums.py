@@ -1,4 +1,4 @@
-"""Rows of one thing from several nodes, added up. Source: management §1.1, §1.4, §1.9."""
+"""Add up the rows of one object from several nodes. Source: management §1.1, §1.4, §1.9."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -8,7 +8,7 @@ from node.statistics.rows import Row
 DETAILS: Final = "_details"
 KNOWN_SINCE: Final = "known_since"
 ASKED_SINCE: Final = "asked_since"
-"""Keys of `X_details` whose samples go back less far than was asked for, as nobody knows what was before: in ms."""
+"""Keys of `X_details`, in ms, whose samples go back less far than was asked for, as no node knows the earlier ones."""
 
 _NESTED: Final = frozenset({"message_stats", "churn_rates", "queue_totals", "object_totals", "stats"})
 """Objects whose numbers are added up as well."""
@@ -16,19 +16,19 @@ _NESTED: Final = frozenset({"message_stats", "churn_rates", "queue_totals", "obj
 _ADDED: Final = frozenset(
     {"messages", "messages_ready", "messages_unacknowledged", "recv_oct", "send_oct", "consumers"}
 )
-"""Numbers beside them that are; in `_NESTED` all are but `_SAME`."""
+"""Other numbers that are added up; in `_NESTED` all are but `_SAME`."""
 
 _SAME: Final = frozenset({"exchanges", "queues"})
-"""In object_totals: each node says the number of all of the cluster."""
+"""Numbers in object_totals that are not added: each node has the cluster's number."""
 
 _JOINED: Final = frozenset({"consumer_details", "incoming", "outgoing", "deliveries", "publishes"})
 """Lists that are put together."""
 
 
 def add_up(rows: Sequence[Row]) -> Row:
-    """What several nodes say of one thing: counters, rates and samples are added, of the rest the first one counts.
+    """Add up the rows of several nodes: counters, rates and samples are added, of the rest the first one counts.
 
-    Lists of what each node has of it (consumers, channels) are put together, and objects with a key for each node.
+    Lists of the nodes' own parts (consumers, channels) are put together, and objects with a key for each node.
     """
     if len(rows) == 1:
         return rows[0]
@@ -58,10 +58,10 @@ def _sum(key: str, values: list[Any], *, is_nested: bool) -> Any:
 
 
 def add_details(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """`X_details` of several nodes: rates and samples are added, means reckoned anew.
+    """Add up `X_details` of several nodes: rates and samples are added, means computed anew.
 
-    Where a node's newest sample is older than another's, it counts on. Of times that are older than a node's oldest
-    sample there is no sum: its window begins later, or it does not know what was before.
+    Where a node's newest sample is older than another's, it counts on. For times that are older than a node's oldest
+    sample there is no sum: its window begins later, or it does not know the earlier values.
     """
     total: dict[str, Any] = {"rate": sum(value["rate"] for value in values)}
     series = [value["samples"] for value in values if value.get("samples")]
@@ -83,7 +83,7 @@ def add_details(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def means(samples: Sequence[tuple[int, float]]) -> dict[str, Any]:
-    """The samples of `X_details` and what is reckoned from them.   samples: time in ms, value; the newest first."""
+    """Return the samples of `X_details` with their means.   samples: time in ms, value; the newest first."""
     found: dict[str, Any] = {"samples": [{"sample": value, "timestamp": time} for time, value in samples]}
     if len(samples) > 1:
         (last, newest), (first, oldest) = samples[0], samples[-1]

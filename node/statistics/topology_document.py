@@ -26,7 +26,8 @@ def topology_document(
     zones: Mapping[str, str] = NOTHING,
     labels: Mapping[str, Mapping[str, str]] = NOTHING,
 ) -> dict[str, Any]:
-    """The whole document at once: some 10 µs a queue. `topology_head` and `topology_queues` make it in slices.
+    """Return the whole document at once: some 10 µs a queue. `topology_head` and `topology_queues` make it in
+    slices.
 
     cluster: its name.   own: this node, where queues live that name no home.
     zones, labels: of nodes, where they have some.
@@ -42,7 +43,7 @@ def topology_head(
     zones: Mapping[str, str] = NOTHING,
     labels: Mapping[str, Mapping[str, str]] = NOTHING,
 ) -> dict[str, Any]:
-    """The document without its queues.   Arguments: as `topology_document`."""
+    """Return the document without its queues.   Arguments: as `topology_document`."""
     members = sorted(catalogue.members.values(), key=lambda each: each.name)
     return {
         "format": FORMAT,
@@ -64,7 +65,7 @@ def topology_head(
 
 
 def topology_queues(catalogue: Catalogue, own: str) -> Iterator[dict[str, Any]]:
-    """The rows of all queues, by vhost and name, as they are now: what changes later is not in them."""
+    """Yield the rows of all queues, by vhost and name, as they are now, without later changes."""
     members = dict(catalogue.members)
     taken = [
         (list(catalogue.queues(vhost.name)), catalogue.queue_policies(vhost.name))
@@ -105,7 +106,7 @@ def _row(
 
 
 def _alone(record: QueueRecord, members: Mapping[str, Member], own: str) -> dict[str, Any]:
-    """Of a queue that is not mirrored. While its node is down it has no master."""
+    """Return the places of a queue that is not mirrored. While its node is down it has no master."""
     home = record.home or own
     is_there = not members or (home in members and members[home].is_up)
     nodes = [home] if is_there else []
@@ -113,7 +114,10 @@ def _alone(record: QueueRecord, members: Mapping[str, Member], own: str) -> dict
 
 
 def _mirrored(view: View) -> dict[str, Any]:
-    """ring: the master first, then as operations travel.   members: in the order that decides on the heir."""
+    """Return the places of a mirrored queue.
+
+    ring: the master first, then as operations travel.   members: in the order that decides on the heir.
+    """
     ring = ring_from_master(view)
     return {
         "master": view.master_node,
@@ -124,7 +128,7 @@ def _mirrored(view: View) -> dict[str, Any]:
 
 
 def ring_from_master(view: View) -> tuple[RingMember, ...]:
-    """The copies that are there, the master first, in the order in which operations travel."""
+    """Return the copies that are up, the master first, in the order in which operations travel."""
     ring = view.ring
     at = next((index for index, member in enumerate(ring) if member.id == view.master), 0)
     return (*ring[at:], *ring[:at])

@@ -1,4 +1,4 @@
-"""What all of this node comes to, for `/overview`. Source: management §1.1."""
+"""The totals of this node for `/overview`. Source: management §1.1."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from node.statistics.watches import ALL_LENGTHS, CHURN, NODE, Watches
 
 
 def totals(watches: Watches, query: Query) -> dict[str, Any]:
-    """message_stats, churn_rates, queue_totals as the last tick saw them, and object_totals now.
+    """Return message_stats, churn_rates, queue_totals as of the last tick, and object_totals now.
 
     As in RabbitMQ reads and writes of queues are among message_stats as soon as there is a queue.
-    vhost: only message_stats, queue_totals and object_totals, of what is in it.
+    vhost: only message_stats, queue_totals and object_totals, of its contents.
     """
     found: dict[str, Any] = {}
     if query.wants("object_totals"):
@@ -42,7 +42,7 @@ def totals(watches: Watches, query: Query) -> dict[str, Any]:
 
 
 def object_totals(broker: Broker, query: Query) -> dict[str, int]:
-    """Connections, channels and consumers of this node's clients; exchanges and queues of the whole cluster."""
+    """Count connections, channels and consumers of this node's clients; exchanges and queues of the whole cluster."""
     catalogue = broker.catalogue
     vhosts = [each.name for each in catalogue.vhosts() if query.is_in_scope(each.name)]
     connections = [

@@ -1,4 +1,4 @@
-"""Vhosts: what the metadata say, and what this node adds. Source: management §1.9."""
+"""Vhosts: their metadata, and this node's statistics of them. Source: management §1.9."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -11,11 +11,11 @@ from node.statistics.series import Tracked, Watch
 from node.statistics.watches import ALL_LENGTHS, OCTETS, Watches
 
 NO_QUEUE_TYPE: Final = "undefined"
-"""`default_queue_type` where there is none."""
+"""The value of `default_queue_type` where there is none."""
 
 
 def vhost_rows(watches: Watches, query: Query) -> Iterator[Row]:
-    """One row each: all that the metadata know. Its id is its name."""
+    """Yield one row for each vhost in the metadata. Its id is its name."""
     broker = watches.broker
     for record in list(broker.catalogue.vhosts()):
         if not query.is_in_scope(record.name) or (query.ids is not None and record.name not in query.ids):
@@ -29,7 +29,7 @@ def vhost_rows(watches: Watches, query: Query) -> Iterator[Row]:
 
 
 def vhost_facts(record: Vhost) -> Row:
-    """What the metadata say."""
+    """Return the metadata of a vhost."""
     tags = list(record.tags)
     return {
         "name": record.name,
@@ -42,7 +42,7 @@ def vhost_facts(record: Vhost) -> Row:
 
 
 def _put_statistics(watches: Watches, query: Query, name: str, row: dict[str, Any]) -> None:
-    """What the last tick saw; nothing before the first one."""
+    """Add the values of the last tick; nothing before the first one."""
     watch, tracked = watches.vhosts, watches.vhosts.get(name)
     if tracked is None:
         return
@@ -62,7 +62,7 @@ def put_sums(
     range_: Range | None,
     known_since_ms: int = 0,
 ) -> None:
-    """Some values, and what is over time of each.   known_since_ms: as for `Watch.details`."""
+    """Add some values with their `X_details`.   known_since_ms: as for `Watch.details`."""
     for name in names:
         columns = watch.columns[name]
         row[name] = sum(tracked.values[index] for index in columns)

@@ -1,4 +1,4 @@
-"""Everything of one node that is kept over time."""
+"""The objects of one node whose values are kept over time."""
 
 from typing import Final
 
@@ -32,11 +32,11 @@ CHURN: Final = (
     "queue_deleted",
 )
 NODE: Final = "node"
-"""The one object of `Watches.node`."""
+"""The id of the only object of `Watches.node`."""
 
 
 class Watches:
-    """What of a broker is watched, by kind, and which of the counters of each is shown together.
+    """The watched objects of a broker, by kind, and which counters of each are shown together.
 
     capacity: of queues whose consumers could not take messages at times, the part of the time in which they could.
     """
@@ -72,14 +72,14 @@ class Watches:
         return watch
 
     def watch(self, names: tuple[str, ...]) -> Watch:
-        """Another one, for figures of the whole node."""
+        """Return another watch, for figures of the whole node."""
         return self._watch(names, self.options.retention.overall)
 
     def _shown(self, watch: Watch, *tables: tuple[str, ...]) -> tuple[Shown, ...]:
-        """Nothing where no counters of messages are wanted."""
+        """Return the tables of a watch; none where no counters of messages are wanted."""
         return () if self.options.rates_mode == "none" else shown(watch, *tables)
 
     @property
     def all(self) -> tuple[Watch, ...]:
-        """All kinds."""
+        """The watches of all kinds."""
         return (self.queues, self.channels, self.connections, self.exchanges, self.vhosts, self.node)

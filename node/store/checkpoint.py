@@ -1,8 +1,8 @@
-"""A checkpoint: what older journal files know goes to the queues' segments, until the files are superfluous.
+"""A checkpoint: the contents of older journal files go to the queues' segments, until the files are superfluous.
 
     flush (4 MiB a job) ─► sync (16 files a job) ─► remove the journal files, the oldest first
 
-Batches go in between, so that nobody who waits for safety waits for a checkpoint. It may be cut short anywhere:
+Batches go in between, so that no waiter for a batch has to wait for a checkpoint. It may be cut short anywhere:
 the journal files are still there, and replaying them over what segments know changes nothing.
 
 Segments must not know what the journal doesn't: a message that moved would be gone from one queue and not yet
@@ -17,59 +17,61 @@ from typing import Final, Protocol
 from node.store.disk import Append, Step
 
 FLUSH_BYTES: Final = 2 * 1024 * 1024
-"""What a job of a checkpoint writes: some 40 ms of a disk, which is what a batch may have to wait for it."""
+"""The bytes that a job of a checkpoint writes: some 40 ms of a disk, which is what a batch may have to wait for it."""
 
 SYNC_STEPS: Final = 16
-"""What a job of a checkpoint syncs: each may take milliseconds."""
+"""The files that a job of a checkpoint syncs: each may take milliseconds."""
 
 
 class Contents(Protocol):
-    """Of the persistent message store, what a checkpoint needs."""
+    """The part of the persistent message store that a checkpoint needs."""
 
     def sync_steps(self) -> list[Step]:
-        """Sync what was written since the last call."""
+        """Return the steps that sync what was written since the last call."""
 
 
 class Index(Protocol):
-    """Of a queue's index, what a checkpoint needs. What it gives is to be submitted at once."""
+    """The part of a queue's index that a checkpoint needs. Steps that it returns are to be submitted at once."""
 
     @property
     def kept_to(self) -> int:
-        """Above the numbers of all that was kept."""
+        """A number above those of all messages that were kept."""
 
     def flush(self, limit_bytes: int, upto_seq: int) -> tuple[list[Step], bool]:
-        """Bring the oldest entries below `upto_seq` to segments, and tell these what was removed; whether nothing
-        is left to do."""
+        """Bring the oldest entries below `upto_seq` to segments, and tell these what was removed.
+
+        Returns: the steps, of about `limit_bytes` at most, and whether nothing is left to do.
+        """
 
     def sync_steps(self, limit: int) -> list[Step]:
-        """Sync at most so many files that were written to, and names; nothing when nothing is left."""
+        """Return steps that sync at most `limit` written files, and names; none when nothing is left."""
 
 
 class Checkpoint:
-    """What is left to do.
+    """The work of one checkpoint that is left to do.
 
     files: the journal files that become superfluous.
     contents: the persistent message store; it is synced before what refers to it.
-    indexes: of the queues that these files speak of, and of those whose segments were written to otherwise.
+    indexes: those of the queues that these files speak of, and of queues whose segments were written to otherwise.
     """
 
     def __init__(self, files: list[int], contents: Contents, indexes: Sequence[Index]) -> None:
         self.files = files
         self.is_over = False
-        """Whether all is synced, so that the files may go."""
+        """True if all is synced, so that the files may be removed."""
         self._contents: Contents | None = contents
         self._to_flush = deque((index, index.kept_to) for index in indexes)
         self._to_sync = deque(indexes)
 
     @property
     def is_flushed(self) -> bool:
-        """Whether everything is in segments or on its way there."""
+        """True if everything is in segments or on its way there."""
         return not self._to_flush
 
     def next_steps(self, *, is_gathering: bool, jobs: int) -> list[Step]:
-        """The next job, to be submitted at once; none if there is nothing to do just now.
+        """Return the next job, to be submitted at once; none if there is nothing to do just now.
 
-        is_gathering: whether something gathers for a batch.   jobs: of this checkpoint in flight.
+        is_gathering: whether something gathers for a batch.   jobs: how many of this checkpoint are in flight.
         """
         if self._to_flush:
             steps = [] if is_gathering else self._flush()
@@ -108,5 +110,5 @@ class Checkpoint:
 
 
 def bytes_of(steps: Iterable[Step]) -> int:
-    """Bytes that the steps append."""
+    """Return the number of bytes that the steps append."""
     return sum(sum(map(len, step.parts)) for step in steps if isinstance(step, Append))

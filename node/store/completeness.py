@@ -1,4 +1,4 @@
-"""Whether a store that starts has all that was safe in it.
+"""The check whether a store that starts has all that was safe in it.
 
 Bytes that are damaged show by themselves; that the end of a file is missing, or a whole one, shows by what `synced.log`
 says. What was never synced may be gone after a crash, and is no loss.
@@ -18,9 +18,9 @@ _ONE_QUEUE: Final = "persistent messages of the queue may be missing"
 
 
 class Completeness:
-    """What a recovery finds out about it.   is_whole: the journal has all.
+    """The findings of one recovery about what is missing.   is_whole: the journal has all that was safe in it.
 
-    copies: queues of which losses are remembered, by uid.
+    copies: uids of queues for which losses are remembered.
     """
 
     def __init__(self, synced: Synced, isolation: Isolation, copies: Iterable[str]) -> None:
@@ -34,17 +34,20 @@ class Completeness:
         self._going: dict[str, set[int]] = {}
 
     def is_clean(self, uid: str) -> bool:
-        """Whether a queue has all that was safe of it, and had at earlier starts."""
+        """True if a queue has all that was safe of it, and had at earlier starts."""
         return self.is_whole and uid not in self._lossy
 
     def see_journal_file(self, number: int, file: RecordFile, *, is_last: bool) -> None:
-        """A file of the journal was read. It is synced to its end before the next one begins."""
+        """Check a journal file that was read. It was synced to its end before the next one began."""
         has_all = self._has_all(file, self._synced.journal.get(number, 0), _ANY_QUEUE)
         if not has_all or (file.findings and (not is_last or _is_corrupt(file))):
             self.is_whole = False
 
     def saw_journal(self, numbers: list[int]) -> None:
-        """All files of the journal were read. The oldest go first, at a checkpoint, and one is always there."""
+        """Check that no journal file is missing, after all were read.
+
+        The oldest are removed first, at a checkpoint, and one is always there.
+        """
         if not numbers and not self._synced.is_known:
             self.is_whole = False
         for number, size in self._synced.journal.items():
@@ -53,13 +56,13 @@ class Completeness:
                 self.is_whole = False
 
     def see_segment(self, uid: str, number: int, file: RecordFile) -> None:
-        """A segment was read."""
+        """Check a segment that was read, and note it as found."""
         self._found.setdefault(uid, set()).add(number)
         if not self._has_all(file, self._safe_bytes(uid, number), _ONE_QUEUE) or _is_corrupt(file):
             self._lossy.add(uid)
 
     def saw_segments(self, uid: str, directory: str) -> None:
-        """All segments of a queue were read. One that goes is told before, so that none may be missing."""
+        """Check that no segment of a queue is missing, after all were read. Removals are written down in advance."""
         found = self._found.pop(uid, set())
         for number, size in self._synced.segments.get(uid, {}).items():
             if number not in found:
@@ -67,25 +70,27 @@ class Completeness:
                 self._lossy.add(uid)
 
     def segment_goes(self, uid: str, number: int) -> None:
-        """Nothing is alive in a segment, which will be removed."""
+        """Note that a segment has nothing alive and will be removed."""
         if self._safe_bytes(uid, number):
             self._going.setdefault(uid, set()).add(number)
 
     def has_news(self, uid: str) -> bool:
-        """Whether something is missing of a copy, and that is not written down yet."""
+        """True if something is missing of a mirrored queue's copy, and that is not written down yet."""
         return uid in self._copies and uid not in self._noted and not self.is_clean(uid)
 
     def may_go_before(self, uid: str, number: int) -> bool:
-        """Whether a segment that goes hides no loss, though it is not written down yet that it does: the next recovery
-        takes its absence for one, or there is none.
+        """True if a segment may be removed before `steps_before_change` is executed.
+
+        The next recovery takes its absence for a loss, or there is no loss of the queue to be hidden by the removal.
         """
         return number in self._going.get(uid, ()) or not self.has_news(uid)
 
     def steps_before_change(self) -> list[Step]:
-        """Write down what is lost, and which segments go, before anything that shows it is changed or removed: should
-        this recovery be cut short, the next one must know of it. Nothing if nothing is new.
+        """Return steps that write down losses, and segments to be removed; none if nothing is new.
 
-        What the journal says needs no words here: it stays until the end.
+        They come before anything that shows a loss is changed or removed: should this recovery be cut short, the next
+        one must
+        know of it. Losses in the journal are not written down here: it stays until the end.
         """
         known = self._synced
         news = {uid: None for uid in self._copies if self.has_news(uid)}
@@ -99,7 +104,7 @@ class Completeness:
         return renewal(parts)
 
     def is_written_down(self) -> None:
-        """The steps were executed, those of `steps` or of `steps_before_change`."""
+        """Note that the steps of `steps` or of `steps_before_change` were executed."""
         self._noted.update(uid for uid in self._copies if self.has_news(uid))
         for uid, numbers in self._going.items():
             for number in numbers:
@@ -107,17 +112,18 @@ class Completeness:
         self._going.clear()
 
     def missed_contents(self, uid: str, number: int | None, offset: int) -> None:
-        """The contents of messages are not in the message store.   number, offset: where a segment has the messages;
-        None: the journal has them, too or only.
+        """Note that contents of messages are not in the message store.
 
-        They are synced before the journal is, and before a segment is; what is paged out waits for no sync.
+        number, offset: where a segment has the messages; number None: the journal has them, too or only.
+        Contents are synced before the journal is, and before a segment is; what is paged out waits for no sync.
         """
         if number is None or offset < self._safe_bytes(uid, number):
             self._lossy.add(uid)
 
     def steps(self, sizes: Mapping[str, Mapping[int, int]]) -> list[Step]:
-        """Write down what is safe once a recovery is over, and what is lost: the next start cannot see it.
+        """Return steps that write down, after a recovery, what is safe and what is lost.
 
+        The next start cannot see the losses by itself.
         sizes: of the segments of each queue, in bytes.
         """
         parts: list[bytes] = []
@@ -130,7 +136,7 @@ class Completeness:
         return self._synced.segments.get(uid, {}).get(number, 0)
 
     def _has_all(self, file: RecordFile, size: int, meaning: str) -> bool:
-        """Whether a file is good as far as it was safe; else that is reported."""
+        """True if a file is good as far as it was safe; else the loss is reported."""
         good = min((finding.offset for finding in file.findings), default=len(file.data))
         if good < size:
             self._note_loss(file.path, good, size, meaning)

@@ -1,4 +1,4 @@
-"""What a node that starts may have on disk of its queues, and which copies of mirrored ones are worth something.
+"""Copies of queues on the disk of a node that starts, and which of those of mirrored queues have to be recovered.
 
 A node that was away begins with an empty copy of each queue that went on without it. But a queue that went down
 with its last copy comes back from what its nodes have on disk; and whether it went down shows only after they have
@@ -16,7 +16,7 @@ from node.catalogue.records import QueueRecord
 
 
 def copy_to_recover(record: QueueRecord, node: str) -> int | None:
-    """Which copy on a node's disk may be what a mirrored queue comes back from; None: none."""
+    """Return the number of the copy on a node's disk that may bring a mirrored queue back, or None."""
     view = record.view
     if view is None or not is_kept(record):
         return None
@@ -24,7 +24,7 @@ def copy_to_recover(record: QueueRecord, node: str) -> int | None:
 
 
 def recoverable_copies(catalogue: Catalogue, node: str) -> dict[str, tuple[QueueRecord, int]]:
-    """The queues whose copy on a node may bring them back, and which it is, by stored uid."""
+    """Return the queues whose copy on a node may bring them back, with the copy's number, by stored uid."""
     return {
         stored_uid(record.uid, copy): (record, copy)
         for record in _queues(catalogue)
@@ -33,7 +33,7 @@ def recoverable_copies(catalogue: Catalogue, node: str) -> dict[str, tuple[Queue
 
 
 def stored(record: QueueRecord, copy: int) -> QueueRecord:
-    """A queue as the store knows it."""
+    """Return a queue's record as the store knows it, with the copy's own uid."""
     return replace(record, uid=stored_uid(record.uid, copy)) if copy else record
 
 

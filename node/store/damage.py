@@ -1,4 +1,4 @@
-"""What an index does about messages that the disk cannot read: report them once, and tell whoever has them."""
+"""Messages that the disk cannot read: an index reports them once and tells their owner, the queue."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,10 @@ UNREADABLE: Final = "contents are missing or damaged"
 
 
 def tell_damage(index: "QueueIndex", segment: Segment, found: Found) -> None:
-    """Something in a segment's file can't be read. The file must stay for the next start to set it aside."""
+    """Report damage of a segment's file, once, and its lost messages.
+
+    The file stays for the next start to set it aside.
+    """
     path = index.path(segment.number)
     if not segment.is_damaged:
         segment.is_damaged = True
@@ -25,7 +28,7 @@ def tell_damage(index: "QueueIndex", segment: Segment, found: Found) -> None:
 
 
 def tell_unreadable(index: "QueueIndex", seqs: Iterable[range], path: str, offset: int, reason: str) -> None:
-    """Messages can't be read. What of them is not done with is reported, once, and the owner is told.
+    """Report messages that cannot be read and that are still needed, once, and tell the index's owner.
 
     seqs: of step 1.   path, offset: where they should stand.
     """

@@ -1,8 +1,7 @@
-"""Whose data directory this is.
+"""The identity of a data directory: `store.json`.
 
-`store.json` says which node's data lies here and in what format; it is written once, before anything else, and
-whoever opens the directory reads it first. That no second process has it open is the lock's business
-(`node.io`).
+The file says which node's data lies here and in what format; it is written once, before anything else, and read
+first whenever the directory is opened. A lock keeps a second process from opening it (`node.io`).
 Source: architecture §2.2.
 """
 
@@ -15,7 +14,7 @@ from node.store.options import StoreOptions
 from node.store.records import NewerFormat
 
 FORMAT: Final = 1
-"""Of the directory as a whole: which files there are, and what they mean together."""
+"""The format of the directory as a whole: which files there are, and what they mean together."""
 
 STORE_FILE: Final = "store.json"
 _NEW_STORE_FILE: Final = "store.json.new"
@@ -26,27 +25,33 @@ MESSAGES: Final = "messages"
 TRANSIENT: Final = "transient"
 CORRUPT: Final = "corrupt"
 RAFT: Final = "raft"
-"""Not the store's: the metadata of a cluster, and who this node is in it."""
+"""The directory of the cluster's metadata and this node's identity in it; it is not the store's."""
 REMOVED_RAFT: Final = ".raft.removed"
-"""What it is called while a reset removes all that a node keeps: without it, messages are taken for a cluster's."""
+"""The name of that directory while a reset removes all that a node keeps.
+
+Without it, messages would be taken for a cluster's.
+"""
 SYNCED: Final = "synced.log"
 NEW_SYNCED: Final = "synced.log.new"
 
 _DIRECTORIES: Final = (JOURNAL, QUEUES, MESSAGES)
-"""Those that a store always has."""
+"""The directories that a store always has."""
 
 FILES: Final = ("metadata.log", "metadata.log.tmp", SYNCED, NEW_SYNCED)
-"""Those beside `store.json`."""
+"""The files of the store beside `store.json`."""
 
 _OURS: Final = frozenset({JOURNAL, QUEUES, MESSAGES, TRANSIENT, CORRUPT, *FILES})
-"""What may not be here without a `store.json`."""
+"""Names that may not be in the directory without a `store.json`."""
 
 _HARMLESS: Final = frozenset(
     {"lock", "log", "logs", "lost+found", RAFT, "control.sock", "telemetry", _NEW_STORE_FILE}
 )
 _HARMLESS_ENDINGS: Final = (".log", ".conf")
-"""What an operator may have put here before the first start, or a start that got no further has left; the metadata of
-a cluster and the control socket come before the store. Telemetry stays when a node is reset."""
+"""Names and endings of names that may be there before `store.json`.
+
+An operator may have put these files here before the first start, or a start that got no further has left them. The
+metadata of a cluster and the control socket come before the store. Telemetry stays when a node is reset.
+"""
 
 _SEGMENT_ENTRIES: Final = StoreOptions().segment_entries
 
@@ -54,22 +59,22 @@ _NAMES_SHOWN_MAX: Final = 5
 
 
 class StoreError(Exception):
-    """The data directory cannot be used. The text is for the operator."""
+    """The data directory cannot be used; the text is for the operator."""
 
 
 class DirectoryOfAnotherNode(StoreError):
-    """The data belong to a node of another name."""
+    """The data directory belongs to a node of another name."""
 
 
 class NotAStore(StoreError):
-    """There is something in the directory, but no store, or what says that it is one is damaged."""
+    """The directory has other files and no store, or its `store.json` is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What `store.json` says.
+    """The contents of `store.json`.
 
-    node: the node's full name.   segment_entries: see `StoreOptions`; what the store was made with stays in force.
+    node: the node's full name.   segment_entries: see `StoreOptions`; the value at the store's creation stays.
     """
 
     format: int
@@ -78,7 +83,7 @@ class Identity:
 
 
 def read_identity(disk: Disk) -> Identity | None:
-    """Whose data directory it is; None if it is a new one.
+    """Return the identity of the data directory; None if it is a new one.
 
     Raises NotAStore, NewerFormat, OSError.
     """
@@ -101,7 +106,7 @@ def read_identity(disk: Disk) -> Identity | None:
 
 
 def claim(disk: Disk, node: str, segment_entries: int = _SEGMENT_ENTRIES) -> Identity:
-    """See to it that the directory is this node's store; a new one becomes it. What it is.
+    """Make a new directory this node's store, or check that it is; return its identity.
 
     segment_entries: of a new store.
     Raises DirectoryOfAnotherNode, NotAStore, NewerFormat, OSError.
@@ -121,7 +126,7 @@ def claim(disk: Disk, node: str, segment_entries: int = _SEGMENT_ENTRIES) -> Ide
 
 
 def _create(disk: Disk, identity: Identity) -> None:
-    """Say whose it is, before anything else of ours is there."""
+    """Write `store.json`, before any other file of the store is there."""
     text = json.dumps(asdict(identity)) + "\n"
     disk.run(
         [

@@ -1,4 +1,4 @@
-"""What the store asks of a disk: steps, and whoever executes them.
+"""The disk as the store sees it: jobs of steps, and the interface of what executes them.
 
 A *job* is a list of steps. Jobs are executed strictly in order, one step after the other, by a thread of their
 own (`node.io.disk`) or by a simulation that can crash. The store never touches a file itself.
@@ -17,35 +17,40 @@ Source: architecture §2.1, fsyncgate (what Linux does after a failed fsync).
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 TO_THE_END: Final = -1
-"""As the size of a `Read`: all that there is from its offset on."""
+"""The size of a `Read` that reads all from its offset on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Write the parts at the end of a file, which is created if there is none; its directory must be there.
+    """Write the parts at the end of a file; its directory must be there. Fails with EIO if the file has been removed.
 
-    When the disk is full, nothing of them remains in the file.
+    When the disk is full, no part of them remains in the file.
+    creates: the file is created if there is none. Else who writes knows that it is there, with what was written before.
     """
 
     path: str
     parts: Sequence[bytes]
+    creates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """What was appended to the file outlives a power loss. That its name does takes a `SyncDir`."""
+    """Make what was appended to the file outlive a power loss. Its name needs a `SyncDir` for that.
+
+    Fails with EIO if the file has been removed: what is in it then is gone once it is closed.
+    """
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class SyncDir:
-    """Names that were created, renamed or removed in the directory outlive a power loss."""
+    """Make names that were created, renamed or removed in the directory outlive a power loss."""
 
     path: str
 
@@ -81,7 +86,7 @@ class RemoveTree:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Bytes of a file: fewer than `size` where the file ends. A missing file is an OSError.
+    """Read bytes of a file: fewer than `size` where the file ends. A missing file is an OSError.
 
     size: in bytes, or `TO_THE_END`.
     then: makes the step's result of the bytes, on the disk's thread: a pure function, to keep work off the
@@ -102,20 +107,28 @@ READING: Final = (Read, Remove, RemoveTree)
 """Steps that need no room on the disk: jobs of nothing else pass a stalled one."""
 
 
+def appends(gathered: Iterable[tuple[str, Sequence[bytes]]], header: bytes) -> list[Step]:
+    """Append the parts to each path. A file whose parts begin with the header is a new one.
+
+    header: the object itself that the caller puts first, so that nothing is compared.
+    """
+    return [Append(path, parts, creates=parts[0] is header) for path, parts in gathered]
+
+
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def is_full(error: OSError) -> bool:
-    """Whether there was no room to write."""
+    """True if there was no room to write."""
     return error.errno in _FULL
 
 
 class Disk(Protocol):
-    """Executes steps."""
+    """An executor of jobs."""
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of `Append` steps that were submitted and are not executed yet."""
+        """The number of bytes of `Append` steps that were submitted and are not executed yet."""
 
     def submit(
         self,
@@ -125,20 +138,21 @@ class Disk(Protocol):
     ) -> None:
         """Have a job executed after all that were submitted before it.
 
-        Exactly one of the two is called, later, on the loop, in the order of submission (but for what passes a
-        stalled job).   done: gets the results of the `Read` steps, in order.
+        Exactly one of `done` and `failed` is called, later, on the loop, in the order of submission (but for jobs that
+        pass a stalled one).   done: gets the results of the `Read` steps, in order.
         """
 
     def run(self, steps: Sequence[Step]) -> list[Any]:
-        """Execute a job at once; the results of its `Read` steps.
+        """Execute a job at once; return the results of its `Read` steps.
 
         Only while nothing is submitted: at a node's start and stop. Raises OSError, for a full disk too.
         """
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, sorted; nothing if there is none. For the start, synchronous. The data
-        directory itself is "".
+        """Return the names in a directory, sorted; none if there is no directory. The data directory itself is "".
+
+        For the start, synchronous.
         """
 
     def size(self, path: str) -> int:
-        """Bytes of a file. For the start, synchronous. Raises FileNotFoundError."""
+        """Return the size of a file in bytes. For the start, synchronous. Raises FileNotFoundError."""

@@ -1,4 +1,4 @@
-"""Copies what is alive in some files of a message store to one new file.
+"""A merge: copying the contents that are alive in some files of a message store to one new file.
 
 While it is at work the old files serve all reads. Jobs take turns: one reads, the next one writes what was read.
 
@@ -20,16 +20,16 @@ from node.store.store_file import StoreFile
 TMP_SUFFIX: Final = ".tmp"
 
 _JOB_MAX_BYTES: Final = 1024 * 1024
-"""What one job reads or writes, and so what a merge holds in memory: little enough that commits get in between."""
+"""The limit of what one job reads or writes, and so of what a merge holds in memory; batches get in between."""
 
 _JOB_MAX_RECORDS: Final = 1024
-"""So that planning a job takes the loop less than a millisecond or two, however small the contents are."""
+"""The limit of records in one job, so that planning it takes the loop at most a millisecond or two."""
 
 
 class FileMerge:
-    """One merge. It ends by `done` or by `failed`, once.
+    """One merge, which ends by calling `done` or `failed`, once.
 
-    done: gets the new file, or None if by now nobody refers to anything in the old ones. To be taken over
+    done: gets the new file, or None if nothing in the old ones is referred to any more. It must be taken over
         within the call, as references are counted in the old files until then.
     failed: gets the source that could not be read, or None: the disk takes no writes. The old files are as they were.
     """
@@ -81,9 +81,9 @@ class FileMerge:
             self._done(None)
 
     def _read_apart(self, reads: Sequence[Read], parts: list[bytes]) -> None:
-        """A job's reads failed: each by itself shows whose fault it is. If none fails any more, go on.
+        """Repeat the reads of a failed job one by one, to find the file at fault; if none fails any more, go on.
 
-        parts: what has come of them.
+        parts: the results so far.
         """
         if len(parts) == len(reads):
             self._write(reads, parts)
@@ -101,7 +101,7 @@ class FileMerge:
     def _write(self, reads: Sequence[Read], parts: list[bytes]) -> None:
         for read, part in zip(reads, parts, strict=True):
             if len(part) != read.size:
-                # Somebody cut a file off; its last contents are lost, the others must not shift.
+                # The file has been cut off; its last contents are lost, the others must not shift.
                 self._failed(self._source_of(read))
                 return
         steps: list[Step] = [Append(self.tmp_path, [*self._parts, *parts])]
@@ -115,8 +115,9 @@ class FileMerge:
         self._disk.submit(steps, done, lambda _error: self._failed(None))
 
     def _plan(self) -> Iterator[list[Read]]:
-        """The reads of one job after the other. Each is planned when its turn comes: what nobody refers to by
-        then is not copied.
+        """Yield the reads of one job after the other.
+
+        Each job is planned when its turn comes: contents without references by then are not copied.
         """
         reads: list[Read] = []
         room_bytes, records = _JOB_MAX_BYTES, 0
@@ -142,7 +143,7 @@ class FileMerge:
             yield reads
 
     def _merged(self) -> StoreFile:
-        """The new file, with the references as they are now; without what lost its last one meanwhile."""
+        """Return the new file with the present references, without contents that have lost their last one."""
         file = StoreFile(self.path, written_in=-1)
         *offsets, file.size_bytes = accumulate(self._sizes, initial=HEADER_BYTES)
         columns = [
@@ -155,7 +156,7 @@ class FileMerge:
 
 
 def _add(reads: list[Read], path: str, offset: int, size: int) -> None:
-    """Read on where the last read ends, or begin another."""
+    """Extend the last read, if this one begins where it ends, or add another."""
     if reads and reads[-1].path == path and reads[-1].offset + reads[-1].size == offset:
         reads[-1] = Read(path, reads[-1].offset, reads[-1].size + size)
     else:

@@ -1,4 +1,4 @@
-"""All files of a message store: which one has a content, how much of everything is garbage, what to merge.
+"""The table of a message store's files: which one has a content, how much is garbage, which ones to merge.
 
 The files of the persistent store have ids that rise from file to file. Paging writes in any order, so a file of the
 transient store may have ids from anywhere. Both are found alike: ids are cut into blocks, and for each block there
@@ -12,16 +12,16 @@ from node.store.records import HEADER_BYTES
 from node.store.store_file import BLOCK_BITS, StoreFile, blocks_of
 
 _FILES_MIN: Final = 3
-"""With fewer files garbage is let be: it is a few MiB at most."""
+"""The number of files below which garbage stays: it is a few MiB at most."""
 
 _SOURCES_MAX: Final = 8
-"""How many files go into one merge, so that planning it and ending it costs the loop little."""
+"""The limit of files in one merge, so that planning it and ending it costs the loop little."""
 
 
 class FileTable:
-    """Files with their contents.
+    """The files of a message store with their contents.
 
-    size_bytes: of all files.   live_bytes: of the records in them that somebody refers to.
+    size_bytes: of all files.   live_bytes: of the records in them that have references.
     dead: files that had no live contents when last looked at.
     unreadable: files of which something could not be read when they were to be merged: they stay as they are.
     """
@@ -47,11 +47,11 @@ class FileTable:
 
     @property
     def garbage_bytes(self) -> int:
-        """Bytes of records that nobody refers to."""
+        """The number of bytes of records without references."""
         return self.size_bytes - self.live_bytes - HEADER_BYTES * len(self._files)
 
     def add(self, file: StoreFile) -> None:
-        """Take up a file with what it has."""
+        """Add a file with its contents."""
         self._files.add(file)
         self.size_bytes += file.size_bytes
         self.live_bytes += file.live_bytes
@@ -60,7 +60,7 @@ class FileTable:
             self.dead.add(file)
 
     def remove(self, file: StoreFile) -> None:
-        """Let go of a file with what it has."""
+        """Remove a file with its contents from the table."""
         self._files.remove(file)
         self.size_bytes -= file.size_bytes
         self.live_bytes -= file.live_bytes
@@ -81,7 +81,7 @@ class FileTable:
     # --- contents ---
 
     def append(self, file: StoreFile, first_id: int, sizes: Sequence[int], refs: Sequence[int]) -> None:
-        """Contents are appended to one of the files, see `StoreFile.append`."""
+        """Note that contents are appended to one of the files; the arguments are as in `StoreFile.append`."""
         live_before = file.live_bytes
         file.append(first_id, sizes, refs)
         self.size_bytes += sum(sizes)
@@ -89,7 +89,7 @@ class FileTable:
         self._list(file, blocks_of(first_id, first_id + len(sizes) - 1))
 
     def find(self, store_id: int) -> tuple[StoreFile, int] | None:
-        """The file that has a content, and its position there."""
+        """Return the file that has a content, and its position there, or None."""
         for file in self._by_block.get(store_id >> BLOCK_BITS, ()):
             position = file.find(store_id)
             if position is not None:
@@ -97,11 +97,11 @@ class FileTable:
         return None
 
     def add_refs(self, file: StoreFile, position: int, count: int) -> None:
-        """See `StoreFile.add_refs`."""
+        """Add a reference to each of `count` contents of a file, from a position on."""
         self.live_bytes += file.add_refs(position, count)
 
     def drop_refs(self, file: StoreFile, position: int, count: int) -> None:
-        """See `StoreFile.drop_refs`."""
+        """Drop a reference to each of `count` contents of a file, from a position on; the file may become dead."""
         self.live_bytes -= file.drop_refs(position, count)
         if not file.live_bytes:
             self.dead.add(file)
@@ -109,7 +109,7 @@ class FileTable:
     # --- garbage ---
 
     def take_dead(self, spared: Iterable[StoreFile], turn: int) -> list[StoreFile]:
-        """Remove the files without live contents, but for some, and for those written in this turn."""
+        """Remove and return the files without live contents, except for spared ones and those written in this turn."""
         self.dead = {file for file in self.dead if not file.live_bytes}
         taken = [file for file in self.dead.difference(spared) if file.written_in < turn]
         for file in taken:
@@ -117,9 +117,7 @@ class FileTable:
         return taken
 
     def is_wasteful(self, current: StoreFile | None) -> bool:
-        """Whether of all that is in the files, but for the current one and unreadable ones, more than half is
-        garbage.
-        """
+        """True if more than half of all files' contents is garbage, without the current and the unreadable files."""
         garbage_bytes, live_bytes = self.garbage_bytes, self.live_bytes
         for file in self.unreadable if current is None else {*self.unreadable, current}:
             garbage_bytes -= file.garbage_bytes
@@ -127,11 +125,11 @@ class FileTable:
         return len(self._files) >= _FILES_MIN and garbage_bytes > live_bytes
 
     def best_sources(self, current: StoreFile | None, turn: int, file_max_bytes: int) -> list[StoreFile]:
-        """The neighbours, in order of ids, that give most room for what must be copied, and whose live contents
-        fit into one file; none where nothing is worth it. The current file is not among them, nor is one that
-        was written in this turn, or is unreadable.
+        """Return neighbours, in order of ids, whose merge gains most, and whose live contents fit into one file.
 
-        Neighbours, because what came together is read together, and goes together.
+        The gain is the garbage less what must be copied. There are none where nothing is gained. The current file is
+        not among them, nor is one that was written in this turn, or is unreadable. Neighbours are taken because
+        contents that came together are read together, and lose their references together.
         """
         files = [
             file for file in self._files - self.unreadable if file is not current and file.written_in < turn

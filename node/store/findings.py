@@ -1,7 +1,7 @@
-"""What is broken in a store, and keeping it.
+"""Findings about damage in a store, and safe copies of the damaged bytes.
 
-Nothing that was once written is thrown away because it can no longer be read: before a file is rewritten without
-a bad stretch, or removed, the stretch is copied to `corrupt/`, under the path that it had. What is there already
+Bytes are not thrown away because they can no longer be read: before a file is rewritten without
+a bad stretch, or removed, the stretch is copied to `corrupt/`, under the path that it had. A copy that is there
 is never overwritten; the next copy gets `.1`, `.2` behind its name.
 Source: architecture §2.2, "Recovery".
 """
@@ -15,25 +15,25 @@ from node.store.directory import CORRUPT
 from node.store.disk import TO_THE_END, Append, Disk, MakeDir, Read, Rename, Step, Sync, SyncDir
 
 WHOLE_FILE: Final = -1
-"""As the length of a finding: all of the file."""
+"""The length of a finding that is about all of the file."""
 
 
 class Damage(Enum):
-    """What is wrong."""
+    """The kind of a finding."""
 
     TORN = "torn"
-    """The file ends inside a record: what a crash or a power loss leaves of a write that was not finished."""
+    """The file ends inside a record: a crash or a power loss leaves this of a write that was not finished."""
     CORRUPT = "corrupt"
-    """Bytes that are not what was written."""
+    """Bytes differ from what was written."""
     MISSING = "missing"
-    """Something refers to what is not there."""
+    """Something refers to bytes that are not there."""
     UNKNOWN = "unknown"
-    """Something whose owner is not known."""
+    """The owner of something is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is broken.
+    """A damage in a file of the store.
 
     path: of the file, relative to the data directory.   offset, length: of the bad bytes (`WHOLE_FILE`: all;
         0: it is about what a good record says).
@@ -60,7 +60,7 @@ class Finding:
 
 
 class Isolation:
-    """Gathers findings, and keeps copies of what is bad.
+    """Gathers findings, and keeps copies of the damaged bytes.
 
     is_dry: only look: nothing is written.
     """
@@ -71,13 +71,13 @@ class Isolation:
         self._disk = disk
 
     def note(self, finding: Finding) -> None:
-        """Report what needs no copy."""
+        """Report a finding that needs no copy."""
         self.findings.append(finding)
 
     def keep(self, findings: Sequence[Finding], data: bytes) -> None:
         """Report bad stretches of one file, and make safe copies of them, joined in one.
 
-        data: the whole file. Zeros are reported, and not copied: there is nothing in them.
+        data: the whole file. Zeros are reported, and not copied.
         """
         parts = []
         for finding in findings:
@@ -104,8 +104,9 @@ class Isolation:
         self.findings.append(finding)
 
     def _place_for(self, path: str, content: bytes) -> tuple[str, bool]:
-        """A path in `corrupt/` that nothing has; or the one that has this very content, as after a recovery that
-        was cut short, and True.
+        """Return a free path in `corrupt/`; or the one that has this very content, and True.
+
+        A recovery that was cut short may have left that copy.
         """
         for place in self._places(path):
             if self._disk.size(place) == len(content) and self._disk.run([Read(place, 0, TO_THE_END)]) == [
@@ -115,7 +116,7 @@ class Isolation:
         return self._free_path(path), False
 
     def _places(self, path: str) -> list[str]:
-        """The copies of a file that are there."""
+        """Return the paths of the existing copies of a file."""
         directory, _, name = f"{CORRUPT}/{path}".rpartition("/")
         stems = ((each, each.removeprefix(name).removeprefix(".")) for each in self._disk.names(directory))
         return [
@@ -134,7 +135,7 @@ class Isolation:
         return f"{directory}/{free}"
 
     def _directory_of(self, path: str) -> tuple[str, list[Step]]:
-        """The directory of a path, and steps that make it, safely."""
+        """Return the directory of a path, and steps that make it, safely."""
         directory = path.rpartition("/")[0]
         parts = directory.split("/")
         above = ["/".join(parts[:depth]) for depth in range(len(parts))]

@@ -1,4 +1,4 @@
-"""What the indexes of all queues of a node have in common: the disk, the message stores, and whom they tell."""
+"""The parts that the indexes of all queues of a node share: the disk, the message stores, and callbacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndexHost:
-    """What the indexes of a node have in common.
+    """The disk, message stores, sizes and callbacks that the indexes of a node's queues share.
 
     persistent, transient: the message stores.
-    segment_entries, embed_max_bytes: see `StoreOptions`.   epoch_s: gives `Storage.epoch_s`.
+    segment_entries, embed_max_bytes: as in `StoreOptions`.   epoch_s: returns `Storage.epoch_s`.
     on_dirty: called when `take_operations`, `take_steps` or `take_removals` would give something that they did
         not give before; once until that is taken.
     report: called with path, offset in bytes and description of what can't be read.
@@ -45,11 +45,11 @@ class IndexHost:
     damaged: "dict[QueueIndex, None]" = field(default_factory=dict)
 
     def contents(self, store_id: int) -> MessageStore:
-        """The message store that an id is of."""
+        """Return the message store to which an id belongs."""
         return self.transient if store_id >= TRANSIENT_FIRST_ID else self.persistent
 
     def with_ids(self, run: Run) -> list[Run]:
-        """The run cut so that large contents have ids in the message store, and one size, and others have none."""
+        """Return the run in parts. Parts of large contents, of one size each, have ids in the message store."""
         embed_max_bytes = self.embed_max_bytes
         if run.store_id or max(map(len, run.contents)) < embed_max_bytes:
             return [run]

@@ -1,4 +1,4 @@
-"""Looking at a store without changing it: what a start would find.
+"""Inspection of a store without changing it: what a start would find.
 
 The figures come from a recovery on a disk that takes no writes, so they are what the next start will say.
 """
@@ -30,11 +30,11 @@ from node.store.segment_scan import scan_segment
 from node.store.seq_set import bits_of, ranges_of
 
 _READ_COUNT: Final = 64
-"""How many stored contents are read at once: some MiB mostly."""
+"""The number of stored contents that are read at once: some MiB mostly."""
 
 
 class TrialDisk:
-    """A `Disk` on which nothing happens but reading."""
+    """A `Disk` that executes nothing but reads."""
 
     pending_bytes = 0
 
@@ -49,21 +49,21 @@ class TrialDisk:
         done: Callable[[list[Any]], None],
         failed: Callable[[OSError], None],
     ) -> None:
-        """See `Disk.submit`: nobody is there to be answered."""
+        """Refuse: a tool runs its jobs at once, so nothing is submitted."""
         raise AssertionError("a tool runs its jobs at once")
 
     def run(self, steps: Sequence[Step]) -> list[Any]:
-        """See `Disk.run`: everything but reads is left out."""
+        """Execute the job's reads and leave out its other steps."""
         return self._disk.run([step for step in steps if isinstance(step, Read)])
 
 
 @dataclass(slots=True)
 class Metadata:
-    """What is known of the queues.
+    """The durable queues of a store, as far as its metadata tells.
 
-    queues: the durable ones, by uid.   findings: what is damaged.
+    queues: by uid.   findings: what is damaged.
     is_readable: False: the queues are the directories that are there, and their names are not known.
-    is_whole: see `MetadataLog.is_whole`.
+    is_whole: as `MetadataLog.is_whole`.
     """
 
     queues: dict[str, QueueRecord]
@@ -74,7 +74,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """What there is of a queue.
+    """The figures of one queue.
 
     segments: files.   operations: of it in the journal.   messages, body_bytes: that a start would find.
     """
@@ -88,9 +88,9 @@ class QueueFigures:
 
 @dataclass(slots=True)
 class Inspection:
-    """What there is.
+    """The result of an inspection.
 
-    has_metadata: see `Metadata.is_readable`.   is_catalogue_whole: see `recover`.
+    has_metadata: as `Metadata.is_readable`.   is_catalogue_whole: as for `recover`.
     findings: in the order in which a start would come upon them.
     """
 
@@ -107,7 +107,7 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One message.
+    """One message of a listing.
 
     size: of its body in bytes.   expires_at_ms: since 1970; 0: never.   store_id: as in `Run`.
     content: None if it was not asked for, or is lost.
@@ -123,10 +123,10 @@ class Listed:
 
 
 class _Index:
-    """Needs to know nothing."""
+    """A queue's index for a recovery on a `TrialDisk`, which keeps nothing."""
 
     def adopt(self, number: int, live: Iterable[range], *, size_bytes: int, has_stored: bool) -> None:
-        """See `RecoveringIndex.adopt`."""
+        """Ignore the segment."""
 
 
 @dataclass(slots=True)
@@ -136,12 +136,12 @@ class _Store:
     index: _Index = field(default_factory=_Index)
 
     def open(self, record: QueueRecord) -> _Index:
-        """See `RecoveringStore.open`."""
+        """Return the same index for every queue."""
         return self.index
 
 
 def read_metadata(disk: Disk) -> Metadata:
-    """Learn which queues there are. Raises NewerFormat, OSError."""
+    """Read which durable queues there are. Raises NewerFormat, OSError."""
     catalogue = Catalogue()
     findings: list[Finding] = []
 
@@ -165,9 +165,9 @@ def read_metadata(disk: Disk) -> Metadata:
 
 
 def cluster_metadata(catalogue: Catalogue, node: str) -> Metadata:
-    """What a cluster's catalogue says of the queues that a node has on disk, as far as it knows.
+    """Return what a cluster's catalogue says of the queues that a node has on disk.
 
-    Of a mirrored queue which went on without the node nothing is counted: the next start removes it.
+    Of a mirrored queue that went on without the node nothing is counted: the next start removes it.
     """
     homes = {
         stored_uid(queue.uid, queue.copy): queue
@@ -180,13 +180,13 @@ def cluster_metadata(catalogue: Catalogue, node: str) -> Metadata:
 
 
 def unknown_metadata(disk: Disk, findings: list[Finding]) -> Metadata:
-    """The queues that have a directory, by uid: their names stand elsewhere, or nowhere any more."""
+    """Return the queues that have a directory, by uid: their names stand elsewhere, or nowhere any more."""
     named = {uid: QueueRecord("", uid, uid, durable=True) for uid in disk.names(QUEUES)}
     return Metadata(named, findings, is_readable=False, is_whole=False)
 
 
 def inspect(disk: Disk, identity: Identity, metadata: Metadata) -> Inspection:
-    """Look at everything. Raises NewerFormat, OSError."""
+    """Inspect a whole store by a trial recovery. Raises NewerFormat, OSError."""
     trial = TrialDisk(disk)
     contents = MessageStore(MESSAGES, trial)
     recovered = recover(
@@ -303,7 +303,7 @@ class Listing:
     def _listed(
         self, uid: str, entry: Enqueue, deliveries: Sequence[tuple[int, int]], base: int
     ) -> Iterator[Listed]:
-        """The messages of an enqueue.   deliveries: count and bits; bit 0 is number `base`."""
+        """Yield the messages of an enqueue.   deliveries: count and bits; bit 0 is number `base`."""
         for at, (seq, content) in enumerate(zip(entry.seqs, self._contents_of(entry), strict=True)):
             counts = [count for count, bits in deliveries if bits >> (seq - base) & 1]
             size = entry.size

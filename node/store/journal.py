@@ -1,11 +1,11 @@
-"""The journal: what happened to persistent messages in durable queues, all queues in one file.
+"""The journal: operations on persistent messages in durable queues, all queues in one file.
 
     journal/N.journal = header, then records
-    record            = queue:16 bytes of its uid, operation         see node.broker.operations
+    record            = queue:16 bytes of its uid, operation         see node.queue.operations
                       | sixteen zeros                                CLEAN: the node was stopped, nothing follows
 
-Files are numbered upwards and only the last one is written. What the older ones know goes to the queues' segments
-by and by (a checkpoint, see `node.store.checkpoint`); then they are removed, the oldest first. Replaying the files
+Files are numbered upwards and only the last one is written. A checkpoint (`node.store.checkpoint`) moves the contents
+of the older ones to the queues' segments; then they are removed, the oldest first. Replaying the files
 that are left over what the segments know gives every queue as it was: operations are idempotent.
 Source: architecture §2.2; amqp-behaviour §7.5.
 """
@@ -25,35 +25,36 @@ CLEAN: Final = bytes(UID_BYTES)
 """The payload of the last record after a clean stop."""
 
 _PART_BYTES: Final = 32 * 1024
-"""Small parts are joined up to this size: the system takes some microseconds for a part, and the copy for so many
-bytes as long. What is larger is left as it is."""
+"""The size up to which small parts are joined: a call costs some microseconds a part, as long as copying so much.
+
+Larger parts are left as they are.
+"""
 
 
 def file_path(number: int) -> str:
-    """Where a journal file is."""
+    """Return the path of a journal file."""
     return f"{JOURNAL}/{number}{_SUFFIX}"
 
 
 def file_numbers(names: Iterable[str]) -> list[int]:
-    """The numbers of the journal files among the names in their directory, rising."""
+    """Return the numbers of the journal files among the names in their directory, rising."""
     stems = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
 def split(payload: bytes) -> tuple[str, bytes]:
-    """A record's payload (other than `CLEAN`) as the uid of its queue and the operation, for
-    `operations.decode`.
+    """Return the uid of the queue and the operation (for `operations.decode`) of a payload other than `CLEAN`.
 
-    A payload that is too short has an empty operation, which is none.
+    A payload that is too short has an empty operation, which cannot be decoded.
     """
     return payload[:UID_BYTES].hex(), payload[UID_BYTES:]
 
 
 class Journal:
-    """The file that is written, and the older ones that are still needed. Operations gather until a batch takes
-    them.
+    """The journal file that is written, and the older ones that are still needed.
 
-    gathered_bytes: what a batch would write now.   written_bytes, operations: all in all, for figures.
+    Operations gather until a batch takes them.
+    gathered_bytes: what a batch would write now.   written_bytes, operations: since the start, for figures.
     """
 
     def __init__(self, file_bytes: int) -> None:
@@ -61,9 +62,9 @@ class Journal:
         self.written_bytes = 0
         self.operations = 0
         self.older: list[int] = []
-        """Files that a checkpoint makes superfluous, rising."""
+        """The numbers of files that a checkpoint makes superfluous, rising."""
         self.sizes: dict[int, int] = {}
-        """Bytes of each of those."""
+        """The size in bytes of each of these files."""
         self._file_bytes = file_bytes
         self._number = 0
         self._size_bytes = 0
@@ -72,9 +73,9 @@ class Journal:
         self._parts: list[bytes] = []
 
     def begin(self, names: Iterable[str]) -> list[Step]:
-        """Begin a file behind all that are in the directory already: steps to be run before anything is added.
+        """Begin a file behind all that are in the directory; return steps to be run before anything is added.
 
-        names: what is in the directory. Whoever begins has replayed what is in those files.
+        names: the directory's names. The caller has replayed what is in those files.
         """
         self._number = max(file_numbers(names), default=0) + 1
         self._size_bytes = HEADER_BYTES
@@ -89,13 +90,13 @@ class Journal:
     # --- what gathers ---
 
     def add(self, uid: bytes, operation: Operation) -> None:
-        """Have an operation of a queue written with the next batch.   uid: of `UID_BYTES`."""
+        """Add an operation of a queue to the next batch.   uid: of `UID_BYTES`."""
         self._add(record([uid, *encode(operation)]))
         self.operations += 1
         self._operations_in_file += 1
 
     def add_clean(self) -> None:
-        """Have the mark of a clean stop written: the last thing ever."""
+        """Add the mark of a clean stop to the next batch: nothing may follow it."""
         self._add(record([CLEAN]))
 
     def _add(self, parts: list[bytes]) -> None:
@@ -103,30 +104,31 @@ class Journal:
         self.gathered_bytes += sum(map(len, parts))
 
     def take_steps(self) -> list[Step]:
-        """Write and sync what has gathered; nothing if nothing has."""
+        """Return steps that write and sync what has gathered; none if nothing has."""
         if not self._parts:
             return []
         parts, self._parts = _joined(self._parts), []
         count_bytes, self.gathered_bytes = self.gathered_bytes, 0
         path = file_path(self._number)
         names: list[Step] = []
-        if self._is_new:
+        is_new = self._is_new
+        if is_new:
             self._is_new = False
             parts.insert(0, JOURNAL_HEADER)
             count_bytes += HEADER_BYTES
             names = [SyncDir(JOURNAL)]
         self._size_bytes += count_bytes
         self.written_bytes += count_bytes
-        return [Append(path, parts), Sync(path), *names]
+        return [Append(path, parts, creates=is_new), Sync(path), *names]
 
     # --- files ---
 
     def is_full(self, operations_max: int) -> bool:
-        """Whether the file has its size, or knows of so many operations."""
+        """True if the file has its full size, or has that many operations."""
         return self._size_bytes >= self._file_bytes or self._operations_in_file >= operations_max
 
     def rotate(self) -> None:
-        """What was not taken yet goes to a new file."""
+        """Begin a new file for what was not taken yet."""
         self.older.append(self._number)
         self.sizes[self._number] = self._size_bytes
         self._number += 1
@@ -135,7 +137,7 @@ class Journal:
         self._is_new = True
 
     def remove_steps(self, numbers: list[int]) -> list[Step]:
-        """Remove older files whose checkpoint is done.   numbers: the first ones of `older`.
+        """Return steps that remove older files whose checkpoint is done.   numbers: the first ones of `older`.
 
         One is always there, though nothing came for it yet: no file at all is a lost journal.
         """
@@ -156,7 +158,7 @@ class Journal:
 
 
 def _joined(parts: list[bytes]) -> list[bytes]:
-    """The same bytes in few parts."""
+    """Return the same bytes in few parts."""
     few: list[bytes] = []
     small: list[bytes] = []
     small_bytes = 0

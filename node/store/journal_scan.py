@@ -1,7 +1,7 @@
-"""What the journal says of each queue, as it is found when a node starts.
+"""The journal as it is found when a node starts: the changes of each queue.
 
-Operations are idempotent, and a number is never given twice: so which messages there are is what came in without
-what was removed, whatever the order. That is kept as sets of numbers; the messages themselves stay in the file.
+Operations are idempotent, and a number is never given twice: so the messages that exist are those that came in without
+those that were removed, in whatever order. They are kept as sets of numbers; the messages themselves stay in the file.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _MEANING: Final = "messages of any queue may be missing, or be back though they 
 
 
 class Changes:
-    """What the journal says of one queue.
+    """The changes of one queue in the journal.
 
     enqueued: persistent messages that came in.   removed: messages that are gone.   operations: their number.
     """
@@ -33,11 +33,11 @@ class Changes:
 
     @property
     def end(self) -> int:
-        """Above every number in the journal."""
+        """A number above every number in the journal."""
         return max(self.enqueued.end, self.removed.end)
 
     def apply(self, operation: Operation) -> None:
-        """Follow an operation.   operation: contents don't matter."""
+        """Add an operation, whose contents may be left out."""
         self.operations += 1
         if isinstance(operation, Enqueue):
             if operation.envelope.persistent:
@@ -57,13 +57,13 @@ class Changes:
                     deliveries.add(bits_of(part.start - segment * entries, len(part)), count)
 
     def deliveries(self, segment: int) -> list[tuple[int, int]]:
-        """Count and bits of messages of a segment that came back from clients, by count."""
+        """Return count and bits of messages of a segment that came back from clients, by count."""
         found = self._deliveries.get(segment)
         return found.items() if found is not None else []
 
 
 class JournalFile:
-    """One file of the journal: iterate over the operations, without contents; then see `file.findings`.
+    """One file of the journal: iterate over the operations, without contents; then `file.findings` is complete.
 
     Yields: uid of the queue, the operation, its bytes.
     offset: of the record that came last.
@@ -96,5 +96,5 @@ class JournalFile:
 
 
 def journal_numbers(disk: Disk) -> list[int]:
-    """The numbers of the journal files, rising."""
+    """Return the numbers of the journal files, rising."""
     return journal.file_numbers(disk.names(JOURNAL))

@@ -1,8 +1,8 @@
-"""Contents that come back from disk for absent runs.
+"""Loads: contents that come back from disk for absent runs.
 
-What is near is read together: a record once, however many of the runs stand in it. One job reads everything; if
-the disk refuses it, each part is tried by itself, so that one bad sector costs the runs on it and no other. What can't
-be read is told the index.
+A record is read once, however many of the runs stand in it. One job reads everything; if the disk refuses it, each part
+is tried by itself, so that one bad sector costs the runs on it and no other. Unreadable messages are reported to the
+index.
 Source: architecture §2.2.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class _Part:
     """Absent runs that are read together: those of one record, or one whose contents are in the message store.
 
-    indexes: of the runs, among all that are loaded.
+    indexes: positions of the runs among all that are loaded.
     """
 
     __slots__ = ("indexes", "reads")
@@ -107,7 +107,7 @@ class Load:
         return Read(self._index.path(place.segment), place.offset, place.length, then)
 
     def _take(self, part: _Part, results: list[Any]) -> None:
-        """Make runs of what was read."""
+        """Make runs of what was read; report messages without contents."""
         if self._absents[part.indexes[0]].place is None:
             found = [[content for result in results for content in result]]
         else:
@@ -173,7 +173,7 @@ class Load:
 
 
 def _missing(absent: Absent, contents: list[bytes | None] | None) -> list[range]:
-    """The numbers of those whose contents were not found."""
+    """Return the numbers of the messages whose contents were not found."""
     if contents is None or len(contents) != len(absent):
         return [absent.seqs]
     first = absent.seqs.start

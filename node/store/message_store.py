@@ -4,11 +4,11 @@
                add_refs … drop_refs               collect ─► merge, remove
 
 A content has an id and a count of the queues' references to it. The contents of one call get consecutive ids. They
-are appended to files; what nobody refers to is garbage there. A file that is nothing else is removed, and when more
+are appended to files; contents without references are garbage. A file of garbage only is removed, and when more
 than half of everything is garbage, neighbours are merged.
 
 There are two stores: one for persistent messages; one for others that were paged out, which is never synced, and
-which a node wipes when it starts. Which one it is, is told by its ids.
+which a node wipes when it starts. An id tells its store.
 
 **The order of things.** Steps that a method returns must be submitted before anything else is asked of the store,
 because later ones build on them. References must be added in the turn in which the contents came.
@@ -21,31 +21,31 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from node.store.disk import TO_THE_END, Append, Disk, MakeDir, Read, Remove, Step, Sync, SyncDir
+from node.store.disk import TO_THE_END, Disk, MakeDir, Read, Remove, Step, Sync, SyncDir, appends
 from node.store.file_merge import TMP_SUFFIX, FileMerge
 from node.store.file_table import FileTable
 from node.store.records import MESSAGES_HEADER
 from node.store.store_file import OVERHEAD_BYTES, Report, Scan, StoreFile, framed, scan
 
 FILE_MAX_BYTES: Final = 16 * 1024 * 1024
-"""What a file may have, unless it holds but a single content."""
+"""The size at which a file is full, unless it holds but a single content."""
 
 PERSISTENT_FIRST_ID: Final = 1
 TRANSIENT_FIRST_ID: Final = 1 << 62
-"""Ids from here on are those of the transient store, so that an id tells its store."""
+"""The first id of the transient store, so that an id tells its store."""
 
 _OFFSETS_END: Final = 1 << 32
-"""Offsets are kept in 32 bits."""
+"""The limit of offsets, which are kept in 32 bits."""
 
 _FILE_NAME: Final = re.compile(r"([1-9][0-9]*)\.rdq")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """How full a message store is.
+    """The size of a message store, and how much of it is used.
 
-    files: those in use.   bytes: of these.   garbage_bytes: of records in them that nobody refers to.
-    messages: contents that somebody refers to; those that are not yet written count, too.
+    files: those in use.   bytes: of these.   garbage_bytes: of records in them without references.
+    messages: contents with references; those that are not yet written count, too.
     """
 
     files: int
@@ -79,7 +79,7 @@ class MessageStore:
         self._gathered_refs: dict[int, int] = {}
         self._gathered_bytes = 0
         self.written_count = 0
-        """Contents that were taken in."""
+        """The number of contents that were taken in."""
         self._files = FileTable()
         self._current: StoreFile | None = None  # the one that is appended to
         self._has_directory = False
@@ -91,27 +91,27 @@ class MessageStore:
         self._merged_away: list[StoreFile] = []  # no longer in use, but still there
         self._can_merge = True
         self._is_recovering = False
-        self._is_damaged = False  # somebody referred to contents that are lost
+        self._is_damaged = False  # contents that are lost have had references
 
     # --- contents come ---
 
     def place(self, contents: Sequence[bytes]) -> int:
         """Take in contents, to be written with the next steps.
 
-        Returns: the id of the first; the others follow. Nobody refers to them yet.
+        Returns: the id of the first; the others follow. They have no references yet.
         """
         first_id = self.reserve(len(contents))
         self._gather(zip(range(first_id, self._next_id), contents, strict=True))
         return first_id
 
     def reserve(self, count: int) -> int:
-        """Give ids to contents that may have to be written later; the first one."""
+        """Give ids to contents that may have to be written later; return the first one."""
         first_id = self._next_id
         self._next_id += count
         return first_id
 
     def write(self, first_id: int, contents: Sequence[bytes]) -> None:
-        """Take in contents that had their ids reserved; nothing happens to those that are here already."""
+        """Take in contents that had their ids reserved; those that are here already are left out."""
         numbered = enumerate(contents, first_id)
         self._gather((store_id, content) for store_id, content in numbered if not self._has(store_id))
 
@@ -125,7 +125,7 @@ class MessageStore:
     # --- references ---
 
     def add_refs(self, first_id: int, count: int) -> None:
-        """One more queue refers to contents; they must be here (but see `recover`)."""
+        """Count one more queue that refers to contents; they must be here (but see `recover`)."""
         for file, position, ids in self._stretches(first_id, count):
             if file is not None:
                 self._files.add_refs(file, position, len(ids))
@@ -136,8 +136,9 @@ class MessageStore:
                 self._lose(ids[-1])
 
     def drop_refs(self, first_id: int, count: int) -> None:
-        """A queue no longer refers to contents. The last reference gone, they must not be used any more, unless
-        they are written anew.
+        """Count one queue less that refers to contents.
+
+        Contents without references must not be used any more, unless they are written anew.
         """
         self._had_drops = True
         for file, position, ids in self._stretches(first_id, count):
@@ -150,7 +151,7 @@ class MessageStore:
                 assert self._is_damaged, ids
 
     def missing(self, first_id: int, count: int) -> list[int]:
-        """Those of consecutive ids whose contents are not here. While the node starts, they never will be."""
+        """Return those of consecutive ids whose contents are not here. While the node starts, they never will be."""
         missing: list[int] = []
         for file, _position, ids in self._stretches(first_id, count):
             if file is None and ids[0] not in self._gathered:
@@ -160,7 +161,7 @@ class MessageStore:
         return missing
 
     def _lose(self, last_id: int) -> None:
-        """Contents were referred to that are lost. What still refers to them must not come to mean others."""
+        """Note that lost contents are referred to: their ids must not be given to other contents."""
         self._is_damaged = True
         self._next_id = max(self._next_id, last_id + 1)
 
@@ -168,13 +169,13 @@ class MessageStore:
 
     @property
     def gathered_bytes(self) -> int:
-        """What `take_steps` would write, in bytes."""
+        """The number of bytes that `take_steps` would write."""
         return self._gathered_bytes
 
     def take_steps(self, *, turn_ended: bool = False) -> list[Step]:
-        """Write what has gathered.
+        """Return steps that write what has gathered.
 
-        turn_ended: all references to it have been added, so that what has none need not be written: large
+        turn_ended: all references to it have been added, so that contents without any need not be written: large
             messages that are consumed at once never see the disk.
         """
         gathered, refs = self._gathered, self._gathered_refs
@@ -194,7 +195,7 @@ class MessageStore:
             for store_id in stretch:
                 parts += framed(store_id, gathered[store_id])
             start += len(stretch)
-        steps: list[Step] = [Append(path, parts) for path, parts in parts_by_path.items()]
+        steps = appends(parts_by_path.items(), MESSAGES_HEADER)
         if steps and not self._has_directory:
             self._has_directory = True
             steps.insert(0, MakeDir(self._directory))
@@ -203,7 +204,7 @@ class MessageStore:
         return steps
 
     def sync_steps(self) -> list[Step]:
-        """Make what was written outlive a power loss. In the transient store nothing has to."""
+        """Return steps that make what was written outlive a power loss; none in the transient store."""
         if not self._is_synced:
             return []
         steps: list[Step] = [
@@ -215,10 +216,10 @@ class MessageStore:
         return steps
 
     def read_steps(self, first_id: int, count: int) -> list[Read]:
-        """Read contents. What `take_steps` gives must have been submitted before.
+        """Return steps that read contents. Those of `take_steps` must have been submitted before.
 
-        Returns: steps that give lists of contents; one after the other they are `count`, in order of ids, with
-            None for what is lost or damaged. No steps if there is nothing at all.
+        They give lists of contents; one after the other they are `count`, in order of ids, with None for what is lost
+        or damaged. No steps if none of the contents is here.
         """
         reads: list[Read] = []
         missing = 0
@@ -235,15 +236,15 @@ class MessageStore:
         return reads
 
     def leave(self, path: str) -> None:
-        """Something in a file could not be read: what comes next goes to another one, as it does after a start.
+        """Stop appending to a file in which something could not be read: the next contents go to another one.
 
-        The file may not even be there any more: then it would come again, without what stood before.
+        The file may not even be there any more: then appending would make a file without the contents before.
         """
         if self._current is not None and self._current.path == path:
             self._current = None
 
     def _file_for(self, size: int) -> StoreFile:
-        """The file that a record of this size goes to."""
+        """Return the file that a record of this size goes to."""
         file = self._current
         if file is not None and file.size_bytes + size <= self._file_max_bytes:
             return file
@@ -259,7 +260,7 @@ class MessageStore:
     def _fitting(
         self, file: StoreFile, ids: list[int], start: int, contents: dict[int, bytes]
     ) -> tuple[range, list[int]]:
-        """The consecutive ids from `start` on whose records fit into the file, and the sizes of those."""
+        """Return the consecutive ids from `start` on whose records fit into the file, and their sizes."""
         first_id = ids[start]
         sizes: list[int] = []
         size_bytes = file.size_bytes
@@ -277,8 +278,9 @@ class MessageStore:
         return store_id in self._gathered or self._files.find(store_id) is not None
 
     def _stretches(self, first_id: int, count: int) -> Iterator[tuple[StoreFile | None, int, range]]:
-        """Where consecutive ids are: file, position, some of the ids. Without a file they are gathered, or not
-        here at all.
+        """Yield where consecutive ids are: file, position, some of the ids.
+
+        Without a file they are gathered, or not here at all.
         """
         at, end = first_id, first_id + count
         while at < end:
@@ -295,11 +297,10 @@ class MessageStore:
     # --- garbage ---
 
     def collect(self) -> None:
-        """See to it that garbage is not kept for long: remove files that are nothing else, begin a merge when one
-        is due.
+        """Remove files that are nothing but garbage, and begin a merge when one is due.
 
         To be called at the end of a turn, right after the operations were submitted by which references were
-        dropped. What was written since the last call is let be, as references may yet be added to it.
+        dropped. What was written since the last call is spared, as references may yet be added to it.
         """
         self._had_drops = False
         self._remove_merged_away()
@@ -345,7 +346,7 @@ class MessageStore:
             self._merge.start()
 
     def _end_merge(self, file: StoreFile | None) -> None:
-        """From now on the new file has what the old ones had."""
+        """Use the new file instead of the old ones: the merge is done."""
         assert self._merge is not None
         for source in self._merge.sources:
             self._files.remove(source)
@@ -366,7 +367,7 @@ class MessageStore:
         self._merged_away = []
 
     def _fail_merge(self, unreadable: StoreFile | None) -> None:
-        """Go on without the file that can't be read; where there is none the disk is broken, and merging is over.
+        """Give up a merge. The unreadable file is left alone; None means that the disk is broken, and merging is over.
 
         The next `collect` begins another merge: what lost its last reference meanwhile is to go first.
         """
@@ -383,9 +384,9 @@ class MessageStore:
     # --- start ---
 
     def recover(self, disk: Disk, report: Report) -> list[str]:
-        """Learn what is in the files, at the start of a node. Until `finish_recovery`, references are added for
-        what the queues hold, and may be added to lost contents.
+        """Learn what is in the files, at the start of a node.
 
+        Until `finish_recovery`, references are added for what the queues hold, and may be added to lost contents.
         report: gets what is damaged. Nothing of it is changed; what is good in such a file is kept and used.
         Returns: paths of files that have nothing good in them. The store leaves them alone.
         Raises: NewerFormat, OSError.
@@ -417,7 +418,7 @@ class MessageStore:
         return hopeless
 
     def _go_on_after(self, found: Sequence[Scan]) -> None:
-        """New contents get ids above all there are, and go where the highest ones are, if there is room."""
+        """Give new contents ids above all others, and a place in the file with the highest ones, if there is room."""
         if not found:
             return
         file, may_grow, _is_hopeless = max(found, key=lambda scanned: scanned.file.last_id)
@@ -426,10 +427,10 @@ class MessageStore:
             self._current = file
 
     def finish_recovery(self) -> int:
-        """All references were added: remove the files that have none.
+        """Remove the files that have no references, after all references were added.
 
         What was found may never have been synced; `sync_steps` has that now.
-        Returns: bytes that nobody refers to.
+        Returns: the number of bytes without references.
         """
         self._is_recovering = False
         garbage_bytes = self._files.garbage_bytes
@@ -440,7 +441,7 @@ class MessageStore:
         self._unsynced.difference_update(file.path for file in dead)
         return garbage_bytes
 
-    # --- for who checks it ---
+    # --- for the scrubber ---
 
     @property
     def files(self) -> FileTable:
@@ -448,14 +449,14 @@ class MessageStore:
         return self._files
 
     def refers_to(self, file: StoreFile, store_id: int) -> bool:
-        """Whether somebody refers to a content that is in this file."""
+        """True if a content in this file has references."""
         found = self._files.find(store_id)
         return found is not None and found[0] is file and file.refs_at(found[1]) > 0
 
     # --- for tools ---
 
     def figures(self) -> StoreFigures:
-        """How full the store is. Costs a little for each file."""
+        """Return how full the store is. Costs a little for each file."""
         return StoreFigures(
             files=len(self._files),
             bytes=self._files.size_bytes,
@@ -465,7 +466,7 @@ class MessageStore:
 
 
 def _leave_out_twins(files: Sequence[StoreFile]) -> None:
-    """After a crash at the end of a merge, old and new files have the same contents: only the newest shall.
+    """Leave out, after a crash at the end of a merge, contents that both old and new files have: the newest keeps them.
 
     files: from oldest to newest.
     """
@@ -482,7 +483,7 @@ def _leave_out_twins(files: Sequence[StoreFile]) -> None:
 
 
 def _leave_out_older(files: list[StoreFile]) -> None:
-    """Keep each content in the last of the files that has it."""
+    """Keep each content only in the last of the files that has it."""
     seen: set[int] = set()
     if len(files) > 1:
         for file in reversed(files):
@@ -492,7 +493,7 @@ def _leave_out_older(files: list[StoreFile]) -> None:
 
 
 def _padded(read: Read, before: int = 0, after: int = 0) -> Read:
-    """A read of contents with some before or after that are lost."""
+    """Return a read of contents with some lost ones added, as None, before or after."""
     if not before and not after:
         return read
     assert read.then is not None
@@ -501,4 +502,4 @@ def _padded(read: Read, before: int = 0, after: int = 0) -> Read:
 
 
 def _nothing(_result: Any) -> None:
-    """Whether it went well matters to nobody."""
+    """Ignore the result of a step that may fail."""

@@ -49,36 +49,36 @@ _NEW_PATH: Final = "metadata.log.tmp"
 _CORRUPT: Final = "corrupt"
 
 COMPACT_MIN_BYTES: Final = 1024 * 1024
-"""A file below this is never compacted: it is read in a fraction of a second."""
+"""The size below which a file is never compacted: it is read in a fraction of a second."""
 
 _GROWTH: Final = 2
-"""How many times its last snapshot a file may be: so compacting costs each byte written one more, on average."""
+"""The growth since the last snapshot at which a file is compacted: this costs each byte another write, on average."""
 
 _SLICE_COMMANDS: Final = 250
-"""Commands of a snapshot that one turn of the loop encodes: some 2 ms."""
+"""The commands of a snapshot that one turn of the loop encodes: some 2 ms."""
 
 _REFUSALS_SHOWN: Final = 100
-"""How many commands of a damaged file are reported one by one: a lost exchange may have had many bindings."""
+"""The limit of commands of a damaged file that are reported one by one: a lost exchange may have had many bindings."""
 
 _SEPARATOR: Final = b"\n"
 
 Report = Callable[[str, int, str], None]
-"""Takes what is damaged: path, offset in bytes, what it is."""
+"""Takes what is damaged: path, offset in bytes, description."""
 
 OnSafe = Callable[[bool], None]
 
 Submit = Callable[[Command[Any], Callable[[Any], None]], None]
-"""Has a command applied and reacted to, then gives the second argument its result: `DurableLog.replay`."""
+"""Has a command applied and reacted to, then calls the second argument with its result: `DurableLog.replay`."""
 
 
 class MetadataUnreadable(Exception):
-    """The file has what this version does not know, or may not skip. The text is for the operator."""
+    """The file has something that this version does not know, or may not skip; the text is for the operator."""
 
 
 class MetadataLog:
-    """The file, written. It is a `node.catalogue.replicated_log.CommandLog`. `load` comes first, once.
+    """The file as it is written: a `node.catalogue.replicated_log.CommandLog`. `load` comes first, once.
 
-    catalogue: what snapshots are taken of. When `append` is called it has the changes that this appends.
+    catalogue: the one of which snapshots are taken. When `append` is called it has the changes that this appends.
     """
 
     def __init__(
@@ -88,24 +88,27 @@ class MetadataLog:
         self._catalogue = catalogue
         self._compact_min_bytes = compact_min_bytes
         self._size_bytes = HEADER_BYTES
-        """Of the file, when all that was appended is written."""
+        """The size of the file when all that was appended is written."""
         self._snapshot_bytes = 0
-        """What the file had after it was compacted the last time; an estimate at first."""
+        """The size of the file after its last compaction; an estimate at first."""
         self._gathered: list[bytes] = []
         self._waiting: list[OnSafe] = []
-        """Who waits for what has gathered."""
+        """The callbacks that wait for what has gathered."""
         self._jobs = 0
-        """Jobs on their way that somebody waits for."""
+        """The number of jobs on their way with callbacks that wait."""
         self._compaction: _Compaction | None = None
         self._is_broken = False
         self.is_whole = True
-        """Whether `load` found nothing amiss. Else what seems to belong to no queue may be worth keeping: a queue
-        has messages on disk only after its declaration, so a torn end that cost one was no mere crash."""
+        """True if `load` found nothing amiss.
+
+        Else directories that seem to belong to no queue may be worth keeping: a queue has messages on disk only after
+        its declaration, so a torn end that cost one was no mere crash.
+        """
 
     # --- writing ---
 
     def append(self, commands: Sequence[Command[Any]], on_safe: OnSafe) -> None:
-        """See `CommandLog.append`."""
+        """Gather the commands as one record; it is written at once, or after the job that is under way."""
         written = _record(commands)
         self._gathered.append(written)
         self._waiting.append(on_safe)
@@ -119,20 +122,20 @@ class MetadataLog:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over to the disk what has gathered, behind all that it was given before."""
+        """Submit what has gathered, behind all that was submitted before."""
         if self._gathered:
             parts, self._gathered = self._gathered, []
             self._submit([Append(PATH, parts), Sync(PATH)])
 
     def ahead_of(self, disk: Disk) -> Disk:
-        """The disk as others are to see it: before what they write goes what has gathered here.
+        """Return the disk for other writers: what has gathered here is written before what they write.
 
         So nothing that is on disk belongs to a queue that is not.
         """
         return _Behind(self, disk)
 
     def _submit(self, steps: list[Step]) -> None:
-        """Have a job executed that makes everything safe that has been appended so far."""
+        """Submit a job that makes everything safe that has been appended so far."""
         waiting, self._waiting = self._waiting, []
         self._jobs += 1
         self._disk.submit(
@@ -172,16 +175,16 @@ class MetadataLog:
         self._submit(_replace_steps(parts + compaction.missed))
 
     def _give_up_compaction(self, _: OSError) -> None:
-        """The disk is broken, and with it the file that is being written."""
+        """Give up compacting: the disk is broken, and with it the file that is being written."""
         self._is_broken = True
         self._compaction = None
 
     # --- at the start ---
 
     def load(self, submit: Submit, report: Report) -> bool:
-        """Give `submit` the commands that build what the file knows; whether that was anything.
+        """Give `submit` the commands that build the file's catalogue; return True if there were any.
 
-        What is damaged is told to `report`, and the file as it was copied to corrupt/.
+        Damage is told to `report`, and a copy of the file as it was is kept in corrupt/.
         Raises NewerFormat; MetadataUnreadable when a good record holds what this version does not know, or when
         all is lost; OSError.
         """
@@ -194,7 +197,7 @@ class MetadataLog:
         data = bytes(self._disk.run([Sync(PATH), SyncDir(""), Read(PATH, 0, TO_THE_END)])[0])
         file = _File(data, report)
         if file.is_damaged and not file.command_count:
-            # An empty catalogue would have every message on disk removed, as nobody's.
+            # With an empty catalogue every message on disk would be removed, as belonging to no queue.
             raise MetadataUnreadable(f"{PATH}: nothing of it can be read: restore it from a backup")
         if file.is_damaged:
             self._set_aside(data)
@@ -229,9 +232,9 @@ class MetadataLog:
 
 
 class _Compaction:
-    """A new file on its way to the disk.
+    """A compaction under way: the new file on its way to the disk.
 
-    missed: records that came since the snapshot was taken.   written_bytes: what is on its way of the snapshot.
+    missed: records that came since the snapshot was taken.   written_bytes: of the snapshot, submitted so far.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -241,7 +244,7 @@ class _Compaction:
         self._commands = snapshot(catalogue)
 
     def take_slice(self) -> list[bytes]:
-        """The next piece of the new file."""
+        """Return the next piece of the new file."""
         parts = [] if self.written_bytes else [METADATA_HEADER]
         commands = list(islice(self._commands, _SLICE_COMMANDS))
         self.is_at_end = len(commands) < _SLICE_COMMANDS
@@ -250,7 +253,7 @@ class _Compaction:
         return parts
 
     def take_all(self) -> list[bytes]:
-        """The whole file."""
+        """Return the whole file."""
         parts: list[bytes] = []
         while not self.is_at_end:
             parts += self.take_slice()
@@ -258,7 +261,7 @@ class _Compaction:
 
 
 class _Behind:
-    """A `Disk` that lets what has gathered in a metadata log go before whatever writes."""
+    """A `Disk` that writes what has gathered in a metadata log before each job that writes."""
 
     def __init__(self, log: MetadataLog, disk: Disk) -> None:
         self._log = log
@@ -269,7 +272,7 @@ class _Behind:
 
     @property
     def pending_bytes(self) -> int:
-        """See `Disk.pending_bytes`."""
+        """The number of bytes that wait on the disk itself."""
         return self._disk.pending_bytes
 
     def submit(
@@ -278,16 +281,16 @@ class _Behind:
         done: Callable[[list[Any]], None],
         failed: Callable[[OSError], None],
     ) -> None:
-        """See `Disk.submit`."""
+        """Write what has gathered in the log, if the job writes, and submit the job."""
         if not all(isinstance(step, READING) for step in steps):
             self._log.flush()
         self._disk.submit(steps, done, failed)
 
 
 class _File:
-    """The file, read.
+    """The file, read into a catalogue.
 
-    catalogue: what it knows.   command_count: how many commands it took.
+    catalogue: built from the file.   command_count: how many commands the file has.
     is_torn: its end is no record, as a crash leaves it.   is_damaged: something is lost, and was reported.
     """
 
@@ -332,7 +335,7 @@ class _File:
             self.command_count += 1
 
     def _apply(self, offset: int, command: Command[Any]) -> None:
-        """Apply what had an effect once; it still has unless something that it builds upon is lost."""
+        """Apply a command. It had an effect once, and has it again unless something that it builds upon is lost."""
         result = self.catalogue.apply(command)
         vhost = getattr(command, "vhost", None)
         if isinstance(result, Refused) and vhost is not None and self.catalogue.vhost(vhost) is None:
@@ -352,12 +355,12 @@ class _File:
 
 
 def _record(commands: Iterable[Command[Any]]) -> bytes:
-    """The record of one change."""
+    """Return the record of one change."""
     return b"".join(record([_SEPARATOR.join(map(encode_command, commands))]))
 
 
 def _replace_steps(parts: list[bytes]) -> list[Step]:
-    """Write the end of the new file and put it in the place of the old one."""
+    """Return steps that write the end of the new file and put it in the place of the old one."""
     return [Append(_NEW_PATH, parts), Sync(_NEW_PATH), Rename(_NEW_PATH, PATH), SyncDir("")]
 
 

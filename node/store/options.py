@@ -1,4 +1,4 @@
-"""How the store is to be built: sizes and times that are the same for all queues."""
+"""The options of the store: sizes and times that are the same for all queues."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +16,7 @@ class StoreOptions:
     journal_file_bytes: a journal file of this size is full, and a checkpoint begins. A start after a crash
         reads about two of them, less than a second's work.
     store_file_bytes: a file of the message store of this size is full (msg_store_file_size_limit).
-    commit_interval_s: what nobody waits for is written after this time at the latest; so much of it may be
+    commit_interval_s: what no publisher waits for is written after this time at the latest; so much of it may be
         lost in a crash.
     scrub_rate: bytes in a second that are read to find what has rotted; 0: none.
 

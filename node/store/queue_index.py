@@ -29,7 +29,7 @@ from node.queue.run import Absent, Batch, Run
 from node.queue.storage import StorageOwner
 from node.store.damage import UNREADABLE
 from node.store.directory import QUEUES, TRANSIENT
-from node.store.disk import Append, MakeDir, RemoveTree, Step, Sync, SyncDir
+from node.store.disk import MakeDir, RemoveTree, Step, Sync, SyncDir, appends
 from node.store.disk import Remove as RemoveFile
 from node.store.index_host import IndexHost
 from node.store.loading import Load
@@ -427,8 +427,8 @@ class QueueIndex:
     def take_steps(self) -> list[Step]:
         """What is to be appended to segments, joined by file; to be submitted at once."""
         self._told &= ~_STEPS
-        steps: list[Step] = [Append(self.path(number), parts) for number, parts in self._outbox.items()]
-        self._outbox = {}
+        outbox, self._outbox = self._outbox, {}
+        steps = appends(((self.path(number), parts) for number, parts in outbox.items()), SEGMENT_HEADER)
         if self._must_make_directory:
             self._must_make_directory = False
             steps.insert(0, MakeDir(self.directory))

@@ -12,9 +12,9 @@ TORN_TEXT: Final = "the file ends inside a record, as after a crash in the middl
 class RecordFile:
     """Iterate over offset and payload of each good record, once; then `findings` and `good` are complete.
 
-    data: the whole file.   header: what it must begin with.
-    meaning: what the loss of a record of it means, for the operator.
-    good: from and to of each stretch without bad bytes, in bytes.
+    data: the whole file.   header: the bytes that it must begin with.
+    meaning: what the loss of one of its records means, for the operator.
+    good: start and stop of each stretch without bad bytes, in bytes.
     Raises NewerFormat, when it is made.
     """
 
@@ -57,24 +57,25 @@ class RecordFile:
         self.findings.sort(key=_offset)
 
     def reject(self, offset: int, payload: bytes, reason: str) -> None:
-        """The record that came last says something impossible, though its crc is right."""
+        """Count the record that came last as bad: it says something impossible, though its crc is right."""
         self._is_rejected = True
         length = RECORD_HEAD_BYTES + len(payload)
         self._add(Damage.CORRUPT, offset, length, f"a record that makes no sense ({reason}): {self._meaning}")
 
     @property
     def needs_rewrite(self) -> bool:
-        """Whether nothing may be appended to it as it is."""
+        """True if nothing may be appended to the file as it is."""
         return bool(self.findings) or not self._is_whole
 
     @property
     def is_torn(self) -> bool:
-        """Whether it ends inside a record."""
+        """True if the file ends inside a record."""
         return any(finding.damage is Damage.TORN for finding in self.findings)
 
     def _begins_torn(self) -> bool:
-        """Whether there was no more than the attempt to create it. Else the header is damaged; records can be
-        told by their crcs all the same.
+        """True if the file has no more than the start of a header, from an attempt to create it.
+
+        Else the header is damaged; records can be told by their crcs all the same.
         """
         data = self.data
         # A power loss may leave the length of what was written, and zeros for its bytes.

@@ -1,10 +1,10 @@
-"""How every file of the store is built: a header, then records.
+"""The format of every file of the store: a header, then records.
 
     file   = header record*
     header = magic:4 version:long                       "FLFJ" 0 0 0 1
     record = length:long crc:long payload               crc32 of length and payload; the payload is never empty
 
-A file is only ever appended to. What a crash leaves is a file whose end is *torn*: it stops inside a record, or
+A file is only ever appended to. A crash leaves a file whose end is *torn*: it stops inside a record, or
 there are zeros where blocks were allocated and never written. A bad record with good ones behind it is no crash
 but a *corrupt* disk; the good ones are found again, and what lies between is reported.
 Source: architecture §2.2.
@@ -27,25 +27,30 @@ METADATA_HEADER: Final = b"FLFC\0\0\0\1"
 _MAGIC_BYTES: Final = 4
 
 VERSION_MAX: Final = 255
-"""A header with a higher version is damaged. There will never be so many, and a node refuses to start over a
-later version."""
+"""The highest version: a header with a higher one is damaged.
+
+There will never be so many, and a node refuses to start over a later version.
+"""
 
 RECORD_HEAD_BYTES: Final = 8
-"""What stands before the payload of a record."""
+"""The bytes before the payload of a record."""
 
 _HEAD: Final = Struct(">II")
 _LENGTH: Final = Struct(">I")
 _LENGTH_BYTES: Final = 4
 
 _CHAINED_MAX: Final = 4
-"""Parts of a record that are left as they are, so that large ones aren't copied. More are joined: a call for the
-crc of each small message would cost more than the copy."""
+"""The limit of parts of a record that are left as they are, so that large ones are not copied.
+
+More are joined: a call for the crc of each small message would cost more than the copy.
+"""
 
 _GUESSES_MAX_BYTES: Final = 2 * 1024 * 1024 * 1024
-"""When the search for a good record in a damaged file is given up, in bytes whose crc was taken: after some seconds."""
+"""The bytes whose crc is taken before the search for a good record in a damaged file is given up: some seconds' work.
+"""
 
 _WILD_GUESSES_BYTES: Final = 256 * 1024 * 1024
-"""What of that may go to places behind which no further record seems to stand."""
+"""The part of these bytes that may go to places behind which no further record seems to stand."""
 
 
 class NewerFormat(Exception):
@@ -53,19 +58,19 @@ class NewerFormat(Exception):
 
 
 class EndState(Enum):
-    """How the records of a file ended."""
+    """The way in which the records of a file ended."""
 
     CLEAN = "clean"
-    """With its last byte."""
+    """The last record ends with the file's last byte."""
     TORN = "torn"
-    """Inside a record, or in zeros: nothing good comes behind."""
+    """The file ends inside a record, or in zeros: nothing good follows."""
     CORRUPT = "corrupt"
-    """There were bad stretches with good records behind them; the end may be torn besides."""
+    """The file has bad stretches with good records behind them; its end may be torn besides."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How the records of a file ended.
+    """The end of a file's records.
 
     offset: behind the last good record; what follows in the file, if anything, is torn.
     bad: offset and length of each bad stretch before it.
@@ -77,7 +82,7 @@ class End:
 
 
 def check_header(data: bytes, header: bytes) -> bool:
-    """Whether a file begins with this header. Raises NewerFormat if it is of its kind and of a later version."""
+    """True if a file begins with this header. Raises NewerFormat if it is of its kind and of a later version."""
     found = data[:HEADER_BYTES]
     if found == header:
         return True
@@ -89,7 +94,7 @@ def check_header(data: bytes, header: bytes) -> bool:
 
 
 def record(parts: Sequence[bytes]) -> list[bytes]:
-    """A payload, given in parts, as the parts of a record."""
+    """Return a payload, given in parts, as the parts of a record."""
     if len(parts) > _CHAINED_MAX:
         parts = [b"".join(parts)]
     length = sum(map(len, parts))
@@ -101,7 +106,7 @@ def record(parts: Sequence[bytes]) -> list[bytes]:
 
 
 def payload_at(data: bytes, offset: int = 0) -> bytes | None:
-    """The payload of the record at an offset; None if no good one is there."""
+    """Return the payload of the record at an offset; None if no good one is there."""
     if offset + RECORD_HEAD_BYTES >= len(data):
         return None
     length, crc = _HEAD.unpack_from(data, offset)
@@ -146,15 +151,15 @@ class Records:
 
 
 def read_records(data: bytes, start: int = HEADER_BYTES) -> Records:
-    """The records of a file that is in memory, from an offset on."""
+    """Return the records of a file that is in memory, from an offset on."""
     return Records(data, start)
 
 
 def _next_good(data: bytes, bad_at: int) -> int | None:
-    """The offset of the next good record behind a bad one; None if the rest of the file is torn.
+    """Return the offset of the next good record behind a bad one; None if the rest of the file is torn.
 
-    What a client publishes may look like records. So where the bad record's length can be believed, nothing
-    inside it is taken for one; and where the file ends inside it, which is what a crash leaves, what looks like
+    The contents of messages may look like records. So where the bad record's length can be believed, nothing
+    inside it is taken for one; and where the file ends inside it, which is what a crash leaves, bytes that look like
     records must reach to the very last byte.
     """
     size = len(data)
@@ -172,7 +177,7 @@ def _next_good(data: bytes, bad_at: int) -> int | None:
 
 
 def _search(data: bytes, start: int) -> int | None:
-    """The offset of the first good record from an offset on, wherever it is."""
+    """Return the offset of the first good record from an offset on, wherever it is; None if none is found."""
     size, guessed_bytes = len(data), 0
     for match in _lengths_up_to(size - start).finditer(data, start, size - _LENGTH_BYTES):
         at = match.start()
@@ -191,7 +196,7 @@ def _search(data: bytes, start: int) -> int | None:
 
 
 def _ends_clean(data: bytes, at: int) -> bool:
-    """Whether from a good record on all are good, to the file's last byte."""
+    """True if all records from a good one on are good, to the file's last byte."""
     while (payload := payload_at(data, at)) is not None:
         at += RECORD_HEAD_BYTES + len(payload)
     return at == len(data)
@@ -203,12 +208,12 @@ def _length(data: bytes, at: int) -> int:
 
 
 def _fits(data: bytes, at: int) -> bool:
-    """Whether the length that stands here is one of a record within the file."""
+    """True if the length that stands here is one of a record within the file."""
     return 0 < _length(data, at) <= len(data) - at - RECORD_HEAD_BYTES
 
 
 def _lengths_up_to(length: int) -> re.Pattern[bytes]:
-    """Matches where the length of a record of at most so many bytes may stand; zeros are none."""
+    """Return a pattern for places where the length of a record of at most `length` bytes may stand; zeros are none."""
     high, middle = length >> 24, length >> 16 if length < 1 << 24 else 0xFF
     first, second = re.escape(bytes([high])), re.escape(bytes([middle]))
     return re.compile(rb"(?=(?!\0\0\0\0)[\0-" + first + rb"][\0-" + second + rb"])", re.DOTALL)
@@ -216,10 +221,10 @@ def _lengths_up_to(length: int) -> re.Pattern[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Where in the records of a file one is who reads it in pieces.
+    """The place in the records of a file up to which it has been read in pieces.
 
-    head: what has come of a record's head.   left: bytes of its payload that are still to come.
-    crc: of what has come.   wanted: what it must be in the end.
+    head: the bytes of a record's head so far.   left: bytes of its payload that are still to come.
+    crc: of the bytes so far.   wanted: what it must be in the end.
     """
 
     head: bytes = b""
@@ -229,7 +234,7 @@ class Course:
 
     @property
     def is_between(self) -> bool:
-        """Whether it is where one record ends and another may begin."""
+        """True if the place is where one record ends and another may begin."""
         return not self.head and not self.left
 
 
@@ -237,7 +242,7 @@ BEGINNING: Final = Course()
 
 
 def follow(course: Course, data: bytes) -> Course | None:
-    """Read on: where one is after the next bytes; None if a record ended that is not good."""
+    """Return the place after the next bytes; None if a record ended that is not good."""
     head, left, crc, wanted = course.head, course.left, course.crc, course.wanted
     at = 0
     while at < len(data):

@@ -1,4 +1,4 @@
-"""What a node does with its store when it starts: everything that is alive ends up in segments, the journal is empty.
+"""The recovery of a store when its node starts: all messages that are alive end up in segments, the journal is empty.
 
     segments ─┐                       ┌─► pages of each queue, its index knows the segments
     journal ──┴─► which are alive? ───┼─► segments told: came in, removed, delivered ─► synced
@@ -41,7 +41,7 @@ from node.store.synced import read_synced
 SEGMENT_SUFFIX: Final = ".idx"
 
 PROGRESS_S: Final = 2.0
-"""How often the progress of a long recovery is told."""
+"""The seconds between reports of a long recovery's progress."""
 
 FIRST_SEQ: Final = 1
 """The number of a queue's first message."""
@@ -49,7 +49,7 @@ FIRST_SEQ: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a recovery is.   done_bytes, total_bytes: of files.   messages: found so far."""
+    """The progress of a recovery.   done_bytes, total_bytes: of files.   messages: found so far."""
 
     done_bytes: int
     total_bytes: int
@@ -60,7 +60,7 @@ class Progress:
 class Recovered:
     """A queue that was recovered.
 
-    next_seq: above all numbers it ever gave.   pages: sorted by segment.   operations: of it in the journal.
+    next_seq: above all numbers it ever gave.   pages: sorted by segment.   operations: the queue's in the journal.
     is_clean: nothing that was safe is missing of it, as far as can be told, nor was at an earlier start.
     """
 
@@ -72,11 +72,11 @@ class Recovered:
 
 @dataclass(slots=True)
 class RecoveredStore:
-    """What a recovery found.
+    """The result of a recovery.
 
     queues: by uid, all that were asked for.   was_clean: the node was stopped before, and had not crashed.
     messages, body_bytes: in all queues together.   operations: of the journal.
-    unknown_queues: uids of which there was something and which no queue has.
+    unknown_queues: uids that the store has something of and that no queue has.
     is_whole: the journal has all that was safe in it.
     """
 
@@ -91,7 +91,7 @@ class RecoveredStore:
 
     @property
     def summary(self) -> str:
-        """A line for the log."""
+        """The line for the log that sums up the recovery."""
         how = "a clean stop" if self.was_clean else "a crash, or a first start"
         found = f"{len(self.findings)} findings" if self.findings else "nothing damaged"
         return (
@@ -101,28 +101,28 @@ class RecoveredStore:
 
 
 class RecoveringIndex(Protocol):
-    """The index of a queue, to which its segments are told."""
+    """The index of a queue, to which a recovery reports the queue's segments."""
 
     def adopt(self, number: int, live: Iterable[range], *, size_bytes: int, has_stored: bool) -> None:
-        """A segment's file is there, with these messages alive.   size_bytes: of the file.
+        """Take over the file of a segment with these messages alive.   size_bytes: of the file.
 
         has_stored: whether some contents are in the message store.
         """
 
 
 class RecoveringStore(Protocol):
-    """Of the store, what a recovery needs."""
+    """The part of the store that a recovery needs."""
 
     @property
     def persistent(self) -> MessageStore:
-        """Large contents."""
+        """The message store with the large contents of persistent messages."""
 
     @property
     def options(self) -> StoreOptions:
-        """Sizes."""
+        """The sizes that the store was made with."""
 
     def open(self, record: QueueRecord) -> RecoveringIndex:
-        """The index of a queue."""
+        """Return the index of a queue."""
 
 
 def recover(
@@ -138,10 +138,10 @@ def recover(
 ) -> RecoveredStore:
     """Bring a store in order, at the start of a node, before anything is written to it.
 
-    queues: the durable ones, by uid.   now: seconds on any clock, to tell the progress now and then.
-    copies: those of them that others have copies of: that something is missing of them is remembered.
-    is_catalogue_whole: False: the queue that something seems to be without may only have been forgotten; then it is
-        moved to `corrupt/` instead of being removed.
+    queues: the durable ones, by uid.   now: seconds on any clock, to tell the progress from time to time.
+    copies: those of them of which other nodes have copies: losses of these are remembered.
+    is_catalogue_whole: False: a queue may be missing only because the metadata is damaged; then what seems to belong to
+        no queue is moved to `corrupt/` instead of being removed.
     is_trial: the disk takes no writes; findings don't say where something is kept.
     Raises: NewerFormat, OSError. Then nothing is lost, and it may be tried again.
     """
@@ -152,7 +152,7 @@ def recover(
 
 
 class _Clock:
-    """Tells the progress when it is time."""
+    """Reports the progress every `PROGRESS_S`."""
 
     def __init__(self, now: Callable[[], float], progress: Callable[[Progress], None]) -> None:
         self._now = now
@@ -162,7 +162,7 @@ class _Clock:
         self.total_bytes = 0
 
     def count(self, done_bytes: int, messages: int) -> None:
-        """So much more is done."""
+        """Count bytes as done, and report the progress when it is time."""
         self._done_bytes += done_bytes
         if self._now() >= self._next_s:
             self._next_s = self._now() + PROGRESS_S
@@ -171,12 +171,13 @@ class _Clock:
 
 @dataclass(slots=True)
 class _Segment:
-    """A segment that is being recovered. Messages are bits.
+    """A segment that is being recovered. Sets of messages are bits of an integer.
 
     size_bytes: of the file; 0: there is none yet.   alive: in the file.
-    settled: of these, those of which it says whether they came back from clients.
+    settled: of these, those for which the file says whether they came back from clients.
     wanted: those that are still to come from the journal.   returned: of these, those whose record says that they
         came back.
+    tallies: by priority: first and last number, count and bytes of bodies, as in `Page` from first_seq on.
     """
 
     number: int
@@ -191,7 +192,7 @@ class _Segment:
     tallies: dict[int, list[int]] = field(default_factory=dict)  # by priority, as in `Page` from first_seq on
 
     def count(self, piece: Enqueue) -> None:
-        """These messages are alive in the file, which `alive` says already."""
+        """Count messages that are alive in the file; `alive` has them already."""
         first, last = piece.first_seq, piece.first_seq + piece.count - 1
         tally = self.tallies.get(piece.envelope.priority)
         if tally is None:
@@ -207,7 +208,7 @@ class _Segment:
             self.has_stored = True
 
     def pages(self) -> list[Page]:
-        """What is alive in the file."""
+        """Return the pages of the messages that are alive in the file, by priority."""
         return [Page(self.number, priority, *self.tallies[priority]) for priority in sorted(self.tallies)]
 
 
@@ -250,7 +251,7 @@ class _Recovery:
         self._writer = RecoveryWriter(disk, self._completeness)
 
     def run(self, *, is_catalogue_whole: bool) -> RecoveredStore:
-        """See `recover`."""
+        """Recover the store in the steps that the module's docstring lists, and return the result."""
         result, disk = self._result, self._disk
         disk.run([RemoveTree(TRANSIENT), SyncDir("")])
         self._recover_contents()
@@ -286,7 +287,7 @@ class _Recovery:
         return result
 
     def _measure(self, numbers: list[int], directories: list[str]) -> None:
-        """How much there is to read. The journal is read twice."""
+        """Count the bytes to read. The journal is read twice."""
         size = self._disk.size
         total = 2 * sum(size(journal.file_path(number)) for number in numbers)
         for uid in self._records.keys() & directories:
@@ -296,7 +297,7 @@ class _Recovery:
     # --- contents ---
 
     def _recover_contents(self) -> None:
-        """Learn what is in the message store, and keep a copy of each file that is damaged."""
+        """Read which contents are in the message store, and keep a copy of each file that is damaged."""
         damages: dict[str, list[tuple[int, str]]] = {}
         hopeless = self._contents.recover(
             self._disk, lambda path, offset, what: damages.setdefault(path, []).append((offset, what))
@@ -313,8 +314,9 @@ class _Recovery:
     def _refer(
         self, queue: _Queue, segment: _Segment, piece: Enqueue, path: str, offset: int
     ) -> list[Enqueue]:
-        """Count the references to stored contents; the parts of an enqueue whose contents are there. The others are
-        not alive after all.   path, offset: of its record.
+        """Count the references to stored contents; return the parts of an enqueue whose contents are there.
+
+        The other messages are not alive after all.   path, offset: of its record.
         """
         missing = self._contents.missing(piece.store_id, piece.count)
         if not missing:
@@ -340,9 +342,9 @@ class _Recovery:
     # --- the journal, first time ---
 
     def _read_journal(self, numbers: list[int]) -> None:
-        """Learn what came in and what went.
+        """Read which messages came in and which are gone.
 
-        What a killed node has not synced is made safe first: of what a recovery writes because of it some may
+        What a killed node has not synced is synced first: of what a recovery writes because of it some may
         outlive a power loss, and then so must the reason.
         """
         if numbers:
@@ -393,13 +395,13 @@ class _Recovery:
                 queue.growing[number] = _Segment(number, number * self._entries, path, wanted=wanted)
 
     def _remove_leftovers(self, uid: str) -> None:
-        """Remove segments of which a recovery that was cut short began to make better ones."""
+        """Remove the new versions of segments that a recovery left behind when it was cut short."""
         directory = f"{QUEUES}/{uid}"
         names = [name for name in self._disk.names(directory) if name.endswith(NEW_SUFFIX)]
         self._disk.run([RemoveFile(f"{directory}/{name}") for name in names])
 
     def _recover_segment(self, queue: _Queue, scan: SegmentScan) -> None:
-        """Learn what is in a segment, and tell it what it doesn't know."""
+        """Learn what is in a segment, and write to it what only the journal knows."""
         number, base, file = scan.number, scan.base, scan.file
         changes = queue.changes
         queue.end = max(queue.end, scan.end)
@@ -435,7 +437,7 @@ class _Recovery:
     def _deliveries(
         self, queue: _Queue, segment: _Segment, alive: int, scan: SegmentScan | None
     ) -> Iterator[Delivered]:
-        """What a segment is to be told of messages that came back; after a crash that is each of them (§4.11)."""
+        """Yield the records for a segment of messages that came back; after a crash these are all messages (§4.11)."""
         returned = scan.deliveries.all() if scan is not None else segment.returned
         for count, bits in queue.changes.deliveries(segment.number):
             bits &= alive
@@ -457,7 +459,7 @@ class _Recovery:
         segment.size_bytes += self._writer.append(segment.path, payloads, is_new=is_new)
 
     def _adopt(self, queue: _Queue, segment: _Segment) -> None:
-        """All is known of a segment."""
+        """Hand a segment over to the queue's index: all about it is known."""
         self._writer.keep(segment.path)
         queue.sizes[segment.number] = segment.size_bytes
         alive = ranges_of(segment.alive, segment.base)
@@ -470,7 +472,7 @@ class _Recovery:
     # --- the journal, second time ---
 
     def _copy_from_journal(self, numbers: list[int]) -> None:
-        """Write to segments what is alive and in none."""
+        """Write to segments the messages that are alive and in no segment."""
         if not any(queue.growing for queue in self._queues.values()):
             return
         for number in numbers:
@@ -483,7 +485,7 @@ class _Recovery:
             self._clock.count(len(journal_file.file.data), self._result.messages)
 
     def _copy(self, queue: _Queue, head: Enqueue, raw: bytes, path: str, offset: int) -> None:
-        """Copy what is wanted of some messages.   raw: the operation.   path, offset: of its record."""
+        """Copy those of some messages that are wanted.   raw: the operation.   path, offset: of its record."""
         if not head.envelope.persistent:
             return
         first, stop, entries = head.first_seq, head.first_seq + head.count, self._entries
@@ -518,7 +520,7 @@ class _Recovery:
             segment.count(part)
 
     def _finish_growing(self, queue: _Queue) -> None:
-        """All messages of a queue are in its segments."""
+        """Finish a queue's segments to which the journal has added: all messages are in them."""
         for segment in queue.growing.values():
             copied = segment.alive & ~segment.settled
             self._tell(segment, self._deliveries(queue, segment, copied, None))
@@ -532,7 +534,7 @@ class _Recovery:
     # --- the end ---
 
     def _remove_unknown(self, directories: list[str], is_catalogue_whole: bool) -> None:
-        """Remove what belongs to no queue: one that was deleted when the node ended."""
+        """Remove what belongs to no queue, as the directory of a queue that was deleted when the node ended."""
         unknown = [name for name in directories if name not in self._records]
         self._result.unknown_queues.update(unknown)
         if not unknown:
@@ -545,8 +547,9 @@ class _Recovery:
             self._isolation.move(Finding(Damage.UNKNOWN, f"{QUEUES}/{name}", 0, WHOLE_FILE, text))
 
     def _remove_journal(self, numbers: list[int], is_catalogue_whole: bool) -> None:
-        """All that is alive is in segments, safely. The oldest file goes first: what it says came in must not be
-        there without what a newer one says is gone.
+        """Remove the journal: all messages that are alive are in segments, safely.
+
+        The oldest file goes first: without a newer file's removals its messages would be back.
         """
         is_kept = not is_catalogue_whole and bool(self._result.unknown_queues)
         text = "operations of queues that are not in the (damaged) metadata"
@@ -562,12 +565,12 @@ class _Recovery:
 
 
 def segment_path(uid: str, number: int) -> str:
-    """Where a segment of a durable queue is."""
+    """Return the path of a segment of a durable queue."""
     return f"{QUEUES}/{uid}/{number}{SEGMENT_SUFFIX}"
 
 
 def segment_files(disk: Disk, uid: str) -> list[tuple[int, str]]:
-    """Number and path of each segment of a durable queue, rising."""
+    """Return number and path of each segment of a durable queue, rising."""
     stems = [
         name.removesuffix(SEGMENT_SUFFIX)
         for name in disk.names(f"{QUEUES}/{uid}")

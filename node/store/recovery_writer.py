@@ -1,4 +1,4 @@
-"""What a recovery writes to segments: gathered by file, so that it costs few steps, and made safe at the end."""
+"""The writes of a recovery to segments: gathered by file, so that they cost few steps, and made safe at the end."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -10,19 +10,19 @@ from node.store.record_file import RecordFile
 from node.store.records import SEGMENT_HEADER, record
 
 NEW_SUFFIX: Final = ".new"
-"""Behind the name of a segment that is being rewritten."""
+"""The ending of the name under which a segment is rewritten."""
 
 _GATHERED_MAX_BYTES: Final = 8 * 1024 * 1024
-"""What waits to be written at most: few calls of the system, and little memory."""
+"""The limit of bytes that wait to be written: few calls of the system, and little memory."""
 
 _SYNCS_MAX: Final = 64
-"""Steps of one job that makes safe: between jobs somebody may look at the time."""
+"""The limit of steps in one job that makes safe: between jobs the disk can be left to others."""
 
 
 class RecoveryWriter:
     """Writes segments. Nothing is safe before `sync`.
 
-    completeness: what it finds missing is written down before a segment is changed that may show it.
+    completeness: losses that it found are written down before a segment is changed that may show them.
     """
 
     def __init__(self, disk: Disk, completeness: Completeness) -> None:
@@ -37,7 +37,7 @@ class RecoveryWriter:
         self._doomed: dict[str, tuple[str, int]] = {}  # files that are to go: their queues and segments
 
     def append(self, path: str, payloads: Iterable[Sequence[bytes]], *, is_new: bool) -> int:
-        """Add records to a segment; how many bytes it grows.   payloads: each in parts.
+        """Add records to a segment; return how many bytes it grows.   payloads: each in parts.
 
         is_new: there is no such file yet.
         """
@@ -58,26 +58,27 @@ class RecoveryWriter:
             self.flush()
 
     def _begin(self, path: str) -> None:
-        """See to it that the directory of a new file is there."""
+        """Make the directory of a new file if it is not there."""
         directory = path.rpartition("/")[0]
         if directory not in self._has_directory:
             self._has_directory.add(directory)
             self._disk.run([MakeDir(directory)])
 
     def keep(self, path: str) -> None:
-        """Have a segment made safe, whoever wrote it: a node that was killed has left what was never synced."""
+        """Mark a segment to be made safe, even if nothing is added: a killed node has left what was never synced."""
         self._dirty[path] = None
         self.keep_names(path.rpartition("/")[0])
 
     def keep_names(self, directory: str) -> None:
-        """Have the names in the directory of a queue made safe: what a node that was killed has removed must not
-        come back when nobody knows any more that it is gone.
+        """Mark the names in the directory of a queue to be made safe.
+
+        A file that a killed node has removed must not come back when nothing says any more that it is gone.
         """
         for each in (directory, QUEUES, ""):
             self._dirty_directories[each] = None
 
     def rewrite(self, file: RecordFile) -> int:
-        """Replace a segment by what is good in it, with the next `flush`; its size then.
+        """Replace a segment by its good bytes, with the next `flush`; return its size then.
 
         file: was read to its end.
         """
@@ -91,7 +92,7 @@ class RecoveryWriter:
         return size_bytes
 
     def doom(self, uid: str, number: int, path: str) -> None:
-        """See to it that a segment of a queue in which nothing is left goes with the next `remove_doomed`."""
+        """Mark a segment in which nothing is left, to be removed by the next `remove_doomed`."""
         parts = self._parts.pop(path, [])
         self._gathered_bytes -= sum(map(len, parts))
         if path in self._rewritten:
@@ -101,7 +102,7 @@ class RecoveryWriter:
         self._doomed[path] = uid, number
 
     def remove_doomed(self) -> None:
-        """Remove the segments that are doomed. That they are gone is not safe before `sync`."""
+        """Remove the segments that `doom` has marked. That they are gone is not safe before `sync`."""
         if not self._doomed:
             return
         try:
@@ -124,7 +125,7 @@ class RecoveryWriter:
             self._dirty_directories[path.rpartition("/")[0]] = None
 
     def _note(self) -> None:
-        """Write down what is missing, safely."""
+        """Write down the losses that were found, safely."""
         steps = self._completeness.steps_before_change()
         if steps:
             self._disk.run(steps)

@@ -1,4 +1,4 @@
-"""Contents of messages that were cleared from a queue by number: references that only the segments' files know.
+"""Releases: dropping the references of messages that were cleared by number, which only the segments' files know.
 
 clear, drop ─► waiting ─ one file after the other ─► references dropped
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Releases:
-    """Those of one queue, whose files are read one after the other so that others may read in between.
+    """The releases of one queue, whose files are read one after the other so that other reads get in between.
 
     is_busy: a file is being read.
     """
@@ -26,18 +26,18 @@ class Releases:
         self._waiting: list[tuple[int, Wanted]] = []
 
     def add(self, number: int, wanted: Wanted) -> None:
-        """Messages of a segment are gone, and what they refer to is to be."""
+        """Register messages of a segment that are gone: their references to contents are to be dropped."""
         if self._waiting and self._waiting[-1][0] == number:
             wanted = wanted.joined(self._waiting.pop()[1])  # one reading does for both
         self._waiting.append((number, wanted))
 
     @property
     def needed(self) -> set[int]:
-        """Segments whose files are still to be read."""
+        """The segments whose files are still to be read."""
         return {number for number, _ in self._waiting}
 
     def go_on(self, index: "QueueIndex") -> None:
-        """Read the next file."""
+        """Read the next file, unless one is being read."""
         if self.is_busy or not self._waiting:
             return
         self.is_busy = True

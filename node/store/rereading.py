@@ -1,9 +1,9 @@
 """Reads that are tried again when the disk refuses them: the fault of a cable or a controller may be over soon.
 
-What a bad checksum says is no error of reading: the bytes are there, and stay as they are.
+A bad checksum is no error of reading: the bytes are there, and stay as they are.
 
-Once a write has failed what a read does not find may never have been written: then nobody is answered, and whether
-it is lost says the next start. The answer to a write comes before those to the reads behind it.
+Once a write has failed, bytes that a read does not find may never have been written: then no reader is answered, and
+the next start tells whether they are lost. The answer to a write comes before those to the reads behind it.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from node.store.index_host import IndexHost
 
 PAUSES_S: Final = (0.1, 0.4, 1.5)
-"""Before each further try: two seconds in all, in which a queue waits."""
+"""The seconds before each further try: two seconds in all, in which a queue waits."""
 
 
 def read(
@@ -24,10 +24,10 @@ def read(
     done: Callable[[list[Any]], None],
     failed: Callable[[OSError], None],
 ) -> None:
-    """Read; again after each of `PAUSES_S` while there is an error.
+    """Read; try again after each of `PAUSES_S` while there is an error.
 
-    reads: gives the steps, anew for each try: where contents stand may change in between.
-    done, failed: see `Disk.submit`; failed gets the error of the last try, unless the store is over by then.
+    reads: returns the steps, anew for each try: the place of contents may change in between.
+    done, failed: as for `Disk.submit`; failed gets the error of the last try, unless the store is over by then.
     """
     _try(host, reads, done, failed, 0)
 

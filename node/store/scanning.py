@@ -1,6 +1,6 @@
-"""A look for messages in one segment, on behalf of a queue's index.
+"""Scans: a search for messages in one segment, on behalf of a queue's index.
 
-What is not found there, or can't be read, is told the index; whoever asked gets what was found.
+Messages that are not found, or can't be read, are reported to the index; the caller gets those that were found.
 Source: architecture §2.2.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Scan:
     """Finds messages of a segment from first to last, once; after a change that it must not miss, once more.
 
-    done: see `QueueStorage.scan`.
+    done: as in `QueueStorage.scan`.
     """
 
     __slots__ = ("_changes", "_done", "_index", "_segment", "_seqs", "_wanted")

@@ -1,11 +1,11 @@
-"""A slow look at everything that the store has on disk, so that what has rotted there is found before it is needed.
+"""The scrubber reads slowly all that the store has on disk, so that damage is found before the bytes are needed.
 
     round: segments of each queue ─► files of both message stores ─► complete journal files ─► a rest ─► next round
 
 One read at a time goes to the disk, while it has nothing else to do, and no more bytes in a second than an operator
-allows. Bytes come from the medium, not from the system's cache. What is found is handled as if a consumer had come
-across it: whoever has the messages is told, see `node.store.damage`. What is removed, merged or written meanwhile is
-no finding: files only grow, and what is told of a file that is no more is dropped.
+allows. Bytes come from the medium, not from the system's cache. Damage is handled as if a consumer had come
+across it: the queues with the messages are told (`node.store.damage`). Files that are removed, merged or written
+meanwhile are no finding: files only grow, and results about a file that is no more are dropped.
 Source: reliability §5.2; architecture §2.2.
 """
 
@@ -31,34 +31,34 @@ if TYPE_CHECKING:
     from node.store.index_host import IndexHost
 
 CHUNK_BYTES: Final = 256 * 1024
-"""What one read asks for, unless a single content is larger: a batch that comes just then waits a few milliseconds."""
+"""The bytes of one read, unless a single content is larger: a batch that comes just then waits a few milliseconds."""
 
 JOB_COST_BYTES: Final = 64 * 1024
-"""What a small read counts as, so that many small files don't take all of a slow disk's time."""
+"""The least bytes that a read counts as, so that many small files don't take all of a slow disk's time."""
 
 REST_S: Final = 60.0
-"""Between the end of a round and the next one."""
+"""The seconds between the end of a round and the next one."""
 
 BUSY_S: Final = 0.05
-"""Before it is looked again whether the disk is idle."""
+"""The seconds before the scrubber looks again whether the disk is idle."""
 
 BUSY_MAX_S: Final = 60.0
-"""After so long a chunk is read though the disk is busy, so that rounds end on nodes that always are."""
+"""The seconds after which a chunk is read though the disk is busy, so that rounds end on nodes that always are."""
 
 SKIPPED_MAX: Final = 1000
-"""Queues without files that are passed over in one turn: less than a millisecond."""
+"""The limit of queues without files that are passed over in one turn: less than a millisecond."""
 
 
 _Job: TypeAlias = Callable[[Callable[[], None]], int]
-"""Begins a read and says how many bytes it is of; calls back when it has its answer, whatever that is."""
+"""Begins a read and returns its size in bytes; calls back when the read has its answer, whatever that is."""
 
 
 class Scrubber:
-    """Of one store.
+    """The scrubber of one store.
 
     rate: bytes in a second.   is_idle: whether the disk has nothing else to do.
-    is_over: whether it takes nothing more.   epoch_s: see `Storage.epoch_s`.
-    indexes: gives those of all queues.   stores: of messages.
+    is_over: whether the store takes no more work.   epoch_s: as `Storage.epoch_s`.
+    indexes: returns those of all queues.   stores: the message stores.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Scrubber:
         self._due = 0.0
         self._waiting_since: float | None = None
         self._known = NumberSet()
-        """Contents in the message stores that were found damaged: told once."""
+        """The damaged contents found in the message stores; each is reported once."""
 
     def begin(self) -> None:
-        """Begin with a first round after a rest, if there is a rate."""
+        """Begin the first round after a rest, if there is a rate."""
         if self._rate:
             self._timers.at(0.0, self._begin_round)
 
@@ -127,7 +127,10 @@ class Scrubber:
         self._begin_round(now)
 
     def _reading(self, step: Read, is_there: Callable[[], bool], take: Callable[[Any], None]) -> _Job:
-        """A read of a file that may be gone when its turn comes.   take: gets the result, None: the disk refuses it."""
+        """Return a job that reads a file, which may be gone by then.
+
+        take: gets the result, None: the disk refuses it.
+        """
 
         def begin(on_end: Callable[[], None]) -> int:
             def answered(result: Any) -> None:
@@ -148,7 +151,7 @@ class Scrubber:
     # --- a round ---
 
     def _round(self) -> Iterator[_Job | None]:
-        """The jobs, each planned when its turn comes; None now and then, to let a turn end."""
+        """Yield the jobs of a round, each planned when its turn comes; sometimes None, to let a turn end."""
         indexes = iter(list(self._indexes()))
         while part := list(islice(indexes, SKIPPED_MAX)):
             for index in part:
@@ -198,7 +201,7 @@ class Scrubber:
         is_there: Callable[[], bool],
         found: Callable[[], None],
     ) -> Iterator[_Job]:
-        """Look whether a file is nothing but good records up to a size.   found: called if it isn't."""
+        """Check that a file is nothing but good records up to a size.   found: called if it isn't."""
         course: Course | None = BEGINNING
         at = 0
 
@@ -242,7 +245,7 @@ class Scrubber:
             yield from self._find_users(file.path, fresh)
 
     def _find_users(self, path: str, ids: NumberSet) -> Iterator[_Job]:
-        """Tell who refers to damaged contents."""
+        """Tell the queues whose messages refer to damaged contents."""
         for index in list(self._indexes()):
             numbers = index.unflushed.with_contents(ids)
             if numbers:
@@ -253,7 +256,7 @@ class Scrubber:
 
 
 def _looking(index: QueueIndex, number: int, path: str, ids: NumberSet) -> _Job:
-    """Looks whose contents these are in a segment, which may be gone when its turn comes."""
+    """Return a job that finds the messages of a segment with these contents; the segment may be gone by then."""
 
     def begin(on_end: Callable[[], None]) -> int:
         def scanned(absents: list[Absent]) -> None:
@@ -278,8 +281,9 @@ def _looking(index: QueueIndex, number: int, path: str, ids: NumberSet) -> _Job:
 
 
 def _followed(data: bytes, course: Course, header: bytes, size: int) -> Course | None:
-    """How far the records of a file are good, on the disk's thread; None: they aren't.   header: of the file, if it is
-    to begin here.   size: what was asked for.
+    """Return the place up to which the records of a file are good, on the disk's thread; None if they are not.
+
+    header: of the file, if it is to begin here.   size: the bytes that were asked for.
     """
     if len(data) < size or not data.startswith(header):
         return None
@@ -287,7 +291,7 @@ def _followed(data: bytes, course: Course, header: bytes, size: int) -> Course |
 
 
 def _nobody(_found: list[Absent]) -> None:
-    """Nobody waits for messages: what can't be read was told."""
+    """Ignore the messages of a scan: the index reports those that cannot be read."""
 
 
 def _path(file: StoreFile) -> str:

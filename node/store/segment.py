@@ -1,11 +1,11 @@
 """A segment of a queue's index: the messages of 16384 consecutive numbers, in one file.
 
     queues/<uid>/<number>.idx = header, then records       see node.store.records
-    record                    = operation                  see node.broker.operations
+    record                    = operation                  see node.queue.operations
 
 In memory a segment has one octet for each number between the lowest and the highest that it ever held: whether
-that message is in the file and alive. So what a file holds is known without reading it; where in it, who the
-message is and what it says is found by `find`, on the disk's thread.
+that message is in the file and alive. So the numbers in a file are known without reading it; `find` finds the place,
+the properties and the sizes of messages, on the disk's thread.
 Source: architecture §2.2.
 """
 
@@ -36,7 +36,7 @@ from node.store.records import (
 _ABSENT: Final = 0
 _LIVE: Final = 1
 _GONE: Final = 2
-"""Forgotten, and the file doesn't say so yet."""
+"""The mark of a message that was forgotten, which the file doesn't say yet."""
 
 _LIVE_IS_GONE: Final = bytes.maketrans(bytes([_LIVE]), bytes([_GONE]))
 _LIVE_IS_ABSENT: Final = bytes.maketrans(bytes([_LIVE]), bytes([_ABSENT]))
@@ -48,7 +48,7 @@ _OTHER: Final = {
 
 
 def spans(marks: bytes | bytearray, mark: int, start: int, stop: int) -> list[tuple[int, int]]:
-    """Where in marks[start:stop] a mark stands: first index and the one behind the last, for each stretch."""
+    """Return where in marks[start:stop] a mark stands: first index and the one behind the last, for each stretch."""
     found, other = [], _OTHER[mark]
     while (at := marks.find(mark, start, stop)) >= 0:
         end = other.search(marks, at, stop)
@@ -58,7 +58,7 @@ def spans(marks: bytes | bytearray, mark: int, start: int, stop: int) -> list[tu
 
 
 def by_segment(seqs: range, entries: int) -> list[tuple[int, range]]:
-    """Numbers, of any step, by segment: its number and those in it.   entries: how many share a segment."""
+    """Return numbers, of any step, by segment: its number and those in it.   entries: how many share a segment."""
     parts = []
     while seqs:
         number = seqs.start // entries
@@ -69,15 +69,15 @@ def by_segment(seqs: range, entries: int) -> list[tuple[int, range]]:
 
 
 def singles(seqs: range) -> Iterable[range]:
-    """Numbers of any step as ranges of step 1."""
+    """Return numbers of any step as ranges of step 1."""
     return [seqs] if seqs.step == 1 else [range(seq, seq + 1) for seq in seqs]
 
 
 class Segment:
-    """What is known of one segment without reading its file.
+    """The state of one segment that is known without reading its file.
 
-    number: of the segment.   notes_gone: whether the file must be told what is forgotten.
-    live: messages in it that are not forgotten.   changes: goes up when some are forgotten.
+    number: of the segment.   notes_gone: whether forgotten messages must be noted in the file.
+    live: how many of its messages are not forgotten.   changes: goes up when some are forgotten.
     size_bytes: of the file with all that was ever handed over for it; 0: there is none.
     has_stored: whether some contents may be in the message store.   is_dirty: written to since the last sync.
     synced_bytes: of the file as it was handed over for the last sync.
@@ -113,7 +113,7 @@ class Segment:
         self._marks = bytearray()
 
     def add(self, seqs: range) -> None:
-        """These are in the file from now on.   seqs: of step 1."""
+        """Count messages as alive in the file.   seqs: of step 1."""
         if not self._marks:
             self._low = seqs.start
         if seqs.start < self._low:
@@ -129,7 +129,7 @@ class Segment:
         self.live += count
 
     def forget(self, seqs: range) -> list[range]:
-        """These are done with.   seqs: of any step.   Returns: those that were alive."""
+        """Count messages as forgotten.   seqs: of any step.   Returns: those that were alive."""
         seqs = self._within(seqs)
         if not seqs:
             return []
@@ -144,7 +144,7 @@ class Segment:
         return [seqs[low:high] for low, high in spans(marks, _LIVE, 0, len(marks))]
 
     def lose(self, seqs: Iterable[range]) -> int:
-        """These are not in the file after all; how many of them were thought alive."""
+        """Count messages as absent from the file after all; return how many of them counted as alive."""
         lost = 0
         for part in map(self._within, seqs):
             at = slice(part.start - self._low, part.stop - self._low)
@@ -154,14 +154,15 @@ class Segment:
         return lost
 
     def wanted(self, first_seq: int, last_seq: int) -> "Wanted":
-        """Those alive from first to last."""
+        """Return the messages that are alive from first to last."""
         seqs = self._within(range(first_seq, last_seq + 1))
         marks = self._marks[seqs.start - self._low : seqs.stop - self._low]
         return Wanted(seqs.start, bytes(marks.translate(_GONE_IS_ABSENT)))
 
     def still_alive(self, absents: Iterable[Absent]) -> list[Absent] | None:
-        """What of these was not forgotten since they were found; None where only reading again can tell, because
-        the sizes of some bodies stand in the file.
+        """Return the parts of absent runs that were not forgotten since they were found.
+
+        None where only reading again can tell, because the sizes of some bodies stand in the file.
         """
         alive: list[Absent] = []
         for absent in absents:
@@ -178,13 +179,13 @@ class Segment:
         return alive
 
     def take_gone(self) -> tuple[range, ...]:
-        """What was forgotten since the last call; the file is told now."""
+        """Return the messages forgotten since the last call; the caller notes them in the file."""
         found = spans(self._marks, _GONE, 0, len(self._marks))
         self._marks = self._marks.translate(_GONE_IS_ABSENT)
         return tuple(range(start + self._low, stop + self._low) for start, stop in found)
 
     def _within(self, seqs: range) -> range:
-        """The part of a range that marks are kept of."""
+        """Return the part of a range for which marks are kept."""
         low, high = self._low, self._low + len(self._marks)
         if seqs and seqs.start < low:
             seqs = seqs[-(-(low - seqs.start) // seqs.step) :]
@@ -205,11 +206,11 @@ class Wanted:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of messages."""
         return self.marks.count(_LIVE)
 
     def joined(self, other: "Wanted") -> "Wanted":
-        """These and the others, which are in the same segment."""
+        """Return the messages of both, which are in the same segment."""
         first = min(self.first_seq, other.first_seq)
         length = max(each.first_seq + len(each.marks) for each in (self, other)) - first
         bits = 0
@@ -219,7 +220,7 @@ class Wanted:
 
     @property
     def ranges(self) -> list[range]:
-        """Their numbers."""
+        """The numbers of the messages."""
         first = self.first_seq
         return [
             range(first + low, first + high) for low, high in spans(self.marks, _LIVE, 0, len(self.marks))
@@ -236,9 +237,9 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found in a segment's file.
+    """The result of a search in a segment's file.
 
-    absents: in order of numbers.   lost: what should be there and is not.
+    absents: in order of numbers.   lost: numbers that should be there and are not.
     """
 
     absents: list[Absent]
@@ -248,7 +249,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """An Enqueue without its contents, and where its record stands."""
+    """An Enqueue without its contents, and the offset and length of its record."""
 
     offset: int
     length: int
@@ -258,7 +259,7 @@ class _Head:
 def find(data: bytes, number: int, wanted: Wanted, delivered: tuple[Delivered, ...], epoch_s: float) -> Found:
     """Find messages in a segment's file.
 
-    delivered: what is known of them beyond the file.   epoch_s: see `Storage.epoch_s`.
+    delivered: counts that are known beyond the file.   epoch_s: as `Storage.epoch_s`.
     """
     heads, counts, damages = _read(data, wanted, delivered)
     marks = bytearray(wanted.marks)
@@ -287,7 +288,7 @@ def find(data: bytes, number: int, wanted: Wanted, delivered: tuple[Delivered, .
 
 
 def find_stored(data: bytes, wanted: Wanted) -> list[tuple[int, int]]:
-    """First id and count of the contents that messages in a segment's file have in the message store."""
+    """Return first id and count of the contents that messages in a segment's file have in the message store."""
     heads, _, _ = _read(data, wanted, ())
     marks = bytearray(wanted.marks)
     found = []
@@ -303,7 +304,7 @@ def find_stored(data: bytes, wanted: Wanted) -> list[tuple[int, int]]:
 
 
 def contents_of(data: bytes, parts: tuple[tuple[int, int, int], ...]) -> list[list[bytes] | None]:
-    """Contents out of one record; None for a part where the record does not hold what it should.
+    """Return contents from one record; None for a part where the record does not hold what it should.
 
     parts: of each the number of the first message, how many messages of the record come before it, and how
         many are wanted.
@@ -328,7 +329,7 @@ def contents_of(data: bytes, parts: tuple[tuple[int, int, int], ...]) -> list[li
 def _read(
     data: bytes, wanted: Wanted, delivered: tuple[Delivered, ...]
 ) -> tuple[list[_Head], dict[int, int], list[Damage]]:
-    """The records that may hold what is wanted, by number, and how often single messages came back."""
+    """Return the records that may hold wanted messages, by number, and how often single messages came back."""
     window = range(wanted.first_seq, wanted.first_seq + len(wanted.marks))
     heads: list[_Head] = []
     counts: dict[int, int] = {}
@@ -367,7 +368,7 @@ def _count(operation: Delivered, window: range, counts: dict[int, int]) -> None:
 def _by_deliveries(
     span: tuple[int, int], wanted: Wanted, head: _Head, counts: dict[int, int]
 ) -> list[tuple[int, int, int]]:
-    """A span of marks cut where messages came back more or less often than their neighbours."""
+    """Cut a span of marks where messages came back more or less often than their neighbours."""
     first, behind = span
     usual = head.entry.deliveries
     if not counts:
@@ -395,7 +396,7 @@ class _Cut:
         self._sizes: list[int] | None = None
 
     def absent(self, first: int, behind: int, deliveries: int) -> Absent:
-        """Those from an index in the record up to another. Raises CorruptRecord."""
+        """Return the absent run from an index in the record up to another. Raises CorruptRecord."""
         head, entry = self._head, self._head.entry
         count = behind - first
         if count == entry.count:

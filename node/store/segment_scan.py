@@ -1,7 +1,7 @@
 """One segment of a queue, as it is found on disk.
 
-All that is in the file is read at once (64 MiB at most), but contents stay bytes: what is known of each run is its
-head. Numbers of messages are bits, see `node.store.seq_set`.
+The whole file is read at once (64 MiB at most), but contents stay bytes: of each run only the head is decoded. Sets of
+numbers are bits, see `node.store.seq_set`.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentScan:
-    """What is in a segment. Messages are bits; bit 0 is number `base`.
+    """The contents of a segment. Sets of messages are bits; bit 0 is number `base`.
 
     entries: all that ever came in by this file, in its order; known: the same as bits.
     transient: those that end with the node.   removed: those that are gone.
@@ -49,7 +49,7 @@ class SegmentScan:
     end: int = 0
 
     def pieces(self, live: int) -> Iterator[tuple[Entry, Enqueue]]:
-        """The messages that are live, as enqueues without contents, each with the entry that it is of.
+        """Yield the live messages, as enqueues without contents, each with the entry that it is from.
 
         live: as bits. Each number comes once, though two records may have it.
         """
@@ -71,7 +71,7 @@ class SegmentScan:
                 yield entry, piece
 
     def contents_of(self, entry: Entry) -> Enqueue:
-        """An entry with its contents."""
+        """Return an entry with its contents."""
         payload = payload_at(self.file.data, entry.offset)
         assert payload is not None, "it was good a moment ago"
         operation = decode(payload)

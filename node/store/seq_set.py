@@ -1,4 +1,4 @@
-"""Sets of sequence numbers of one queue, compact whatever is in them.
+"""Sets of sequence numbers of one queue, which stay compact whatever their numbers are.
 
 A million messages must not become a million objects while a node starts: the numbers of a segment are the bits
 of one integer, two kilobytes for 16,384 of them. Bit 0 is the segment's first number.
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 
 
 def bits_of(first: int, count: int) -> int:
-    """`count` consecutive bits from bit `first` on."""
+    """Return an integer with `count` consecutive bits set, from bit `first` on."""
     return ((1 << count) - 1) << first
 
 
 def ranges_of(bits: int, base: int) -> list[range]:
-    """The set bits as consecutive numbers, rising.   base: the number of bit 0."""
+    """Return the set bits as ranges of consecutive numbers, rising.   base: the number of bit 0."""
     digits = f"{bits:b}"[::-1] + "0"
     found, stop = [], 0
     while (start := digits.find("1", stop)) >= 0:
@@ -23,7 +23,7 @@ def ranges_of(bits: int, base: int) -> list[range]:
 
 
 def clipped(ranges: Iterable[range], base: int, count: int) -> Iterator[range]:
-    """What of the ranges is among `count` numbers from `base` on."""
+    """Yield the parts of the ranges that are among `count` numbers from `base` on."""
     for seqs in ranges:
         start, stop = max(seqs.start, base), min(seqs.stop, base + count)
         if start < stop:
@@ -70,7 +70,7 @@ class SeqSet:
             self._bits[segment] = self._bits.get(segment, 0) | bits_of(low, high - low)
 
     def of(self, segment: int) -> int:
-        """The numbers in a segment, as bits."""
+        """Return the numbers in a segment, as bits."""
         self._settle()
         bits = self._bits.get(segment, 0)
         base = segment * self._entries
@@ -79,7 +79,7 @@ class SeqSet:
         return bits
 
     def segments(self) -> Iterator[int]:
-        """The segments that have any of the numbers, rising."""
+        """Yield the segments that have any of the numbers, rising."""
         self._settle()
         found = set(self._bits)
         for wide in self._wide:
@@ -88,7 +88,7 @@ class SeqSet:
 
 
 class Deliveries:
-    """How often messages of one segment came back from clients: the highest count that was said of each."""
+    """How often messages of one segment came back from clients: the highest count that was given for each."""
 
     __slots__ = ("_bits",)
 
@@ -96,7 +96,7 @@ class Deliveries:
         self._bits: dict[int, int] = {}
 
     def add(self, bits: int, count: int) -> None:
-        """Messages came back so often."""
+        """Note that messages came back `count` times."""
         bits = self.fewer_than(count, bits)
         for other, known in self._bits.items():
             if other < count:
@@ -106,19 +106,19 @@ class Deliveries:
         self._bits = {count: known for count, known in self._bits.items() if known}
 
     def fewer_than(self, count: int, bits: int) -> int:
-        """Those of the bits that came back less often."""
+        """Return those of the messages that came back fewer times."""
         for other, known in self._bits.items():
             if other >= count:
                 bits &= ~known
         return bits
 
     def all(self) -> int:
-        """Those that came back at all, as bits."""
+        """Return the messages that came back at all, as bits."""
         found = 0
         for bits in self._bits.values():
             found |= bits
         return found
 
     def items(self) -> list[tuple[int, int]]:
-        """Count and bits, by count."""
+        """Return pairs of count and bits, by count."""
         return sorted(self._bits.items())

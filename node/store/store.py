@@ -1,18 +1,18 @@
-"""The store of a node: what its queues want written becomes few jobs of the disk.
+"""The store of a node: it makes few jobs of the disk from all that the node's queues write.
 
     keep, forget ─► QueueIndex ─┐                              ┌─► settled waiters
     place ───────► MessageStore ┴─► turn: batch ─► the disk ───┴─► checkpoint, garbage collection
 
-**Group commit.** What is kept and forgotten gathers where it happens; nobody looks at a queue that has nothing.
+**Group commit.** What is kept and forgotten gathers at each queue; queues without anything cost nothing.
 At the end of a turn of the loop all of it becomes one *batch*, a job of the disk: contents first, then one append
 to the journal, one sync. While a batch is in flight everything gathers for the next, so batches grow as the disk
-slows down. If nobody waits, a batch is put off for a short time.
+slows down. If no publisher waits, a batch is put off for a short time.
 
 **Order.** In a batch all messages that come stand before all that go. A message that moved to another queue is
 thus never lost when the batch is torn; it may be there twice. Files that are no longer needed are removed at the
 end of the batch that says why.
 
-**A failed disk** has lost what it was given, and nobody can say what. From then on nothing is called safe and
+**A failed disk** has lost some of what it was given, and it is not known what. From then on nothing counts as safe and
 nothing is written: the journal stays as it is for the next start.
 Source: architecture §2.1, §2.2; amqp-behaviour §7.2, §7.5.
 """
@@ -39,35 +39,43 @@ from node.store.synced import SyncedFile
 from node.store.waiting import Waiting
 
 CONGESTED_BYTES: Final = 16 * MIB
-"""With more than this on its way to the disk publishers hold on, until half of it is written. A disk that writes
-100 MB/s is busy with so much for 160 ms: the time is short enough for who waits, and half of it is long enough
-that the disk never runs idle before publishers are heard again. All of it is memory besides."""
+"""The bytes on their way to the disk above which publishers are put in flow, until half of them are written.
+
+A disk that writes 100 MB/s is busy with so much for 160 ms: the time is short enough for waiting publishers, and half
+of it is long enough that the disk never runs idle before publishers go on. The bytes are also memory.
+"""
 
 EARLY_BATCH_BYTES: Final = 4 * MIB
-"""So much becomes a batch at once, though nobody waits: a larger one would be no cheaper."""
+"""The size at which a batch is due though no publisher waits: a larger one would be no cheaper."""
 
 ENCODE_BYTES: Final = 1 * MIB
-"""So much of what gathers is encoded before its batch is due: two milliseconds of a turn. What little gathers may
-still be forgotten before it is ever written."""
+"""The gathered bytes above which entries are encoded before their batch is due: two milliseconds of a turn.
+
+Fewer may still be forgotten before they are ever written.
+"""
 
 JOURNAL_FILES_MAX: Final = 4
-"""With more files than this that wait for their checkpoint publishers hold on, too: the journal must not grow
-without end where batches write faster than checkpoints."""
+"""The number of journal files waiting for a checkpoint above which publishers are put in flow, too.
+
+The journal must not grow without end where batches write faster than checkpoints.
+"""
 
 OPERATIONS_MAX: Final = 250_000
-"""A journal file with so many operations counts as full. Small ones, as single acknowledgements are, take memory
-in the indexes until a checkpoint tells the segments."""
+"""The number of operations at which a journal file counts as full.
+
+Small ones, as single acknowledgements are, take memory in the indexes until a checkpoint tells the segments.
+"""
 
 SYNCED_S: Final = 1.0
-"""How long after a batch at most it is written down that it is safe."""
+"""The seconds after a batch within which `synced.log` says that it is safe."""
 
 CHECKPOINT_JOBS_MAX: Final = 2
-"""Jobs of a checkpoint in flight: one to work on, one behind the next batch."""
+"""The limit of jobs of a checkpoint in flight: one to work on, one behind the next batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How the store is doing.
+    """Figures about the state of the store.
 
     waiting: waiters, of both batches.   gathered_bytes: what the next batch would write, about.
     batches, journal_bytes, operations, checkpoints: since the start.
@@ -85,9 +93,9 @@ class Figures:
 
 
 class Store:
-    """The disk side of a node, see `Storage`. It touches the disk from `begin` on.
+    """The disk side of a node (`node.queue.storage.Storage`). It touches the disk from `begin` on.
 
-    epoch_s: see `Storage.epoch_s`.
+    epoch_s: as `Storage.epoch_s`.
     report: called with path, offset in bytes and description of what can't be read while the node runs.
     counters: those that the disk keeps; None: it keeps none.
     """
@@ -111,16 +119,16 @@ class Store:
             f"{TRANSIENT}/{MESSAGES}", disk, options.store_file_bytes, TRANSIENT_FIRST_ID
         )
         self.is_broken = False
-        """Whether a write has failed: nothing is safe any more, and nothing is written."""
+        """True if a write has failed: nothing is safe any more, and nothing is written."""
         self.is_closed = False
         self.on_broken: Callable[[OSError], None] = lambda error: None
-        """Called once, when `is_broken` becomes True and everybody who waited was told."""
+        """Called once, when `is_broken` becomes True and all waiters were told."""
         self.on_relieved: Callable[[], None] = lambda: None
         """Called when `is_congested` becomes False."""
         self.wake: Callable[[], None] = lambda: None
         """Called when the first work for the next `turn` comes up."""
         self.has_work = False
-        """Whether `turn` should be called: something came up since it was."""
+        """True if `turn` should be called: something came up since the last call."""
         self._timers = timers
         self._timer: Timer | None = None
         self._synced_timer: Timer | None = None
@@ -145,7 +153,7 @@ class Store:
         self._gathering_since: float | None = None
         self._gathered_bytes = 0  # when last weighed
         self._waiting = Waiting()  # for the next batch
-        self._in_flight: Waiting | None = None  # who waits for the batch that the disk has
+        self._in_flight: Waiting | None = None  # for the batch that the disk has
         self.is_congested = self._is_flushing = False
         self._checkpoint: Checkpoint | None = None
         self._checkpointed: list[QueueIndex] = []  # by the present one
@@ -153,7 +161,7 @@ class Store:
         self._batches = self._checkpoints = 0
 
     def _make_host(self, report: Callable[[str, int, str], None]) -> IndexHost:
-        """What the indexes of all queues share."""
+        """Return the parts that the indexes of all queues share."""
         return IndexHost(
             disk=self.disk,
             persistent=self.persistent,
@@ -171,6 +179,7 @@ class Store:
 
     def begin(self) -> None:
         """Begin to write, at a node's start: in a journal file behind all that are there, which have been replayed.
+
         Raises: OSError.
         """
         # The names of these directories are made safe with the journal's.
@@ -182,7 +191,7 @@ class Store:
     # --- for the broker ---
 
     def open(self, record: QueueRecord) -> QueueIndex:
-        """See `Storage.open`. A queue that was opened before, by recovery, has its index already."""
+        """Return the index of a queue. One that recovery has opened before has its index already."""
         index = self._indexes.get(record.uid)
         if index is None:
             is_durable = record.durable and record.exclusive_owner is None
@@ -191,7 +200,7 @@ class Store:
         return index
 
     def place(self, contents: list[bytes], *, persistent: bool) -> int:
-        """See `Storage.place`."""
+        """Give ids to large contents; return the first one. Persistent contents are written with the next batch."""
         if not persistent:
             return self.transient.reserve(len(contents))
         first_id = self.persistent.place(contents)
@@ -199,7 +208,10 @@ class Store:
         return first_id
 
     def await_safety(self, waiter: Waiter, first: int, last: int) -> None:
-        """See `Storage.await_safety`. Where nothing is on its way the waiter is settled before this returns."""
+        """Have the waiter settled when all that was kept until now is safe.
+
+        If nothing is on its way, the waiter is settled before this returns.
+        """
         if self._is_over:
             waiter.settle(first, last, is_safe=False)
         elif self._is_gathering or self._waiting:
@@ -239,7 +251,7 @@ class Store:
     # --- the turn ---
 
     def turn(self, now: float) -> None:
-        """See `Storage.turn`."""
+        """Submit what is due at the end of a turn: paged-out messages, a batch, a job of a checkpoint."""
         self.has_work = False
         if self._is_over:
             return
@@ -262,9 +274,9 @@ class Store:
         self.transient.collect()
 
     def _encode_entries(self) -> None:
-        """Encode what came, while the disk is busy: all that gathers meanwhile would be too much for one turn.
+        """Encode enqueues while the disk is busy: all that gathers meanwhile would be too much for one turn.
 
-        What goes is encoded with the batch, so that it stands behind.
+        Removals are encoded with the batch, so that they stand behind.
         """
         for index in self._gathering:
             if index.is_durable:
@@ -292,7 +304,7 @@ class Store:
         self.turn(now)
 
     def _submit_paged_out(self) -> None:
-        """What left memory goes to disk whether or not a batch is due: nobody waits for it, nobody syncs it."""
+        """Submit what left memory, whether or not a batch is due: nothing waits for it, and it is not synced."""
         reported, self._reported = self._reported, {}
         steps: list[Step] = []
         for index in reported:
@@ -312,7 +324,7 @@ class Store:
     # --- batches ---
 
     def _commit(self) -> None:
-        """Hand over what has gathered."""
+        """Submit what has gathered as a batch."""
         waiting, self._waiting = self._waiting, Waiting()
         steps = self._take_batch()
         if not steps:
@@ -325,7 +337,7 @@ class Store:
         self._submit(steps, self._committed)
 
     def _take_batch(self, *, is_last: bool = False) -> list[Step]:
-        """What has gathered, as the steps of a batch.   is_last: with the mark of a clean stop."""
+        """Return what has gathered, as the steps of a batch.   is_last: with the mark of a clean stop."""
         if self._journal.is_full(OPERATIONS_MAX):
             self._journal.rotate()
         gathering, self._gathering = self._gathering, {}
@@ -347,7 +359,7 @@ class Store:
         return steps + removals
 
     def _take_operations(self, gathering: list[QueueIndex]) -> list[Step]:
-        """Give the journal the operations of these; what to remove once it has them."""
+        """Give the journal the operations of these queues; return steps that remove files once the journal has them."""
         journal = self._journal
         later: list[tuple[bytes, Remove | Delivered]] = []
         removals: list[Step] = []
@@ -374,9 +386,9 @@ class Store:
         return self._synced.tell_safely(shrunk) + removals
 
     def _committed(self, results: list[Any]) -> None:
-        """The batch is safe."""
+        """Settle the waiters of the batch, which is safe."""
         if self.is_broken:
-            return  # it was of nothing but removals, which a broken disk executes; who waited was told
+            return  # it was of nothing but removals, which a broken disk executes; its waiters were told
         waiting, self._in_flight = self._in_flight, None
         assert waiting is not None
         self._synced.journal_is_safe()
@@ -386,7 +398,7 @@ class Store:
             self._wake()
 
     def _tell_synced(self, now: float) -> None:
-        """Write down how much of the journal is safe. Nobody waits for it, nobody syncs it."""
+        """Write down how much of the journal is safe. Nothing waits for it, and it is not synced."""
         self._synced_timer = None
         if self.is_broken or self.is_closed:
             return
@@ -395,7 +407,7 @@ class Store:
             self._synced_timer = self._timers.at(now + SYNCED_S, self._tell_synced)
 
     def _break(self, error: OSError) -> None:
-        """A write has failed."""
+        """Break the store: a write has failed, so all waiters are told that nothing is safe."""
         if self.is_broken:
             return
         self.is_broken = True
@@ -414,7 +426,7 @@ class Store:
     # --- congestion ---
 
     def _weigh(self) -> None:
-        """See how much is on its way."""
+        """Weigh the bytes and files that are on their way, and update `is_congested`."""
         self._gathered_bytes = (
             self._journal.gathered_bytes
             + self.persistent.gathered_bytes
@@ -456,7 +468,7 @@ class Store:
             self._submit(steps, self._checkpoint_ended)
 
     def _tell_segments(self) -> list[Step]:
-        """Write down how much of the segments is safe that the checkpoint has synced."""
+        """Return steps that write down how much of the segments that the checkpoint has synced is safe."""
         is_large = self._synced.is_large
         indexes = self._indexes.values() if is_large else self._checkpointed
         sizes = {
@@ -478,7 +490,7 @@ class Store:
     # --- the end ---
 
     def close(self) -> None:
-        """Write what has gathered, and that the node was stopped; at once. Nothing is written afterwards.
+        """Write at once what has gathered, and the mark of a clean stop. Nothing is written afterwards.
 
         The disk must have answered everything: nothing is in flight. If it fails now, the store breaks.
         """
@@ -507,7 +519,7 @@ class Store:
 
     @property
     def counters(self) -> DiskCounters:
-        """See `Storage.counters`."""
+        """The counters of reads and writes since the node's start."""
         counters = self._counters
         counters.msg_store_write_count = self.persistent.written_count + self.transient.written_count
         counters.queue_index_write_count = self._journal.operations
@@ -515,11 +527,14 @@ class Store:
 
     @property
     def scrubbing(self) -> ScrubCounters:
-        """See `Storage.scrubbing`."""
+        """The progress of the scrubber."""
         return self._scrubber.figures
 
     def damaged_files(self) -> list[str]:
-        """See `Storage.damaged_files`."""
+        """Return the paths of files with damage that costs messages.
+
+        It costs a little for each file of a message store.
+        """
         damaged = self._host.damaged
         for index in [index for index in damaged if index.is_dropped]:
             del damaged[index]
@@ -536,7 +551,7 @@ class Store:
         ]
 
     def figures(self) -> Figures:
-        """How the store is doing."""
+        """Return figures about the state of the store."""
         return Figures(
             waiting=len(self._waiting) + (len(self._in_flight) if self._in_flight is not None else 0),
             gathered_bytes=self._gathered_bytes,

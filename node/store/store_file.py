@@ -1,4 +1,4 @@
-"""One file of a message store, as the loop knows it: which contents are where, and how many refer to each.
+"""One file of a message store, as the loop knows it: the places of contents, and the number of references to each.
 
     file    = header record*           see `node.store.records`
     payload = id:longlong content
@@ -29,23 +29,25 @@ from node.store.records import (
 )
 
 Report = Callable[[str, int, str], None]
-"""Takes what recovery found to be damaged: path, offset in bytes, what it is."""
+"""Takes what recovery found to be damaged: path, offset in bytes, description."""
 
 BLOCK_BITS: Final = 12
-"""Ids that have all but so many bits in common are a block. A file of 16 MiB has about a block of contents of 4 KiB, so
-it belongs to few blocks and a block to few files."""
+"""The lowest bits of an id that do not count for its block.
+
+A file of 16 MiB has about a block of contents of 4 KiB, so it belongs to few blocks and a block to few files.
+"""
 
 _READ_MAX_BYTES: Final = 1024 * 1024
-"""How much one Read fetches, unless a single content is larger."""
+"""The limit of what one Read fetches, unless a single content is larger."""
 
 _ID: Final = Struct(">Q")
 
 OVERHEAD_BYTES: Final = RECORD_HEAD_BYTES + _ID.size
-"""What a content takes in a file besides itself."""
+"""The bytes that a content takes in a file besides itself."""
 
 
 def framed(store_id: int, content: bytes) -> list[bytes]:
-    """A content as a record, in parts."""
+    """Return a content as a record, in parts."""
     return record([_ID.pack(store_id), content])
 
 
@@ -53,12 +55,12 @@ class StoreFile:
     """The contents of one file.
 
     size_bytes: of the file, when all steps that were made for it are executed.
-    live_bytes, live_count: of the records that somebody refers to.
+    live_bytes, live_count: of the records with references.
     blocks: the ids it has, or had, without their lowest `BLOCK_BITS` bits.
     written_in: the turn in which it was last written, see `MessageStore.collect`.
-    is_damaged: somebody refers to contents that are not good.
-    is_leaving: its contents are being copied to another file. What nobody refers to then is no longer there:
-        the copy won't have it.
+    is_damaged: a content with references is not good.
+    is_leaving: its contents are being copied to another file. Contents that have no references then cannot be found any
+        more: the copy won't have them.
     """
 
     __slots__ = (
@@ -103,7 +105,7 @@ class StoreFile:
 
     @property
     def garbage_bytes(self) -> int:
-        """Bytes of records that nobody refers to."""
+        """The number of bytes of records without references."""
         return self.size_bytes - HEADER_BYTES - self.live_bytes
 
     def __len__(self) -> int:
@@ -112,7 +114,7 @@ class StoreFile:
     # --- contents come ---
 
     def append(self, first_id: int, sizes: Sequence[int], refs: Sequence[int]) -> None:
-        """Contents with ids from first_id on are written at the end.   sizes: of their records, in bytes."""
+        """Add contents with ids from first_id on, which are written at the end.   sizes: of their records, in bytes."""
         *offsets, self.size_bytes = accumulate(sizes, initial=self.size_bytes)
         ids = self._ids
         # Paging writes ids in any order. None lie between those of one call, so they stay together.
@@ -128,7 +130,7 @@ class StoreFile:
     def fill(
         self, ids: Sequence[int], offsets: Sequence[int], sizes: Sequence[int], refs: Sequence[int]
     ) -> None:
-        """Set what is in the file, in any order; of an id that comes twice the later one counts.
+        """Set the contents of the file, in any order; of an id that comes twice the later one counts.
 
         `size_bytes` is the caller's to set.
         """
@@ -157,20 +159,21 @@ class StoreFile:
         self.fill(*([column[at] for at in kept] for column in columns))
 
     def stay(self) -> None:
-        """The copy failed: it does not leave after all. What nobody refers to stays forgotten, as it may have come
-        to another file meanwhile.
+        """Cancel leaving, as the copy failed. Contents without references stay forgotten.
+
+        They may have come to another file meanwhile.
         """
         self.is_leaving = False
         self.leave_out({store_id for store_id, refs in zip(self._ids, self._refs, strict=True) if not refs})
 
     def ids(self) -> Sequence[int]:
-        """All ids, rising. Not to be changed."""
+        """Return all ids, rising. Not to be changed."""
         return self._ids
 
     # --- contents are looked up: a position is an index into the arrays ---
 
     def find(self, store_id: int) -> int | None:
-        """The position of a content; None if it isn't here."""
+        """Return the position of a content; None if it isn't here."""
         ids = self._ids
         at = bisect_left(ids, store_id)
         if at == len(ids) or ids[at] != store_id or (self.is_leaving and not self._refs[at]):
@@ -178,7 +181,7 @@ class StoreFile:
         return at
 
     def stretch(self, position: int, count: int) -> int:
-        """How many contents from a position on, at most `count`, have consecutive ids."""
+        """Return how many contents from a position on, at most `count`, have consecutive ids."""
         ids = self._ids
         count = min(count, len(ids) - position)
         first = ids[position]
@@ -191,11 +194,11 @@ class StoreFile:
         return count
 
     def add_refs(self, position: int, count: int) -> int:
-        """One more refers to each of `count` contents; the bytes that thereby come alive."""
+        """Add a reference to each of `count` contents; return the bytes that thereby come alive."""
         return self._set_refs(position, [refs + 1 for refs in self._refs[position : position + count]])
 
     def drop_refs(self, position: int, count: int) -> int:
-        """One less refers to each of `count` contents; the bytes that thereby become garbage."""
+        """Drop a reference to each of `count` contents; return the bytes that thereby become garbage."""
         return -self._set_refs(position, [refs - 1 for refs in self._refs[position : position + count]])
 
     def _set_refs(self, position: int, refs: list[int]) -> int:
@@ -209,8 +212,9 @@ class StoreFile:
         return self.live_bytes - bytes_before
 
     def reads(self, position: int, count: int) -> Iterator[Read]:
-        """Steps that read contents with consecutive ids. Each gives a list of some of them, in order; None for
-        one whose record is damaged.
+        """Yield steps that read contents with consecutive ids.
+
+        Each gives a list of some of them, in order; None for one whose record is damaged.
         """
         stop = position + count
         while position < stop:
@@ -227,9 +231,9 @@ class StoreFile:
             position = end
 
     def check(self, next_id: int, max_bytes: int) -> tuple[range, Read] | None:
-        """A read of the first contents from an id on that somebody refers to; their ids, which are consecutive.
+        """Return a read of the first contents from an id on that have references, and their ids, which are consecutive.
 
-        It gives the ids of those that are damaged. None: there are no more.   max_bytes: unless one is larger.
+        The read gives the ids of those that are damaged. None: there are no more.   max_bytes: unless one is larger.
         """
         start = bisect_left(self._ids, next_id)
         while start < len(self._ids) and not self._refs[start]:
@@ -254,15 +258,15 @@ class StoreFile:
     # --- contents are copied ---
 
     def live_positions(self) -> list[int]:
-        """Positions of what somebody refers to."""
+        """Return the positions of contents with references."""
         return list(compress(range(len(self._refs)), self._refs))
 
     def record_at(self, position: int) -> tuple[int, int, int]:
-        """The id, offset and size of a record."""
+        """Return the id, offset and size of a record."""
         return self._ids[position], self._offsets[position], self._sizes[position]
 
     def refs_at(self, position: int) -> int:
-        """How many refer to a content."""
+        """Return the number of references to a content."""
         return self._refs[position]
 
 
@@ -281,7 +285,7 @@ class Scan(NamedTuple):
 def scan(path: str, data: bytes, report: Report) -> Scan:
     """Find the contents in a file.
 
-    What a crash leaves at its end is passed over in silence, what else is damaged is reported.
+    A torn end, which a crash leaves, is passed over in silence, other damage is reported.
     Raises: NewerFormat.
     """
     file = StoreFile(path, written_in=-1)
@@ -318,7 +322,7 @@ def scan(path: str, data: bytes, report: Report) -> Scan:
 def _contents(
     first_id: int, sizes: Sequence[int], data: bytes, before: int = 0, after: int = 0
 ) -> list[bytes | None]:
-    """The contents of records that follow each other; None for one that is damaged.
+    """Return the contents of records that follow each other; None for one that is damaged.
 
     before, after: how many None to add for contents that are in no file.
     """
@@ -337,18 +341,18 @@ def _contents(
 
 
 def _damaged(first_id: int, sizes: Sequence[int], data: bytes) -> list[int]:
-    """The ids of contents whose records are damaged."""
+    """Return the ids of contents whose records are damaged."""
     contents = _contents(first_id, sizes, data)
     return [store_id for store_id, content in enumerate(contents, first_id) if content is None]
 
 
 def blocks_of(first_id: int, last_id: int) -> range:
-    """The blocks that have the ids from first to last."""
+    """Return the blocks that have the ids from first to last."""
     return range(first_id >> BLOCK_BITS, (last_id >> BLOCK_BITS) + 1)
 
 
 def _blocks(ids: Sequence[int]) -> Iterator[int]:
-    """The blocks of rising ids, without looking at each."""
+    """Yield the blocks of rising ids, without looking at each."""
     at = 0
     while at < len(ids):
         block = ids[at] >> BLOCK_BITS

@@ -1,9 +1,9 @@
-"""What of the store was safe at the least: `synced.log`, by which a start tells a loss from what a crash leaves.
+"""The log of what was safe: by `synced.log` a start tells a loss from what a crash leaves.
 
 A torn end of the journal is nothing where it was never synced, and a loss where it was. So beside the files stands how
-much of each is safe: of the journal a second after its batches, of segments when a checkpoint or a recovery is over.
-The file is appended to and not synced, so it may say less than is true. It never says more: before a segment is removed
-that it speaks of, it is told so, and synced, as the number may soon be that of another file.
+much of each is safe at least: of the journal a second after its batches, of segments when a checkpoint or a recovery is
+over. The file is appended to and not synced, so it may say less than is true. It never says more: before a segment is
+removed, this is written to the file and synced, as the number may soon be that of another segment file.
 
     synced.log = header, then records
     record     = "J", number:8 size:8                        a journal file
@@ -24,7 +24,7 @@ from node.store.records import check_header, read_records, record
 SYNCED_HEADER: Final = b"FLFB\0\0\0\1"
 
 GROWTH_BYTES: Final = 16 * 1024 * 1024
-"""What is appended before the file is begun anew: days of records about the journal."""
+"""The bytes that are appended before the file is begun anew: days of records about the journal."""
 
 _JOURNAL: Final = b"J"
 _QUEUE: Final = b"Q"
@@ -35,7 +35,7 @@ _SEGMENTS_AT: Final = 1 + _UID_BYTES + 1
 
 @dataclass(slots=True)
 class Synced:
-    """What the file says.
+    """The contents of the file.
 
     is_known: there is one.   journal: bytes of each journal file.   segments: of each queue, bytes by number.
     lossy: copies of mirrored queues that have lost something, by uid.
@@ -47,7 +47,7 @@ class Synced:
     lossy: set[str] = field(default_factory=set)
 
     def apply(self, payload: bytes) -> None:
-        """Follow a record. What makes no sense says nothing."""
+        """Apply a record; one that makes no sense is ignored."""
         kind, rest = payload[:1], payload[1:]
         if kind == _JOURNAL and len(rest) == _PLACE.size:
             number, size = _PLACE.unpack(rest)
@@ -66,7 +66,7 @@ class Synced:
 
 
 def read_synced(disk: Disk) -> Synced:
-    """What is known to have been safe. Raises NewerFormat, OSError."""
+    """Read what is known to have been safe. Raises NewerFormat, OSError."""
     if SYNCED not in disk.names(""):
         return Synced()
     [data] = disk.run([Read(SYNCED, 0, TO_THE_END)])
@@ -77,18 +77,18 @@ def read_synced(disk: Disk) -> Synced:
 
 
 def about_journal(sizes: Mapping[int, int]) -> list[bytes]:
-    """Records about journal files, by number."""
+    """Return records about journal files.   sizes: bytes by number."""
     return [part for number, size in sizes.items() for part in record([_JOURNAL + _PLACE.pack(number, size)])]
 
 
 def about_queue(uid: str, sizes: Iterable[tuple[int, int]], *, is_lossy: bool) -> list[bytes]:
-    """A record about a queue.   sizes: number and bytes of each segment."""
+    """Return a record about a queue.   sizes: number and bytes of each segment."""
     places = [_PLACE.pack(number, size) for number, size in sizes]
     return record([b"".join((_QUEUE, bytes.fromhex(uid), bytes([is_lossy]), *places))])
 
 
 def renewal(parts: Iterable[bytes]) -> list[Step]:
-    """Begin the file anew, safely."""
+    """Return steps that begin the file anew, safely."""
     return [
         Remove(NEW_SYNCED),
         Append(NEW_SYNCED, [SYNCED_HEADER, *parts]),
@@ -99,9 +99,9 @@ def renewal(parts: Iterable[bytes]) -> list[Step]:
 
 
 class SyncedFile:
-    """The file while a node runs.   journal: what is safe of each journal file that is there, by number.
+    """The file while a node runs.   journal: the safe bytes of each journal file that is there, by number.
 
-    lossy: see `Synced`.
+    lossy: as in `Synced`.
     """
 
     def __init__(self) -> None:
@@ -122,41 +122,44 @@ class SyncedFile:
         disk.run(self.tell_journal())
 
     def journal_is_written(self, number: int, size: int) -> None:
-        """A batch goes to the disk, with which a journal file has so many bytes."""
+        """Note that a batch goes to the disk, with which a journal file has so many bytes."""
         self._written = number, size
 
     def journal_is_safe(self) -> None:
-        """What was written of the journal is safe."""
+        """Note that what was written of the journal is safe."""
         number, size = self._written
         self.journal[number] = size
 
     def tell_journal(self) -> list[Step]:
-        """Write down what is new of the journal; nothing if nothing is."""
+        """Return steps that write down what is new of the journal; none if nothing is."""
         new = {number: size for number, size in self.journal.items() if self._told.get(number) != size}
         self._told = self.journal.copy()
         return self._append(about_journal(new))
 
     def journal_goes(self, numbers: Iterable[int]) -> None:
-        """Journal files are removed."""
+        """Forget journal files that are removed."""
         for number in numbers:
             self.journal.pop(number, None)
 
     def tell_queues(self, queues: Mapping[str, Iterable[tuple[int, int]]]) -> list[Step]:
-        """Write down what is safe of the segments of some queues."""
+        """Return steps that write down what is safe of the segments of some queues."""
         return self._append(self._about(queues))
 
     def tell_safely(self, queues: Mapping[str, Iterable[tuple[int, int]]]) -> list[Step]:
-        """Write down, safely, what is safe of some queues before files go: of theirs, or of the journal."""
+        """Return steps that write down, safely, what is safe of some queues, before files are removed.
+
+        The files may be segments of theirs, or the journal's.
+        """
         steps = self.tell_queues(queues)
         return [*steps, Sync(SYNCED)] if steps else []
 
     @property
     def is_large(self) -> bool:
-        """Whether it should be begun anew."""
+        """True if the file should be begun anew."""
         return self._size_bytes > self._renewed_bytes + GROWTH_BYTES
 
     def renew(self, queues: Mapping[str, Iterable[tuple[int, int]]]) -> list[Step]:
-        """Begin it anew.   queues: all that there are."""
+        """Return steps that begin the file anew.   queues: all that there are."""
         self.lossy &= queues.keys()
         self._told = self.journal.copy()
         steps = renewal([*about_journal(self.journal), *self._about(queues)])

@@ -1,4 +1,4 @@
-"""Who waits for a batch of the journal to be safe."""
+"""The waiters for a batch of the journal."""
 
 from node.queue.storage import Waiter
 
@@ -15,11 +15,11 @@ class Waiting:
         self._ranges: dict[Waiter, list[tuple[int, int]]] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiters."""
         return len(self._ranges)
 
     def add(self, waiter: Waiter, first: int, last: int) -> None:
-        """See `Storage.await_safety`."""
+        """Register a range of numbers for a waiter, joined to its last range if it follows that."""
         ranges = self._ranges.setdefault(waiter, [])
         if ranges and ranges[-1][1] == first - 1:
             ranges[-1] = (ranges[-1][0], last)
@@ -27,7 +27,7 @@ class Waiting:
             ranges.append((first, last))
 
     def settle(self, is_safe: bool) -> None:
-        """Tell them all. Nobody may be added afterwards."""
+        """Tell all waiters whether their ranges are safe. None may be added afterwards."""
         for waiter, ranges in self._ranges.items():
             for first, last in ranges:
                 waiter.settle(first, last, is_safe)

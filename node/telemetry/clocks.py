@@ -1,9 +1,9 @@
-"""What other nodes' clocks say, and how long it takes to ask: by questions, as NTP does it.
+"""Estimate the offsets of other nodes' clocks, and the time of a question, as NTP does it.
 
     asked at a, answer b came back at c:  theirs - ours = b - (a + c) / 2, known but for (c - a) / 2
 
-The time of a question is two ways through the control stream's host and back, what the other node's loop was busy
-with included: an upper bound of what the ring pays. Source: reference spark.md §2.1, §2.4.
+The time of a question is two ways through the control stream's host and back, including the time that the other
+node's loop was busy: an upper bound of the ring's costs. Source: reference spark.md §2.1, §2.4.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from node.queue.metering import BUCKETS, bucket_of
 
 PEERS_MAX: Final = 16
-"""Nodes that are asked each time, in turn: a large cluster would ask all day."""
+"""The most nodes that are asked each time, in turn: in a large cluster the questions would never end."""
 KEPT_S: Final = 120.0
-"""How long what was learnt counts."""
+"""How long an answer counts, in seconds."""
 
 
 class _Known(NamedTuple):
@@ -25,7 +25,7 @@ class _Known(NamedTuple):
 
 
 class Clocks:
-    """What one node knows of the clocks of the others."""
+    """One node's knowledge of the clocks of the others."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
@@ -33,7 +33,7 @@ class Clocks:
         self._next = 0
 
     def choose(self, names: Iterable[str]) -> list[str]:
-        """Whom to ask now: all, or of many the next ones."""
+        """Return the nodes to ask now: all, or of many the next ones."""
         others = sorted(names)
         for gone in self._rtt_us.keys() - set(others):
             del self._rtt_us[gone]
@@ -44,17 +44,17 @@ class Clocks:
         return (others[at:] + others[:at])[:PEERS_MAX]
 
     def answered(self, name: str, asked_s: float, theirs_s: float, took_s: float, now: float) -> None:
-        """A node has said its time.   asked_s: ours when we asked.   now: monotonic."""
+        """Take the time of a node.   asked_s: ours when we asked.   now: monotonic."""
         self._rtt_us.setdefault(name, [0] * BUCKETS)[bucket_of(took_s * 1e6)] += 1
         offset_s = asked_s + took_s / 2 - theirs_s
         self._known[name] = _Known(offset_s * 1000, took_s * 500, now)
 
     def rtt_us(self, name: str) -> list[int] | None:
-        """How long questions to a node took, as a histogram of counters; None: none was answered."""
+        """Return how long questions to a node took, as a histogram of counters; None: none was answered."""
         return self._rtt_us.get(name)
 
     def skew_ms(self, now: float) -> tuple[int, int] | None:
-        """Our clock less the median of the members', and how wrong that may be; None: nothing is known."""
+        """Return our clock less the median of the members', and how wrong that may be; None: nothing is known."""
         self._known = {name: each for name, each in self._known.items() if now - each.at_s <= KEPT_S}
         if not self._known:
             return None

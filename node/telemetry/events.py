@@ -1,10 +1,10 @@
-"""Events: what happens to nodes and to mirrored queues, as rows, at once.
+"""Events of nodes and mirrored queues as rows, at once.
 
     MirrorEvent      promotion, revived ─► failover (cause crash) · transfer ─► promotion · synchronisations
     catalogue        MemberUp, MemberDown ─► view_change
     alarms           of this node ─► alarm_set, alarm_clear
 
-What becomes of a mirrored queue the cluster tells once, by one node; a change of members each node tells as it sees it.
+One node of the cluster reports an event of a mirrored queue; each node reports a change of members as it sees it.
 Source: reference spark.md §2.5.
 """
 
@@ -35,10 +35,10 @@ _MOVES_COPIES: Final = (
     QueueDeleted,
     ViewChanged,
 )
-"""What changes the topology."""
+"""The events that change the topology."""
 
 _STOPPED: Final = "stopped, "
-"""In the line about a synchronisation that was given up."""
+"""A part of the line about a synchronisation that was given up."""
 
 _NAMES: Final = {
     "promotion": "failover",
@@ -48,7 +48,7 @@ _NAMES: Final = {
     "mirror-synchronised": "sync_done",
     "sync-ended": "sync_abort",
 }
-"""What a kind of `MirrorEvent` is called here; the others say nothing that rows of queues don't."""
+"""The names of kinds of `MirrorEvent` here; the others add nothing to the rows of queues."""
 
 _CRASHES: Final = ("promotion", "revived")
 
@@ -56,7 +56,7 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class EventObserver(Observer):
-    """Watches one broker, once `begin` has said that it runs.
+    """Watches one broker, once `begin` was called.
 
     tell: takes the fields of an event.   soon: has `release` called at the end of the turn.
     is_topology_new: whether copies have moved since it was last set to False.
@@ -69,14 +69,14 @@ class EventObserver(Observer):
         self._tell = tell
         self._broker: Broker | None = None
         self._held: dict[str, Any] | None = None
-        """A failover; the next line may say that it may have lost messages."""
+        """A failover that is held back; the next event may say that it may have lost messages."""
 
     def begin(self, broker: Broker) -> None:
-        """The broker runs: what it read at its start has not happened now."""
+        """Begin to report: the broker runs, and events that it read at its start are over."""
         self._broker = broker
 
     def release(self) -> None:
-        """Nothing more will be said of what was told last."""
+        """Report the event that was held back."""
         held, self._held = self._held, None
         if held is not None:
             self._tell(held)
@@ -84,7 +84,7 @@ class EventObserver(Observer):
     # --- Observer ---
 
     def changed(self, change: Event) -> None:
-        """See `Observer.changed`."""
+        """Report a node that came or went; note whether the topology changed."""
         if self._broker is None:
             return
         self.is_topology_new = self.is_topology_new or isinstance(change, _MOVES_COPIES)
@@ -94,17 +94,17 @@ class EventObserver(Observer):
             self._tell({"event": "view_change", "from_node": change.member.name, "detail": {"is": "down"}})
 
     def alarm_set(self, node: str, resource: str) -> None:
-        """See `Observer.alarm_set`. Other nodes tell their own."""
+        """Report an alarm of this node. Other nodes report their own."""
         if node == self._own and self._broker is not None:
             self._tell({"event": "alarm_set", "detail": {"resource": resource}})
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
-        """See `Observer.alarm_cleared`."""
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
+        """Report the end of an alarm of this node."""
         if node == self._own and self._broker is not None:
             self._tell({"event": "alarm_clear", "detail": {"resource": resource}})
 
     def mirror_event(self, event: MirrorEvent) -> None:
-        """See `Observer.mirror_event`."""
+        """Report an event of a mirrored queue, if rows of queues don't say as much."""
         if self._broker is None:
             return
         held = self._held

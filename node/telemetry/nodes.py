@@ -1,4 +1,4 @@
-"""The row of a node: what it uses, what it may use, and how it fares. Source: reference spark.md §2.2."""
+"""The row of a node: its usage, its limits, and its state. Source: reference spark.md §2.2."""
 
 import os
 import resource
@@ -16,7 +16,7 @@ from node.telemetry.surroundings import Surroundings
 from node.version import VERSION
 
 SOCKETS_SHARE: Final = 9, 10
-"""Of the descriptors that there are, for clients."""
+"""The share of all descriptors that is for clients."""
 
 
 class NodeRows:
@@ -40,7 +40,7 @@ class NodeRows:
         self._started_s = time.monotonic()
 
     def fields(self, segments_dropped: int) -> dict[str, Any]:
-        """What there is to say now. Takes less than a millisecond."""
+        """Return the present fields. Takes less than a millisecond."""
         node = self._node
         broker, guard, config = node.broker, node.guard, node.config
         rss = rss_bytes()
@@ -90,7 +90,7 @@ def _descriptors(sockets: int) -> dict[str, int | None]:
 
 
 def _memory(rss: int, known: dict[str, int]) -> dict[str, int]:
-    """What is known of messages, and the rest."""
+    """Return the known memory of messages, and the rest."""
     return {**known, "other": max(0, rss - sum(known.values()))}
 
 
@@ -114,5 +114,5 @@ def _processor() -> dict[str, int | None]:
 
 
 def _told(config: Config) -> dict[str, Any]:
-    """What the operator says of the node."""
+    """Return the operator's facts of the node: zone and labels."""
     return {"zone": config.telemetry.zone, "labels": dict(config.telemetry.labels)}

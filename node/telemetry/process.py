@@ -1,11 +1,11 @@
-"""What the process itself suffers from besides a loop that is held: pauses of the garbage collector."""
+"""Pauses of the process by the garbage collector."""
 
 import gc
 import time
 
 
 class GcPauses:
-    """What the garbage collector takes of the process. `start`; `stop`."""
+    """Measures the pauses by the garbage collector. `start`; `stop`."""
 
     def __init__(self) -> None:
         self.pause_ms = 0.0
@@ -13,11 +13,11 @@ class GcPauses:
         self._began = 0
 
     def start(self) -> None:
-        """Count from now on."""
+        """Begin to count."""
         gc.callbacks.append(self._called)
 
     def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         if self._called in gc.callbacks:
             gc.callbacks.remove(self._called)
 

@@ -1,11 +1,11 @@
-"""Rows of queues: one for each copy that is on this node, oftener where something happens.
+"""Rows of queues: one for each copy that is on this node, more often where something happens.
 
     traffic, or another place            at each look
     anything else is new, or messages wait    after 60 s
     nothing at all                            after 5 min
 
-A master's row has everything, a mirror's only how far the copy is and what it costs. The look goes over all queues in
-slices, as that of `node.statistics.sampler`, and what it costs where nothing happens is one comparison a queue.
+A master's row has everything, a mirror's only how far the copy is and what it costs. The look goes over all queues
+in slices, as that of `node.statistics.sampler`, and costs one comparison for a queue where nothing happens.
 Source: reference spark.md §2.3.
 """
 
@@ -34,32 +34,32 @@ ROWS_SLICE: Final = 50
 BUSY_MS: Final = 60_000
 IDLE_MS: Final = 300_000
 EARLY_MS: Final = 250
-"""A look that comes so much early is in time all the same."""
+"""A look that comes early by so much still counts as in time."""
 
 _UTILISATION_LASTS: Final = 0.5
-"""How much of a queue's `consumer_util` at one look lasts to the next."""
+"""The share of a queue's `consumer_util` at one look that is kept for the next."""
 
 _at: Final = {name: index for index, name in enumerate(COUNTED)}
 
 
 def queue_id(vhost: str, name: str) -> int:
-    """A number for a queue that is the same on each node and for ever; signed, 64 bits."""
+    """Return a number for a queue that is always the same, on each node; signed, 64 bits."""
     digest = blake2b(f"{vhost}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
 
 
 def is_due(since_ms: int | None, *, has_moved: bool, is_changed: bool, has_messages: bool) -> bool:
-    """Whether a queue gets a row now.   since_ms: since its row before; None: it had none."""
+    """True if a queue gets a row now.   since_ms: since its row before; None: it had none."""
     if since_ms is None or has_moved:
         return True
     return since_ms >= (BUSY_MS if is_changed or has_messages else IDLE_MS) - EARLY_MS
 
 
 class _Tracked:
-    """What is known of a copy from its last row, and from look to look.
+    """The state of a copy at its last row, and from look to look.
 
     traffic, state: two copies with the same have the same row, but for their age.
-    fixed: what of the row is the same as long as `source` is.
+    fixed: the part of the row that is the same as long as `source` is.
     """
 
     __slots__ = (
@@ -83,9 +83,9 @@ class _Tracked:
 
 
 class QueueRows:
-    """Looks at the queues of one broker.
+    """Makes the rows of one broker's queues.
 
-    masters, mirrors: how many there were at the last look.   memory: what messages take, by what they are, in bytes.
+    masters, mirrors: how many there were at the last look.   memory: of messages, by kind of copy, in bytes.
     """
 
     def __init__(self, broker: Broker, meter: Meter, rows: Rows) -> None:
@@ -99,7 +99,7 @@ class QueueRows:
         self._nodes: dict[int, str] = {}
 
     def tick(self, moment: Callable[[], Moment], now: float) -> Iterator[list[bytes]]:
-        """Look at all; the rows that are due, slice by slice.   now: on the broker's clock."""
+        """Look at all queues, and yield the rows that are due, slice by slice.   now: on the broker's clock."""
         members = self._broker.catalogue.members.values()
         self._nodes = {each.incarnation: each.name for each in members if each.name != self._own}
         seen: set[str] = set()
@@ -137,7 +137,7 @@ class QueueRows:
             yield []
 
     def _replica(self, live: LiveQueue) -> ReplicaFacts | None:
-        """The copy here of a queue whose master is elsewhere, or has not begun."""
+        """Return the facts of the copy here of a queue whose master is elsewhere, or has not begun."""
         record, mirrors = live.record, self._broker.mirrors
         if mirrors is None or record.view is None or record.view.member_on(self._own) is None:
             return None
@@ -173,7 +173,7 @@ class QueueRows:
         return self._rows.line("queue", fields, moment, interval_ms=since_ms, fixed=tracked.fixed)
 
     def _behind(self, record: QueueRecord) -> dict[str, Any]:
-        """What is on its way to the mirrors."""
+        """Return how much is on its way to the mirrors."""
         mirrors = self._broker.mirrors
         facts = mirrors.replica(record) if mirrors is not None and record.view is not None else None
         if facts is None or not facts.is_master:
@@ -221,7 +221,7 @@ class QueueRows:
         *,
         has_messages: bool,
     ) -> int | None:
-        """Since when there was no row, if there is to be one now, else `_NOT_DUE`; None for the first one."""
+        """Return since when there was no row, if there is to be one now, else `_NOT_DUE`; None for the first one."""
         since_ms = None if tracked.row_ms is None else moment.mono_ms - tracked.row_ms
         if not is_due(
             since_ms,
@@ -269,7 +269,7 @@ _NOT_DUE: Final = -1
 
 
 def _places(record: QueueRecord, own: str) -> dict[str, Any]:
-    """Where the copies are. The ring is told from the master on; who is its heir goes by the order of members."""
+    """Return where the copies are. The ring is listed from the master on; the heir goes by the order of members."""
     view = record.view
     if view is None:
         home = record.home or own
@@ -295,7 +295,7 @@ def _places(record: QueueRecord, own: str) -> dict[str, Any]:
 
 
 def heir_of(view: View) -> str | None:
-    """Who becomes master if the master dies: as `node.catalogue.mirrors.views` promotes."""
+    """Return the node that becomes master if the master dies, as `node.catalogue.mirrors.views` promotes."""
     alive = (member for member in view.members if member.status == "alive" and member.id != view.master)
     return next((member.node for member in alive if member.id in view.synced), None)
 
@@ -336,7 +336,7 @@ def _counted(account: Account, counts: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _consumers(queue: MeteredQueue, own: str, nodes: Mapping[int, str], utilisation: float) -> dict[str, Any]:
-    """nodes: of other incarnations than our own."""
+    """Return the facts of a queue's consumers.   nodes: of other incarnations than our own."""
     consumers = queue.consumers.all
     if not consumers:
         return {"consumers": 0, "prefetch_sum": 0}

@@ -1,6 +1,7 @@
 """Rows: one line of JSON each, with the envelope that all have.
 
-What is null is left out. Fields and their types: `spark_ops.telemetry.schema`, which tests hold the rows against.
+Fields that are null are left out. Fields and their types: `spark_ops.telemetry.schema`, which tests check the rows
+against.
 Source: reference spark.md §2.1.
 """
 
@@ -14,7 +15,7 @@ VERSION: Final = 1
 Kind = Literal["node", "queue", "link", "event", "topology"]
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
-"""Only ASCII: names that are no proper Unicode can be written too."""
+"""The encoder of rows. It writes only ASCII, so that names that are no proper Unicode can be written too."""
 
 
 class Moment(NamedTuple):
@@ -25,10 +26,10 @@ class Moment(NamedTuple):
 
 
 class Rows:
-    """Of one start of a broker.
+    """The rows of one start of a broker.
 
     boot_id: unlike any other.   wall, monotonic: clocks, in seconds.   cluster: its name, which may change.
-    skew_ms, skew_err_ms: what is known of our clock by now, see `clocks`.
+    skew_ms, skew_err_ms: the present estimate of our clock's offset, see `clocks`.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Rows:
         self._names = _encode({"cluster": name, "node": self._node, "boot_id": self.boot_id})[1:-1]
 
     def now(self) -> Moment:
-        """The time."""
+        """Return the present moment."""
         return Moment(round(self._wall() * 1000), round((self._monotonic() - self._started_s) * 1000))
 
     def line(
@@ -74,7 +75,9 @@ class Rows:
         interval_ms: int | None = None,
         fixed: str = "",
     ) -> bytes:
-        """The next row of a kind.   interval_ms: since the one of the same subject before.   fixed: see `fragment`."""
+        """Return the next row of a kind.   interval_ms: since the one of the same subject before.   fixed: see
+        `fragment`.
+        """
         number = self._counts[kind]
         self._counts[kind] = number + 1
         skew = ""
@@ -89,6 +92,6 @@ class Rows:
 
 
 def fragment(fields: Mapping[str, Any]) -> str:
-    """Fields as they stand in rows, to be used for many of them."""
+    """Encode fields as they stand in rows, to be used for many of them."""
     body = _encode({name: value for name, value in fields.items() if value is not None})
     return f",{body[1:-1]}" if len(body) > 2 else ""

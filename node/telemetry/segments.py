@@ -1,12 +1,12 @@
-"""Segments: files of rows, written by a disk thread, that somebody else collects.
+"""Segments: files of rows, written by a disk thread, that another program collects.
 
     <directory>/<node>/<boot_id>-<UTC yyyymmddThhmmss>-<n>.ndjson.open     while it is written
                       …                                      .ndjson          from its end on: never changed again
 
-A segment ends each minute, or when it is large. Who was killed leaves one open: it gets its final name at the next
-start, its last line may be torn. Nothing is synced: what a power loss takes were measurements.
+A segment ends each minute, or when it is large. A process that is killed leaves one open: it gets its final name at
+the next start, and its last line may be torn. Nothing is synced: a power loss costs measurements only. The disk is
+telemetry's own, so that none of its faults stops the message store.
 
-The disk is telemetry's own, so that nothing that befalls it stops the message store.
 Source: reference spark.md §2.7.
 """
 
@@ -22,16 +22,16 @@ ENDING: Final = ".ndjson"
 SEGMENT_S: Final = 60.0
 SEGMENT_BYTES: Final = 64 << 20
 FLUSH_BYTES: Final = 256 << 10
-"""Rows are handed to the disk when there are so many, or at the next tick."""
+"""Rows are handed to the disk when there are so many bytes, or at the next tick."""
 PENDING_MAX_BYTES: Final = 16 << 20
-"""What may wait for the disk, which may be full; rows beyond are dropped."""
+"""The most bytes that may wait for the disk, which may be full; rows beyond are dropped."""
 
 
 class Segments:
     """The segments of one node; `tick` it each second.
 
     disk: of the directory.   exists: whether a file of it is still there.   time_text: UTC, as in the names.
-    on_broken: told, once, that the disk takes nothing any more.
+    on_broken: called, once, when the disk takes nothing any more.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Segments:
         on_broken: Callable[[OSError], None],
     ) -> None:
         self.dropped_total = 0
-        """Segments that were removed before anybody collected them."""
+        """The number of segments that were removed before they were collected."""
         self.lost_rows = 0
-        """Rows that the disk had no room for."""
+        """The number of rows that the disk had no room for."""
         self._disk = disk
         self._boot_id = boot_id
         self._max_bytes = max_bytes
@@ -57,7 +57,7 @@ class Segments:
         self._is_broken = False
         self._number = 0
         self._name = ""
-        """Of the open one; empty: there is none."""
+        """The name of the open segment; empty: there is none."""
         self._opened_s = 0.0
         self._bytes = 0
         self._buffer: list[bytes] = []
@@ -66,7 +66,7 @@ class Segments:
         self._closed_bytes = 0
 
     def take_over(self) -> None:
-        """Find what earlier starts left; before the disk's thread starts. Raises: OSError."""
+        """Find segments of earlier starts; before the disk's thread starts. Raises: OSError."""
         names = []
         for name in self._disk.names(""):
             if name.endswith(ENDING + OPEN):
@@ -83,7 +83,7 @@ class Segments:
         self._make_room(self._disk.run)
 
     def write(self, rows: Iterable[bytes], now: float) -> None:
-        """Rows, each a whole line.   now: monotonic."""
+        """Add rows, each a whole line.   now: monotonic."""
         for row in rows:
             self._buffer.append(row)
             self._buffered_bytes += len(row)
@@ -91,7 +91,7 @@ class Segments:
             self.flush(now)
 
     def flush(self, now: float) -> None:
-        """Hand to the disk what there is."""
+        """Hand all rows to the disk."""
         if not self._buffer:
             return
         rows, size = self._buffer, self._buffered_bytes
@@ -107,7 +107,7 @@ class Segments:
         self._bytes += size
 
     def tick(self, now: float) -> None:
-        """A second has passed."""
+        """Hand rows to the disk, and end a segment that is old or large; called each second."""
         self.flush(now)
         if self._name and (now - self._opened_s >= SEGMENT_S or self._bytes >= SEGMENT_BYTES):
             self.close()
@@ -126,7 +126,7 @@ class Segments:
         self._closed_bytes += size
 
     def _make_room(self, do: Callable[[list[Step]], object]) -> None:
-        """Remove the oldest while there is too much; of who was collected meanwhile only the account is changed."""
+        """Remove the oldest segments while there is too much; one that was collected is only taken off the account."""
         while self._closed_bytes > self._max_bytes and len(self._closed) > 1:
             name, size = self._closed.popleft()
             self._closed_bytes -= size
@@ -145,11 +145,11 @@ class Segments:
 
 
 def _ignore(results: list[Any]) -> None:
-    """Written."""
+    """Ignore the results of a write."""
 
 
 def _age(name: str) -> tuple[str, int, str]:
-    """Sorts segments of several starts: by their time, then their number."""
+    """Return a sort key for segments of several starts: their time, then their number."""
     _, _, rest = name.removesuffix(ENDING).partition("-")
     time, _, number = rest.rpartition("-")
     return time, int(number) if number.isdecimal() else 0, name

@@ -1,13 +1,14 @@
-"""What telemetry asks of the process around the broker: `node.process.telemetry`."""
+"""The interface of telemetry to the process around the broker: `node.process.telemetry`."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
 class Link(NamedTuple):
-    """The way to one other node, as this one sees it.
+    """The link to one other node, as this one sees it.
 
-    batches, batch_bytes: frames of mirrored queues that went there.   pending_bytes: on their way, of all frames.
+    batches, batch_bytes: frames of mirrored queues that were sent there.   pending_bytes: on their way, of all
+    frames.
     connects: how often the link has come up.   last_error: why it went down last.
     """
 
@@ -20,25 +21,25 @@ class Link(NamedTuple):
 
 
 class Surroundings(Protocol):
-    """Of one node."""
+    """The process around the broker of one node."""
 
     @property
     def is_draining(self) -> bool:
-        """Whether the node is in maintenance mode."""
+        """True if the node is in maintenance mode."""
 
     @property
     def is_first(self) -> bool:
-        """Whether this node is to write the topology: in a cluster its leader, one node at a time."""
+        """True if this node is to write the topology: in a cluster its leader, one node at a time."""
 
     @property
     def partitioned(self) -> Sequence[str]:
         """Nodes that are up and cannot be reached from here."""
 
     def links(self) -> list[Link]:
-        """To all other members that are up."""
+        """Return the links to all other members that are up."""
 
     def places(self) -> tuple[Mapping[str, str], Mapping[str, Mapping[str, str]]]:
-        """Zones and labels, by the names of nodes that have some."""
+        """Return zones and labels, by the names of nodes that have some."""
 
     async def ask_time(self, node: str) -> float | None:
-        """The time of day at another node, in seconds; None: it does not answer."""
+        """Return the time of day at another node, in seconds; None: it does not answer."""

@@ -1,12 +1,12 @@
-"""Telemetry of one start of a broker: what is looked at when, and where the rows go.
+"""Telemetry of one start of a broker: when objects are sampled, and where the rows go.
 
     at once         events
     each second     partitions, a jump of the clock, rows to the disk
     each interval   all queues in slices, then the node and its links; the other nodes' clocks
     after changes   the topology
 
-It never holds the loop for more than two milliseconds, and nothing waits for it. What breaks it is logged, and the
-broker goes on without. Source: reference spark.md §2; docs/telemetry.md.
+It never holds the loop for more than two milliseconds, and nothing waits for it. A fault of telemetry is logged, and
+the broker goes on without it. Source: reference spark.md §2; docs/telemetry.md.
 """
 
 import asyncio
@@ -37,15 +37,16 @@ TICK_S: Final = 1.0
 STEP_MS: Final = 1000
 """By how much the time of day has to jump between two looks to be an event."""
 BURST_A_S: Final = 100.0
-"""Connections opened a second that are an event."""
+"""So many connections opened a second are an event."""
 BURST_PAUSE_S: Final = 60.0
 CLOSE_S: Final = 10.0
-"""How long the disk may take at the end."""
+"""How long the disk may take at the end, in seconds."""
 
 
 class Telemetry:
-    """Of one broker. `observer` is given to its `Node`; then `start`, when it runs, and `stop`, when it does no more.
+    """The telemetry of one broker.
 
+    `observer` is given to its `Node`; then `start`, when the broker runs, and `stop`, when it runs no more.
     surroundings, lag: of the process.
     """
 
@@ -85,13 +86,13 @@ class Telemetry:
 
     @property
     def observer(self) -> Observer:
-        """What the broker is to tell what happens."""
+        """The observer that the broker reports events to."""
         return self._observer
 
     # --- the whole ---
 
     def start(self, node: Node) -> None:
-        """The broker runs: watch it. A directory that cannot be used is logged, and there is no telemetry."""
+        """Begin to watch the broker. A directory that cannot be used is logged, and there is no telemetry."""
         meter = node.broker.meter
         assert meter is not None, "telemetry is on"
         directory = os.path.join(self._config.telemetry.directory, self._config.node_name)
@@ -118,7 +119,7 @@ class Telemetry:
             self._tasks.append(task)
 
     async def sample(self) -> None:
-        """Look at everything now. Does nothing before `start` and after `stop`."""
+        """Sample all queues, the node and its links now. Does nothing before `start` and after `stop`."""
         if self._segments is None or not self._tasks:
             return
         async with self._sampling:
@@ -133,7 +134,7 @@ class Telemetry:
             self._look_for_burst(moment, gap_ms)
 
     async def stop(self) -> None:
-        """The broker runs no more: write what is left."""
+        """Stop watching: the broker runs no more. Writes the rows that are left."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -199,7 +200,7 @@ class Telemetry:
             self._segments.write(rows, time.monotonic())
 
     async def _take(self, slices: Iterable[list[bytes]]) -> None:
-        """Write what comes in slices, and let others run between them."""
+        """Write rows slice by slice, and let other tasks run between them."""
         for rows in slices:
             self._write(rows)
             await asyncio.sleep(0)
@@ -228,7 +229,7 @@ class Telemetry:
             await asyncio.sleep(next_s - time.monotonic())
 
     async def _ask_each_interval(self) -> None:
-        """Ask the others for their time."""
+        """Ask the other nodes for their time."""
         while True:
             await asyncio.sleep(self._config.telemetry.interval_s)
             for name in self._clocks.choose(link.name for link in self._surroundings.links()):
@@ -286,7 +287,7 @@ class Telemetry:
             self.rows.cluster = name
 
     def _look_at_clock(self, moment: Moment) -> None:
-        """Tell of a time of day that has jumped."""
+        """Report a time of day that has jumped."""
         offset_ms, before_ms = moment.ts - moment.mono_ms, self._offset_ms
         self._offset_ms = offset_ms
         if before_ms is not None and abs(offset_ms - before_ms) >= STEP_MS:
@@ -294,7 +295,7 @@ class Telemetry:
             self._tell({"event": "clock_step", "detail": detail})
 
     def _look_for_partitions(self) -> None:
-        """Tell of nodes that are up and out of our reach."""
+        """Report nodes that are up and cannot be reached from here."""
         now = tuple(sorted(self._surroundings.partitioned))
         before, self._partitioned = self._partitioned, now
         for name in now:
@@ -305,7 +306,7 @@ class Telemetry:
                 self._tell({"event": "partition_healed", "to_node": name})
 
     def _look_for_burst(self, moment: Moment, gap_ms: int | None) -> None:
-        """Tell of clients that connect again and again, once a minute at most."""
+        """Report clients that connect again and again, once a minute at most."""
         opened = self._node.broker.counters.connection_created
         count, self._opened = opened - self._opened, opened
         if gap_ms and count * 1000 >= BURST_A_S * gap_ms and moment.mono_ms >= self._burst_until_ms:

@@ -34,14 +34,14 @@ class TopologyRows:
         self._cost_s = 0.0
 
     def is_due(self, now: float, *, is_new: bool) -> bool:
-        """Whether to take one now.   is_new: whether something has changed since the last.   now: monotonic."""
+        """True if a snapshot is due.   is_new: whether something has changed since the last.   now: monotonic."""
         if self._at_s is None:
             return True
         pause_s = max(AFTER_CHANGE_S if is_new else EVERY_S, self._cost_s / COST_SHARE)
         return now - self._at_s >= pause_s
 
     def take(self, moment: Moment, now: float) -> Iterator[list[bytes]]:
-        """A snapshot of this moment; no rows but at the end, with breaks between slices."""
+        """Take a snapshot of this moment. Yields no rows but at the end, with breaks between slices."""
         self._at_s, self._taken, cost_s = now, self._taken + 1, 0.0
         began = time.perf_counter()
         catalogue, own = self._node.broker.catalogue, self._node.config.node_name
@@ -81,7 +81,7 @@ def _canonical(document: Any) -> str:
 
 
 def _canonical_pieces(head: dict[str, Any], queues: list[dict[str, Any]]) -> Iterator[str]:
-    """The canonical text of the whole document, piece by piece: `spark_ops.documents.canonical`."""
+    """Yield the canonical text of the whole document, piece by piece: `spark_ops.documents.canonical`."""
     for number, name in enumerate(sorted([*head, "queues"])):
         yield f'{"," if number else "{"}"{name}":'
         if name != "queues":

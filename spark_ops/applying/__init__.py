@@ -1,1 +1,1 @@
-"""Plans carried out on a live cluster by its HTTP API. Without Spark."""
+"""Plans are carried out on a live cluster by its HTTP API. Without Spark."""

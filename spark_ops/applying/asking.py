@@ -1,4 +1,4 @@
-"""What a plan that is being carried out asks of the cluster, and what comes back. Pure."""
+"""The requests to the cluster while a plan is carried out, and their answers. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,10 @@ AskKind: TypeAlias = Literal["lock", "unlock", "observe", "step"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question.
+    """One request.
 
-    number: names it.   lock, unlock and step are requests with this body; observe is a look at the whole cluster, whose
+    number: identifies it.   lock, unlock and step are requests with this body; observe looks at the whole cluster, and
+    its
     answer is an `Observation`.   step: the id of the step.
     """
 
@@ -23,28 +24,28 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a node said.   body: its JSON; None: it was none."""
+    """A node's answer.   body: its JSON; None if it was not JSON."""
 
     status: int
     body: Any = None
 
     @property
     def is_unsure(self) -> bool:
-        """Whether to ask again: a node that cannot just now."""
+        """True if the node cannot answer just now (429 or 5xx), so that the request should be repeated."""
         return self.status == 429 or self.status >= 500
 
     def field(self, name: str) -> Any:
-        """A field of the body; None if there is none."""
+        """Return a field of the body; None if there is none."""
         return self.body.get(name) if isinstance(self.body, Mapping) else None
 
     @property
     def reason(self) -> str:
-        """What was wrong, for people."""
+        """The error in the answer, for the operator."""
         return str(self.field("reason") or self.field("error") or f"HTTP {self.status}")
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """No node answered.   why: for people."""
+    """No node answered.   why: the reason, for the operator."""
 
     why: str

@@ -1,7 +1,7 @@
-"""A client of the HTTP API of one or several nodes of a cluster: who does not answer is passed over.
+"""A client of the HTTP API of one or several nodes of a cluster: a node that does not answer is passed over.
 
-Requests may be sent twice, to different nodes: all that are asked for here bear that. A node that answers is asked
-first the next time. Safe for several threads.
+Requests may be sent twice, to different nodes: all requests of this package are idempotent. A node that answers is
+asked first the next time. Safe for several threads.
 """
 
 import http.client
@@ -17,7 +17,7 @@ from spark_ops.planning.strict import Malformed, loaded
 
 TIMEOUT_S: Final = 10.0
 BODY_MAX: Final = 1 << 30
-"""Octets of an answer: a topology of a million queues has some 400 MB."""
+"""The largest answer in octets: a topology of a million queues has some 400 MB."""
 
 
 class Client:
@@ -26,7 +26,7 @@ class Client:
     def __init__(
         self, addresses: Sequence[Address], *, timeout_s: float = TIMEOUT_S, ca_file: str | None = None
     ) -> None:
-        """ca_file: of the authorities that sign the nodes' certificates; None: the system's. Raises: OSError."""
+        """Make a client. ca_file: of the nodes' certificate authorities; None: the system's. Raises: OSError."""
         assert addresses
         self._addresses = list(addresses)
         self._timeout_s = timeout_s
@@ -36,9 +36,9 @@ class Client:
             self._tls = ssl.create_default_context(cafile=ca_file)
 
     def request(self, method: str, path: str, body: Any = None) -> Answer | Silence:
-        """Ask the nodes one after the other until one answers that can.
+        """Ask the nodes one after the other until one gives a definite answer.
 
-        path: below /api, encoded.   Returns: the first answer that is not "not now", else the last one; Silence if no
+        path: below /api, encoded.   Returns: the first definite answer, else the last one (429 or 5xx); Silence if no
         node answers.
         """
         with self._lock:
@@ -54,7 +54,7 @@ class Client:
         return last
 
     def get(self, path: str) -> Answer | Silence:
-        """GET."""
+        """Send a GET request."""
         return self.request("GET", path)
 
     def _prefer(self, address: Address) -> None:

@@ -1,7 +1,7 @@
-"""Who we are to the nodes' HTTP API. Never printed, never written down.
+"""Addresses of nodes and the credentials for their HTTP API, which are never printed and never written down.
 
 In this order: `http://NAME:PASSWORD@host` in the URL; SPARK_OPS_USER and SPARK_OPS_PASSWORD; the line of the host in a
-file of the form of ~/.netrc (SPARK_OPS_NETRC, else that one), which nobody else may read; guest, as RabbitMQ's tools.
+file of the form of ~/.netrc (SPARK_OPS_NETRC, else that one), readable by its owner only; guest, as RabbitMQ's tools.
 """
 
 import base64
@@ -19,12 +19,12 @@ GUEST: Final = "guest"
 
 
 class AddressError(ValueError):
-    """What is wrong with a URL or with the file of credentials. The text is one line."""
+    """A URL or the file of credentials is wrong; the error's text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a node's HTTP API is.   shown: without credentials.   authorization: the header, which nobody may see."""
+    """The address of a node's HTTP API.   shown: without credentials.   authorization: the header, a secret."""
 
     scheme: str
     host: str
@@ -34,13 +34,13 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """For people and for files."""
+        """The URL without credentials, for output and files."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.prefix}"
 
 
 def address(url: str, environment: Mapping[str, str]) -> Address:
-    """From a URL as an operator writes it: `host`, `host:port`, `https://host/prefix`.
+    """Return the address of a URL as an operator writes it: `host`, `host:port`, `https://host/prefix`.
 
     Raises: AddressError; OSError.
     """

@@ -1,7 +1,7 @@
-"""What the journal of a plan says: records, and what they add up to. Pure.
+"""The history of a plan: the records of its journal, and the states that they add up to. Pure.
 
-A record is a JSON object of one line: when (`at`, seconds since 1970), of what (`plan` or `step`), and what it has
-become (`to`). Unknown fields are kept and ignored, so that an older program reads a newer journal.
+A record is a JSON object of one line: the time (`at`, seconds since 1970), the subject (`plan` or `step`), and its
+next state (`to`). Unknown fields are kept and ignored, so that an older program reads a newer journal.
 
     {"at":…,"plan":"sha256:…","to":"running","owner":"me@host#1f2e","why":null}
     {"at":…,"step":"s1","to":"sent"}
@@ -20,16 +20,16 @@ Record: TypeAlias = Mapping[str, Any]
 
 
 class JournalDamaged(ValueError):
-    """A line that no life of `apply` can have written."""
+    """A journal has a line that no run of `apply` can have written."""
 
 
 @dataclass(slots=True)
 class History:
-    """What a journal says.
+    """The state that a journal describes.
 
-    plan: its id; "": nothing was begun.   owner: by which name the lock was held.
-    steps: by their ids, what became of each; those that are not there wait.
-    sent: ids of steps that were ever asked for.   observed: by ids, what the cluster said at their end.
+    plan: its id; "": nothing was begun.   owner: the name by which the lock was held.
+    steps: the state of each by id; missing ones wait.
+    sent: ids of steps that were ever requested.   observed: by ids, the cluster's last answer about each.
     begun_at, changed_at: seconds since 1970 of the first and the last record.
     """
 
@@ -44,7 +44,7 @@ class History:
     changed_at: float | None = None
 
     def add(self, record: Record) -> None:
-        """Take up one record. Raises: JournalDamaged."""
+        """Apply one record. Raises: JournalDamaged."""
         try:
             at = float(record["at"])
             if "step" in record:
@@ -74,17 +74,17 @@ class History:
             self.observed[step] = record["observed"]
 
     def state_of(self, step: str) -> StepState:
-        """What became of a step."""
+        """Return the state of a step."""
         return self.steps.get(step, StepState.WAITING)
 
     def changed(self) -> list[str]:
-        """Ids of the steps that did something to the cluster, or may have, in the order in which they were sent."""
+        """Return the ids of the steps that changed the cluster, or may have, in the order in which they were sent."""
         own = {StepState.DONE, StepState.SENT, StepState.LEFT, StepState.FAILED}
         return [step for step, state in self.steps.items() if state in own]
 
 
 def history(records: Iterable[Record]) -> History:
-    """What records add up to. Raises: JournalDamaged."""
+    """Return the history that records add up to. Raises: JournalDamaged."""
     found = History()
     for record in records:
         found.add(record)

@@ -1,10 +1,10 @@
-"""The journal of a plan on the disk, and what lies next to it.
+"""The journal of a plan on the disk, and the files beside it.
 
 In one directory, for each plan, by the first 16 digits of its id:
 
     plan.DIGITS.json      the plan itself, so that `resume` and `rollback` need no more than its id
-    plan.DIGITS.log       the journal: a line of JSON for each transition, synced before what it says is done
-    plan.DIGITS.control   what the operator wants of the process that carries it out: pause, resume, abort
+    plan.DIGITS.log       the journal: a line of JSON for each transition, synced before the transition is acted on
+    plan.DIGITS.control   the operator's order to the process that carries it out: pause, resume, abort
 
 The journal is locked as long as a process writes it. A line that a crash tore, always the last, is cut off.
 Source: reference spark.md §3.4.
@@ -32,11 +32,11 @@ class JournalBusy(Exception):
 
 
 class NoSuchPlan(Exception):
-    """No plan, or more than one, goes by that id. The text is one line."""
+    """No plan, or more than one, has that id; the error's text is one line."""
 
 
 def default_directory(environment: Mapping[str, str]) -> Path:
-    """SPARK_OPS_STATE, else `spark-ops` where the user's programs keep their state."""
+    """Return SPARK_OPS_STATE, else `spark-ops` in the user's directory for programs' state."""
     if given := environment.get("SPARK_OPS_STATE"):
         return Path(given)
     base = environment.get("XDG_STATE_HOME")
@@ -44,7 +44,7 @@ def default_directory(environment: Mapping[str, str]) -> Path:
 
 
 class Place:
-    """Where one plan's files are."""
+    """The paths of one plan's files."""
 
     def __init__(self, directory: Path, plan_id: str) -> None:
         stem = f"plan.{plan_id.removeprefix(PREFIX)[:DIGITS]}"
@@ -55,7 +55,7 @@ class Place:
 
 
 def find(directory: Path, id_: str) -> Place:
-    """The place of a plan that was begun, by the first digits of its id. Raises: NoSuchPlan."""
+    """Return the place of a plan that was begun, by the first digits of its id. Raises: NoSuchPlan."""
     digits = id_.removeprefix(PREFIX).lower()
     if len(digits) < 4 or not set(digits) <= set("0123456789abcdef"):
         raise NoSuchPlan(f"{id_[:80]!r} is no id of a plan: give its first 8 digits, or its file")
@@ -67,12 +67,12 @@ def find(directory: Path, id_: str) -> Place:
 
 
 def read(path: Path) -> History:
-    """What a journal says; nothing, if there is none. Raises: JournalDamaged; OSError."""
+    """Return the history in a journal; it is empty without a file. Raises: JournalDamaged; OSError."""
     return history(_records(_whole_lines(path)[0]))
 
 
 def _whole_lines(path: Path) -> tuple[bytes, int]:
-    """All lines that were written to their end, and how many octets they have."""
+    """Return all lines that end with a line feed, and their number of octets."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -95,10 +95,10 @@ def _records(data: bytes) -> Iterable[Record]:
 
 
 class Journal:
-    """The journal of one plan, open for writing by this process alone.   past: what it said when it was opened."""
+    """The journal of one plan, open for writing by this process alone.   past: its history when it was opened."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, make it if need be. Raises: JournalBusy; JournalDamaged; OSError."""
+        """Open the journal, and create it if it is missing. Raises: JournalBusy; JournalDamaged; OSError."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         is_new = not path.exists()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -127,12 +127,12 @@ class Journal:
         os.fsync(self._file)
 
     def close(self) -> None:
-        """Another process may have it."""
+        """Close the file and release its lock."""
         os.close(self._file)
 
 
 def is_busy(path: Path) -> bool:
-    """Whether a process of this machine writes this journal. Raises: OSError."""
+    """True if a process of this machine writes this journal. Raises: OSError."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -147,7 +147,7 @@ def is_busy(path: Path) -> bool:
 
 
 def keep(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, for the user's eyes only. Raises: OSError."""
+    """Write a file whole or not at all, readable by the user only. Raises: OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -172,12 +172,12 @@ def _sync_directory(path: Path) -> None:
 
 
 def order(path: Path, what: Order) -> None:
-    """Tell the process that carries out a plan what to do.   path: of the control file. Raises: OSError."""
+    """Order the process that carries out a plan to do something.   path: of the control file. Raises: OSError."""
     keep(path, json.dumps({"order": what}).encode())
 
 
 def take_order(path: Path) -> Order | None:
-    """What the operator wants, once; None: nothing, or nothing that makes sense. Raises: OSError."""
+    """Return and remove the operator's order; None if there is no valid one. Raises: OSError."""
     try:
         data = path.read_bytes()
         path.unlink()

@@ -1,4 +1,4 @@
-"""What is seen of a cluster while a plan is carried out, and what of it ends that at once. Pure.
+"""An observation of a cluster while a plan is carried out, and the changes that end the plan at once. Pure.
 
 Source: reference spark.md §3.4 (abort rules).
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 Queue: TypeAlias = tuple[str, str]
-"""vhost, name."""
+"""The vhost and the name of a queue."""
 
 SCORE_DROP_MAX: Final = 10.0
 
@@ -18,10 +18,10 @@ class Observation:
     """One look at a cluster.
 
     running: names of the nodes that are up.   view_id: of the membership; None: not told.
-    alarms: what is set, in words, e.g. "memory on rabbit@n1".
+    alarms: the alarms that are set, in words, e.g. "memory on rabbit@n1".
     unsafe: mirrored queues that have no synchronised mirror now.
-    answer_ms: how long the nodes took to answer: no event loop lags more than that.
-    confirm_p99_ms, mirror_lag_ops: of the worst queue that is known of.   score: of health.   None: not known.
+    answer_ms: time that a node took to answer the first request.
+    confirm_p99_ms, mirror_lag_ops: of the worst known queue.   score: of health.   None: not known.
     """
 
     running: frozenset[str]
@@ -35,9 +35,9 @@ class Observation:
 
 
 def reason_to_abort(first: Observation, seen: Observation, safe: Collection[Queue]) -> str | None:
-    """Why a plan must end now; None: it may go on.
+    """Return why a plan must end now; None if it may go on.
 
-    first: the look before the first step of this life.   safe: queues that had a synchronised mirror then.
+    first: the observation before the first step of this run.   safe: queues that had a synchronised mirror then.
     """
     if set_now := sorted(seen.alarms - first.alarms):
         return f"an alarm was set: {', '.join(set_now)}"

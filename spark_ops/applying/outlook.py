@@ -1,7 +1,7 @@
-"""What would become of each step of a plan if it were carried out now, by a fresh topology. Pure.
+"""The outlook of each step of a plan if it were carried out now, by a fresh topology. Pure.
 
-It is what a dry run shows, and what refuses a stale plan before its first step. It promises nothing: the cluster
-looks again at each step.
+A dry run shows it, and a stale plan is refused by it before its first step. It promises nothing: the cluster
+checks again at each step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,10 @@ from spark_ops.planning.topology import members_of
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Of one step.   do: it would be done.   skip: it is so already.   stale: it would be refused, why says so.
-    drop: it needs one that would be refused.
+    """The outlook of one step.
+
+    do: it would be done.   skip: nothing has to be done.   stale: it would be refused, why gives the reason.
+    drop: it needs a step that would be refused.
     """
 
     step: Work
@@ -26,7 +28,7 @@ class Outlook:
 
 
 def outlooks(steps: Sequence[Work], current: ClusterRows) -> list[Outlook]:
-    """What would become of the steps, which are those of a plan that are not done yet."""
+    """Return the outlooks of the steps, which are those of a plan that are not done yet."""
     rows = {(row.vhost, row.queue): row for row in current.queues}
     plays: dict[tuple[str, str, str], _Play] = {}
     found = []
@@ -40,7 +42,7 @@ def outlooks(steps: Sequence[Work], current: ClusterRows) -> list[Outlook]:
 
 
 class _Play:
-    """One queue, on which steps are played."""
+    """The simulation of one queue's steps."""
 
     def __init__(self, row: QueueRow | None) -> None:
         self._row = row
@@ -48,7 +50,7 @@ class _Play:
         self._placement = None if row is None else _placement(row)
 
     def next(self, step: Work) -> Outlook:
-        """What becomes of the next step."""
+        """Return the outlook of the next step, and apply its effect."""
         if self._broken:
             return Outlook(step, "drop", "a step that it needs would be refused")
         row, placement = self._row, self._placement
@@ -96,7 +98,7 @@ def _is_so(step: Work, placement: Placement) -> bool:
 
 
 def is_so_now(step: Work, row: QueueRow | None) -> bool:
-    """Whether what a step does is so.   row: its queue now."""
+    """True if a step's effect is already there.   row: its queue now; None: it is gone."""
     placement = None if row is None or row.uid != step.uid else _placement(row)
     return placement is not None and _is_so(step, placement)
 
@@ -106,7 +108,7 @@ def _placement(row: QueueRow) -> Placement | None:
 
 
 def _after(step: Work, placement: Placement) -> Placement:
-    """Raises: ValueError."""
+    """Return the placement after a step. Raises: ValueError if the step is impossible."""
     if step.action == DROP:
         assert step.source is not None
         return placement.dropped(step.source)
@@ -117,7 +119,7 @@ def _after(step: Work, placement: Placement) -> Placement:
 
 
 def reason_to_refuse(found: Sequence[Outlook], *, on_stale: Literal["skip", "stop"]) -> str | None:
-    """Why not even to begin; None: begin."""
+    """Return why a plan should not even begin; None if it may."""
     stale = [each for each in found if each.what == "stale"]
     if not stale or (on_stale == "skip" and any(each.what == "do" for each in found)):
         return None

@@ -1,13 +1,12 @@
-"""Carries out a plan: a state machine that says what to ask of the cluster and what to write down. Pure.
+"""The runner carries out a plan: a state machine that says what to ask of the cluster and what to record. Pure.
 
 The order in which its shell works is what makes it safe:
 
     asks(now) ─► write take_records() and sync them ─► send what asks() gave ─► answered(), observed() ─► again
 
-So what was sent is in the journal before it is sent, and a runner that is made from the journal asks for it again:
-the cluster answers `skipped` where it is done already. All that changes something is checked by the cluster itself
-against the step's preconditions; what is looked at here only keeps a plan from going on where it should not.
-
+So each request is in the journal before it is sent, and a runner that is made from the journal sends it again:
+the cluster answers `skipped` if it is done already. The cluster itself checks each change
+against the step's preconditions; the checks here only keep a plan from going on where it should not.
 Source: reference spark.md §3.4.
 """
 
@@ -27,16 +26,17 @@ from spark_ops.applying.work import ADD, PROMOTE, WAIT, Order, Work
 Verb = Literal["pause", "resume", "abort", "interrupt"]
 
 FRESH_TICKS: Final = 3
-"""Nothing begins when the last look at the cluster is older than so many ticks."""
+"""Nothing begins when the last observation of the cluster is older than so many ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to carry out a plan.   on_stale: what a step that is refused means for the others of other queues.
+    """Options for carrying out a plan.
 
-    wave: only this one; None: all.   tick_s: between two looks at the cluster.   poll_s: between two questions about a
-    step that goes on.   stall_s: a step that makes no progress for so long has failed.
-    retry_s: so long it is tried to reach the cluster.   settle_s: so long an end waits for what was sent.
+    on_stale: whether a refused step stops the plan, or only leaves out its queue.   wave: only this one; None: all.
+    tick_s: between two observations of the cluster.   poll_s: between two questions about a step that goes on.
+    stall_s: a step that makes no progress for so long has failed.
+    retry_s: time for which an unreachable cluster is retried.   settle_s: time that an end waits for sent steps.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -51,10 +51,10 @@ class Options:
 
 
 class Runner:
-    """A plan being carried out, in one life of the program.
+    """A plan that is carried out, in one run of the program.
 
     state: of the plan.   why: the reason of that state, if there is one.   is_over: there is nothing more to do.
-    refusal: why it was not begun at all; then nothing was written.   throttle: for who shows it.
+    refusal: why it was not begun at all; then nothing was written.   throttle: public for displays.
     """
 
     def __init__(
@@ -68,7 +68,10 @@ class Runner:
         safe: Collection[Queue] = (),
         now: float,
     ) -> None:
-        """past: what the journal says.   safe: queues with a synchronised mirror now.   now: seconds since 1970."""
+        """Make a runner.
+
+        past: the journal's history.   safe: queues with a synchronised mirror now.   now: seconds since 1970.
+        """
         self.options = options or Options()
         past = past or History()
         self.plan_id = plan_id
@@ -102,15 +105,16 @@ class Runner:
         for step in self._scope:
             self._order.add(step)
         earlier = [step for step in steps if step.wave < (self.options.wave or 0)]
-        if any(self.states[step.id] not in ENDED for step in earlier):
-            self._refuse(f"wave {earlier[0].wave} comes before wave {self.options.wave}")
+        open_waves = [step.wave for step in earlier if self.states[step.id] not in ENDED]
+        if open_waves:
+            self._refuse(f"wave {min(open_waves)} comes before wave {self.options.wave}")
         elif not self._scope and steps:
             self._refuse(f"there is no wave {self.options.wave}")
 
     # --- what to do ---
 
     def asks(self, now: float) -> list[Ask]:
-        """What to ask now, each once. What `take_records` gives afterwards has to be on the disk before."""
+        """Return requests to send now, each once. First the records of `take_records` must be on disk."""
         found: list[Ask] = []
         if self.is_over:
             return found
@@ -132,12 +136,12 @@ class Runner:
         return found
 
     def take_records(self) -> list[Record]:
-        """What to write into the journal, once."""
+        """Return the records to write into the journal, each once."""
         found, self._records = self._records, []
         return found
 
     def wake_at(self, now: float) -> float:
-        """When to call `asks` again if nothing happens before."""
+        """Return when to call `asks` again if nothing happens before."""
         times = [now + self.options.tick_s]
         if not self._is_asked("lock"):
             times.append(self._lock.due_at)
@@ -153,7 +157,7 @@ class Runner:
         return max(now, min(times))
 
     def told(self, verb: Verb, now: float) -> None:
-        """The operator wants something. What makes no sense now does nothing."""
+        """Carry out an operator's order. An order that makes no sense now does nothing."""
         if self._closing is not None or self.is_over:
             return
         if not self._is_begun and verb in ("abort", "interrupt"):
@@ -170,10 +174,10 @@ class Runner:
     # --- what came back ---
 
     def answered(self, ask: Ask, answer: Answer | Silence, now: float) -> None:
-        """A node answered, or none did."""
+        """Handle a node's answer, or the silence of all nodes."""
         self._asked.pop(ask.number, None)
         if ask.kind == "unlock":
-            self.is_over = True  # where it was not heard the lock ends by itself
+            self.is_over = True  # an unlock request that was not heard does no harm: the lock ends by itself
             return
         is_unsure = isinstance(answer, Silence) or answer.is_unsure
         self._reached(None if not is_unsure else answer, now)
@@ -181,14 +185,14 @@ class Runner:
             case "lock":
                 self._lock_answered(None if isinstance(answer, Silence) else answer, now)
             case "observe":
-                pass  # it failed; the next tick looks again, and nothing begins meanwhile
+                pass  # the observation failed; the next tick tries again, and nothing begins meanwhile
             case "step":
                 assert ask.step is not None
                 if ask.step in self._sent:
                     self._step_answered(self._sent[ask.step], answer, now)
 
     def observed(self, ask: Ask, seen: Observation, now: float) -> None:
-        """A look at the cluster is there."""
+        """Handle an observation of the cluster."""
         self._asked.pop(ask.number, None)
         self._reached(None, now)
         self._seen_at = now
@@ -237,7 +241,7 @@ class Runner:
             self._give_up(answer.reason, now)
 
     def _reached(self, trouble: Answer | Silence | None, now: float) -> None:
-        """Whether the cluster answers: one that does not for too long is left alone."""
+        """Note whether the cluster answers; give up after `retry_s` without a definite answer."""
         if trouble is None:
             self._unreached_since = None
             return
@@ -255,7 +259,7 @@ class Runner:
     # --- steps ---
 
     def _polls(self, now: float) -> list[Ask]:
-        """What goes on is asked for again; at an end copies are not waited for."""
+        """Return questions about the steps that go on; while the plan ends, copies are not asked about."""
         found = []
         for sent in list(self._sent.values()):
             if sent.next_at > now or self._is_resting(sent):
@@ -268,7 +272,7 @@ class Runner:
         return found
 
     def _is_resting(self, sent: Sent) -> bool:
-        """Whether a step needs no question: there is one, or it is a copy that nobody waits for at an end."""
+        """True if a step needs no question: one is under way, or it is a copy and the plan is ending."""
         return sent.is_asked or (self._closing is not None and sent.step.action == WAIT)
 
     def _beginnings(self, now: float) -> list[Ask]:
@@ -341,7 +345,7 @@ class Runner:
             self._note_epoch(step, observed.get("epoch"))
 
     def _note_epoch(self, step: Work, epoch: Any) -> None:
-        """A promotion makes a new epoch: later steps of the queue are of that one."""
+        """Note the epoch that a promotion made: later steps of the queue require that one."""
         if step.action == PROMOTE and isinstance(epoch, int):
             self._epochs[step.uid] = epoch
 
@@ -356,7 +360,7 @@ class Runner:
             self._close(PlanState.DONE, None, now)
 
     def _close(self, state: PlanState, why: str | None, now: float) -> None:
-        """Begin nothing any more, and end when what was sent is answered. An abort outranks other ends."""
+        """Begin nothing any more, and end when the sent steps are answered. An abort outranks other ends."""
         if self._closing is None:
             self._settled_at = now + self.options.settle_s
         elif state is not PlanState.ABORTED or self._closing is PlanState.ABORTED:

@@ -1,4 +1,4 @@
-"""The loop around a runner: the journal, the requests, the operator's orders, the clock. All rules are elsewhere."""
+"""The shell is the loop around a runner: journal, requests, operator's orders, clock. All rules are elsewhere."""
 
 import json
 import signal
@@ -24,22 +24,22 @@ LOCK_PATH: Final = "/mirroring/plan-lock"
 STEP_PATH: Final = "/mirroring/plan-step"
 THREADS: Final = 8
 LOOK_S: Final = 0.25
-"""So often it is looked whether the operator wants something."""
+"""The interval at which the operator's orders are polled, in seconds."""
 
 Result: TypeAlias = Observation | Answer | Silence
 
 
 def steady_clock() -> Callable[[], float]:
-    """Seconds since 1970 that only rise: the wall's time now, and from now on the monotonic clock's."""
+    """Return a clock of seconds since 1970 that only rises: the wall clock's time now, plus monotonic progress."""
     offset = time.time() - time.monotonic()
     return lambda: time.monotonic() + offset
 
 
 class Shell:
-    """Lets a runner run.
+    """Drives a runner to its end.
 
     control: see `spark_ops.applying.journal`.   told: called with each record, once it is written.
-    health: a health document that somebody keeps up to date; its score is looked at.
+    health: a health document that another program keeps up to date; its score is part of each observation.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Shell:
         self._told = told
         self._health = health
         self._is_interrupted = (
-            False  # set by a signal's handler, which may come while a lock is held: so no Event
+            False  # set by a signal's handler, which may run while a lock is held: so no Event
         )
 
     def run(self) -> None:
-        """Return when the runner is over. Raises: OSError: the journal cannot be written, so nothing more is sent."""
+        """Run until the runner is over. Raises: OSError: the journal cannot be written, so nothing more is sent."""
         runner, flying = self._runner, dict[Future[Result], Ask]()
-        take_order(self._control)  # an old one was for an earlier life
+        take_order(self._control)  # drop an old order, which was for an earlier run
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="apply")
         try:
             with self._interruptible():
@@ -126,7 +126,7 @@ class Shell:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """The first Ctrl-C ends the plan in order, the second one ends the program."""
+        """Let the first Ctrl-C or SIGTERM pause the plan in order; a second Ctrl-C ends the program."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -144,7 +144,7 @@ class Shell:
 
 
 def score(path: Path | None) -> float | None:
-    """Of a health document; None: there is none just now."""
+    """Return the score of a health document; None if it cannot be read or has none."""
     if path is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The states of a plan and of its steps: which follow which, and what an operator may ask for in each.
+"""The states of a plan and of its steps: which may follow which, and the operator's commands in each.
 
 Source: reference spark.md §3.4.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class PlanState(StrEnum):
-    """What has become of a plan. `drafted` until somebody approves it; what was never begun has no journal."""
+    """The state of a plan. It is `drafted` until an operator approves it; one that was never begun has no journal."""
 
     DRAFTED = "drafted"
     APPROVED = "approved"
@@ -22,11 +22,11 @@ class PlanState(StrEnum):
 
 
 class StepState(StrEnum):
-    """What has become of a step.
+    """The state of a step.
 
-    sent: asked for, without an outcome yet; after a crash it is asked for again.   skipped: it was so already.
-    stale: the cluster is not as the plan expects.   failed: it cannot come to its end.
-    dropped: a step that it needs did not succeed.   left: given up on the way: the cluster may still do it.
+    sent: requested, without an outcome yet; after a crash it is requested again.   skipped: nothing had to be done.
+    stale: the cluster is not as the plan expects.   failed: it cannot be completed.
+    dropped: a step that it needs did not succeed.   left: abandoned without an outcome: the cluster may still do it.
     """
 
     WAITING = "waiting"
@@ -54,7 +54,7 @@ EDGES: Final[dict[PlanState, frozenset[PlanState]]] = {
     PlanState.EXPIRED: frozenset({PlanState.ROLLED_BACK}),
     PlanState.ROLLED_BACK: frozenset(),
 }
-"""Which state may follow. Running follows running after a crash. What is stale may go on with `--on-stale skip`."""
+"""The states that may follow each. Running follows running after a crash, and stale by `--on-stale skip`."""
 
 VERBS: Final[dict[PlanState, tuple[str, ...]]] = {
     PlanState.DRAFTED: ("show", "diff", "simulate", "apply"),
@@ -67,10 +67,10 @@ VERBS: Final[dict[PlanState, tuple[str, ...]]] = {
     PlanState.EXPIRED: ("show", "plan", "rollback"),
     PlanState.ROLLED_BACK: ("show", "plan"),
 }
-"""What makes sense now; `resume` of a running plan is for one whose `apply` was killed."""
+"""The commands that make sense in each state; `resume` of a running plan is for one whose `apply` was killed."""
 
 SUCCEEDED: Final = frozenset({StepState.DONE, StepState.SKIPPED})
 ENDED: Final = frozenset(
     {StepState.DONE, StepState.SKIPPED, StepState.STALE, StepState.FAILED, StepState.DROPPED}
 )
-"""What has an outcome. `left` has none: a later life asks for it again."""
+"""The states with an outcome. `left` has none: the next run requests the step again."""

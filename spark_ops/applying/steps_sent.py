@@ -1,4 +1,4 @@
-"""A step that was sent and has no outcome yet: what to send again, and what an answer means. Pure."""
+"""A sent step without an outcome: the request to repeat, and the meaning of an answer. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +12,14 @@ from spark_ops.applying.work import WAIT, Work
 RETRY_FIRST_S: Final = 0.5
 RETRY_MAX_S: Final = 10.0
 PROGRESS_MIN: Final = 0.001
-"""Less than that is none."""
+"""A smaller rise of the progress does not count."""
 
 
 class Verdict(Enum):
-    """What an answer means that is no outcome.
+    """The meaning of an answer that is no outcome.
 
-    AGAIN: nothing is known.   GOES_ON: the cluster is at it.   LOCKED: the lock is not ours.
+    AGAIN: the state of the step is unknown.   GOES_ON: the cluster is working on it.   LOCKED: we do not hold the
+    lock.
     FORBIDDEN: the user may not do that.
     """
 
@@ -35,8 +36,9 @@ Meaning: TypeAlias = "Verdict | StepState"
 class Sent:
     """One step.
 
-    progressed_at: when it was last seen to get on.   is_again: an earlier life may have sent it.
-    is_asked: a request is on its way.   next_at: when to ask again.   is_going_on: the cluster said that it is at it.
+    progressed_at: time of its last progress.   is_again: an earlier run may have sent it.
+    is_asked: a request is under way.   next_at: when to ask again.   is_going_on: the cluster said that it works on
+    it.
     """
 
     step: Work
@@ -51,11 +53,11 @@ class Sent:
 
     @property
     def may_be_ours(self) -> bool:
-        """Whether what an answer finds done may have been done by an earlier request."""
+        """True if a result that an answer finds done may come from an earlier request."""
         return self.is_again or self.attempts > 1
 
     def body(self, plan_id: str, epochs: Mapping[str, int]) -> dict[str, Any]:
-        """Of the request.   epochs: by uid, those that this plan's own promotions made: nobody could foretell them."""
+        """Return the request's body.   epochs: by uid, those made by this plan's promotions."""
         step = self.step
         pre = dict(step.pre)
         if pre["epoch"] is None:
@@ -73,10 +75,10 @@ class Sent:
         }
 
     def goes_on(self, answer: Answer, now: float, poll_s: float) -> bool:
-        """The cluster is at it, or holds it back. Returns: whether that is news."""
+        """Note that the cluster works on the step, or holds it back. Returns: True if it said so for the first time."""
         progress = answer.field("progress")
         if answer.field("state") == "waiting" and self.step.action != WAIT:
-            self.attempts -= 1  # it was held back, so that request has done nothing
+            self.attempts -= 1  # it was held back, so that request has changed nothing
         if isinstance(progress, int | float) and progress >= self.progress + PROGRESS_MIN:
             self.progress, self.progressed_at = float(progress), now
         self.next_at = now + poll_s
@@ -85,16 +87,17 @@ class Sent:
         return is_news
 
     def wait_longer(self, now: float) -> None:
-        """Nobody could tell: ask again, later each time."""
+        """Wait before the next request, each time longer, since the last one had no definite answer."""
         self.next_at = now + self.retry_s
         self.retry_s = min(self.retry_s * 2, RETRY_MAX_S)
 
 
 def verdict(sent: Sent, answer: Answer | Silence) -> Meaning:
-    """What an answer says of a step.
+    """Return the meaning of an answer about a step.
 
-    What the cluster refuses was not begun (`stale`), unless it was asked for before: then nobody knows, and it
-    counts as something that may have been done (`failed`).
+    A step that the cluster refuses was not begun (`stale`), unless it was requested before: then its state is unknown,
+    and
+    it counts as something that may have been done (`failed`).
     """
     if isinstance(answer, Silence) or answer.is_unsure:
         return Verdict.AGAIN

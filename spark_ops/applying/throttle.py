@@ -1,10 +1,10 @@
-"""How much of a plan goes on at once. Pure: the time is an argument.
+"""The throttle decides how many steps of a plan go on at once. Pure: the time is an argument.
 
 - at most one promotion at a time takes a master away from a node;
 - at most two copies at a time concern a node, as the one that sends or the one that receives;
 - copies begin so that no more than `bytes_per_s` are begun on average;
-- the number of all that goes on rises by one with each calm observation and is halved by each that is not (AIMD), and
-  after one that is not nothing begins until one is calm.
+- the number of promotions and copies at once rises by one with each calm observation and is halved by any other
+  (AIMD); after such a one nothing begins until an observation is calm.
 
 Source: reference spark.md §3.4.
 """
@@ -17,11 +17,11 @@ from spark_ops.applying.work import ADD, PROMOTE, Work
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an operator may set.
+    """The limits that an operator may set.
 
     promotions_per_source, copies_per_node: at once.   bytes_per_s: None: as fast as the cluster synchronises.
     in_flight_first, in_flight_max: promotions and copies together.
-    answer_ms_max, confirm_ms_max, lag_ops_max: more of them is too much for clients.
+    answer_ms_max, confirm_ms_max, lag_ops_max: higher values are too much for clients.
     """
 
     promotions_per_source: int = 1
@@ -35,7 +35,7 @@ class Limits:
 
 
 def pressure(seen: Observation, limits: Limits) -> str | None:
-    """What of an observation is too much; None: it is calm. What is not known is calm."""
+    """Return which figure of an observation is too high; None: it is calm. Unknown figures count as calm."""
     if seen.answer_ms is not None and seen.answer_ms > limits.answer_ms_max:
         return f"the nodes take {seen.answer_ms:.0f} ms to answer"
     if seen.confirm_p99_ms is not None and seen.confirm_p99_ms > limits.confirm_ms_max:
@@ -46,7 +46,7 @@ def pressure(seen: Observation, limits: Limits) -> str | None:
 
 
 class Throttle:
-    """What goes on, and whether more may begin.   reason: why nothing may just now; None: it may."""
+    """The steps that go on, and whether more may begin.   reason: why nothing may begin just now; None: it may."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -58,11 +58,11 @@ class Throttle:
 
     @property
     def window(self) -> int:
-        """How many promotions and copies may go on."""
+        """The number of promotions and copies that may go on at once."""
         return int(self._window)
 
     def saw(self, seen: Observation) -> None:
-        """Take an observation into account."""
+        """Adjust the window to an observation."""
         self.reason = pressure(seen, self.limits)
         if self.reason is None:
             self._window = min(self._window + 1, self.limits.in_flight_max)
@@ -70,7 +70,7 @@ class Throttle:
             self._window = max(self._window / 2, 1)
 
     def admits(self, step: Work, now: float) -> bool:
-        """Whether a step may begin. Waiting and dropping cost nothing and always may."""
+        """True if a step may begin. Waiting and dropping cost nothing and always may."""
         if step.action not in (PROMOTE, ADD):
             return True
         if self.reason is not None or len(self._promotions) + len(self._copies) >= self.window:
@@ -84,11 +84,11 @@ class Throttle:
         return all(self._copies_of(node) < most for node in _ends(step))
 
     def due_s(self) -> float:
-        """When the next copy may begin as far as bytes go."""
+        """Return when the next copy may begin as far as the rate of bytes goes."""
         return self._free_at
 
     def began(self, step: Work, now: float) -> None:
-        """A step begins. Also those of an earlier life."""
+        """Note that a step begins. Steps of an earlier run are noted, too."""
         if step.action == PROMOTE:
             self._promotions[step.id] = step
         elif step.action == ADD:
@@ -97,11 +97,11 @@ class Throttle:
                 self._free_at = max(self._free_at, now) + step.size_bytes / self.limits.bytes_per_s
 
     def ended(self, step: Work) -> None:
-        """A promotion is over."""
+        """Note that a promotion has ended."""
         self._promotions.pop(step.id, None)
 
     def copied(self, step: Work) -> None:
-        """A copy is over, for better or worse."""
+        """Note that a copy has ended, whether it succeeded or not."""
         self._copies.pop(step.copy, None)
 
     def _copies_of(self, node: str) -> int:
@@ -109,5 +109,5 @@ class Throttle:
 
 
 def _ends(step: Work) -> set[str]:
-    """The nodes that a copy concerns."""
+    """Return the nodes that a copy concerns."""
     return {node for node in (step.source, step.target) if node is not None}

@@ -1,4 +1,4 @@
-"""How a look at a cluster is taken by its HTTP API: some small requests, whatever the number of its queues."""
+"""This module observes a cluster by its HTTP API: with a few small requests, whatever the number of its queues."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ PAGES_MAX: Final = 50
 
 
 def observe(client: Client) -> Observation | Answer | Silence:
-    """One look; what went wrong, if it cannot be taken."""
+    """Observe the cluster once. Returns: the answer or silence that prevented it, if it failed."""
     began = time.monotonic()
     nodes = client.get(NODES)
     answer_ms = (time.monotonic() - began) * 1000
@@ -41,7 +41,7 @@ def observe(client: Client) -> Observation | Answer | Silence:
 
 
 def observation(nodes: Iterable[Mapping[str, Any]], rings: Iterable[Mapping[str, Any]]) -> Observation:
-    """What nodes and rings, the most endangered first, say together."""
+    """Return what nodes and rings say together.   rings: the most endangered first."""
     running, alarms, unsafe = set(), set(), set[Queue]()
     for node in nodes:
         name = str(node.get("name"))

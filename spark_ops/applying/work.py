@@ -1,10 +1,10 @@
-"""The steps of a plan as whoever carries them out needs them, and in which order they may be begun.
+"""The steps of a plan in the form that the runner needs, and the order in which they may be begun.
 
-The planner has shown for each prefix of its steps that no node is over its limits. Steps are begun as soon as may be,
-though, so not always in that order, and three rules keep what it has shown:
+The planner has shown for each prefix of its steps that no node is over its limits. But steps are begun as soon as
+possible, not always in that order, and three rules preserve that property:
 
 - a step waits for all that it `depends` on, and for all earlier steps of its queue;
-- a step that brings a node something waits for all earlier steps that take something away from that node: then no
+- a step that brings a node load waits for all earlier steps that take load away from that node: then no
   node ever has more than at the end of some prefix;
 - a wave begins when the one before it has ended.
 
@@ -29,8 +29,9 @@ DROP: Final = "drop_mirror"
 class Work:
     """One step.
 
-    source: who loses something: the master of old, or the copy that goes; of a new copy: where its data come from.
-    target: who gets something.   pre: as in the plan.   size_bytes: what has to be copied.   wave: from 1.
+    source: the node that loses something: the old master, or the dropped copy; for a new copy, where its data come
+    from.
+    target: the node that gets something.   pre: as in the plan.   size_bytes: bytes to copy.   wave: from 1.
     """
 
     id: str
@@ -47,22 +48,22 @@ class Work:
 
     @property
     def copy(self) -> tuple[str, str]:
-        """Names the copy that add_mirror begins and wait_synced ends."""
+        """The identity of the copy that add_mirror begins and wait_synced ends."""
         return self.uid, self.target or ""
 
     @property
     def gains(self) -> str | None:
-        """The node that has more to do afterwards."""
+        """The node that has more load afterwards; None if no node has."""
         return self.target if self.action in (PROMOTE, ADD) else None
 
     @property
     def relieves(self) -> str | None:
-        """The node that has less to do afterwards."""
+        """The node that has less load afterwards; None if no node has."""
         return self.source if self.action in (PROMOTE, DROP) else None
 
 
 def works(plan: Plan) -> tuple[Work, ...]:
-    """The steps of a plan in order, without its notes: nothing is done for those."""
+    """Return the steps of a plan in order, without its notes, for which nothing is done."""
     waves = {id_: number for number, wave in enumerate(plan.waves, 1) for id_ in wave}
     return tuple(_work(step, waves[step.id]) for step in plan.steps if step.action != "note")
 
@@ -87,10 +88,10 @@ def _work(step: Step, wave: int) -> Work:
 
 
 class Order:
-    """Which of the steps that wait may be begun, as others end one after the other."""
+    """The order of steps: which of the waiting ones may begin, as others end one after the other."""
 
     def __init__(self, steps: Iterable[Work], states: Mapping[str, StepState]) -> None:
-        """states: of all steps, which the caller changes as they change."""
+        """Make the order of all steps. states: of all of them; the caller updates this mapping."""
         self._states = states
         self._place: dict[str, int] = {}
         self._needs: dict[str, tuple[str, ...]] = {}
@@ -108,24 +109,24 @@ class Order:
                 self._relief[step.relieves].append(step.id)
 
     def add(self, step: Work) -> None:
-        """This one is to be carried out, unless it has ended."""
+        """Add a step that is to be carried out, unless it has ended."""
         if self._states[step.id] is StepState.WAITING:
             self._waiting[step.wave].append(step)
         self._unended[step.wave] += self._states[step.id] not in ENDED
 
     def ended(self, step: Work) -> None:
-        """One that was added has an outcome."""
+        """Note that an added step has an outcome."""
         self._unended[step.wave] -= 1
 
     @property
     def is_all_ended(self) -> bool:
-        """Whether all that were added have an outcome."""
+        """True if all added steps have an outcome."""
         return not any(self._unended.values())
 
     def choose(self, admits: Callable[[Work], bool]) -> Iterator[tuple[Work, bool]]:
-        """Steps that may be begun now, and True; and such that never will be, and False. They wait no more.
+        """Yield steps that may begin now, with True, and steps that never will, with False; both cease to wait.
 
-        admits: asked last, of each that may be begun. The caller changes `states` before it takes the next one.
+        admits: asked last, of each that may begin. The caller changes `states` before it takes the next step.
         """
         wave = min((wave for wave, count in self._unended.items() if count), default=0)
         waiting, self._waiting[wave] = self._waiting[wave], []
@@ -139,11 +140,11 @@ class Order:
                 self._waiting[wave].append(step)
 
     def are_copies_waiting(self) -> bool:
-        """Whether a copy is yet to be begun."""
+        """True if a copy is yet to be begun."""
         return any(step.action == ADD for steps in self._waiting.values() for step in steps)
 
     def _has_room(self, step: Work) -> bool:
-        """Whether all that was to leave the step's target before it has ended."""
+        """True if all earlier steps that relieve this step's target have ended."""
         if step.gains is None:
             return True
         relief = self._relief[step.gains]

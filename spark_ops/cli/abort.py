@@ -1,4 +1,4 @@
-"""`spark-ops abort`: ends a plan for good. Nothing is undone: `rollback` makes the plan for that."""
+"""`spark-ops abort` ends a plan for good. Nothing is undone: `rollback` makes the plan for that."""
 
 import argparse
 import sys
@@ -14,13 +14,13 @@ WHY = "the operator said so"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
     common.add_place_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Tell the process that carries it out; without one, write it into the journal here."""
+    """Order the plan's process to abort; without one, record the abort in the journal. Raises: OpsError."""
     place = common.place_of(arguments, arguments.plan)
     common.begun(place)
     try:

@@ -1,4 +1,4 @@
-"""`spark-ops apply`: says what a plan would do now; with the operator's word, does it."""
+"""`spark-ops apply` shows what a plan would do now; with the operator's approval, it does it."""
 
 import argparse
 import getpass
@@ -32,7 +32,7 @@ _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?(?:/s)?", re.IGNORECAS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument("plan", type=Path, help="the plan's file")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and nothing else")
     parser.add_argument("--yes", action="store_true", help="do it without being asked")
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `resume` shares."""
+    """Add the options that `resume` shares."""
     parser.add_argument("--wave", type=int, metavar="N", help="only this wave")
     parser.add_argument(
         "--rate", type=rate, default=RATE_DEFAULT, help=f"bytes a second to copy, 0: any ({RATE_DEFAULT})"
@@ -60,7 +60,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def rate(text: str) -> float:
-    """Bytes a second of `20MB/s`, `512k`, `1GiB`. Raises: argparse.ArgumentTypeError."""
+    """Return bytes per second of `20MB/s`, `512k`, `1GiB`. Raises: argparse.ArgumentTypeError."""
     found = _RATE.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no rate: 20MB/s is meant")
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def apply(plan: Plan, arguments: argparse.Namespace, data: bytes, *, is_resuming: bool = False) -> int:
-    """Show what would be, ask, and do it.   data: the plan's file. Returns: the exit code. Raises: OpsError."""
+    """Show the outlook, ask for approval, and apply.   data: the plan's file. Returns: exit code. Raises: OpsError."""
     clock = steady_clock()
     place = Place(common.directory(arguments), plan.plan_id)
     past = common.past(place)
@@ -121,7 +121,7 @@ def carry_out(
     safe: Collection[Queue],
     clock: Callable[[], float],
 ) -> Runner:
-    """Let it run to its end. Raises: OSError: the journal cannot be written."""
+    """Run the plan to its end. Raises: OSError: the journal cannot be written."""
     steps = works(plan)
     options = Options(
         limits=Limits(bytes_per_s=arguments.rate or None), on_stale=arguments.on_stale, wave=arguments.wave
@@ -133,12 +133,12 @@ def carry_out(
 
 
 def wants_json(arguments: argparse.Namespace) -> bool:
-    """Whether what is said is for a program."""
+    """True if the output is for a program."""
     return bool(getattr(arguments, "json", False))
 
 
 def refuse_by_state(past: History, *, on_stale: Literal["skip", "stop"]) -> None:
-    """Refuse what does not follow from what has become of a plan. Raises: OpsError."""
+    """Refuse to apply a plan in whose state that makes no sense. Raises: OpsError."""
     match past.state:
         case PlanState.ABORTED | PlanState.ROLLED_BACK | PlanState.EXPIRED:
             raise OpsError(f"this plan is {past.state}: {common.verbs(past)}")
@@ -147,7 +147,7 @@ def refuse_by_state(past: History, *, on_stale: Literal["skip", "stop"]) -> None
 
 
 def check(plan: Plan, nodes: Client, now: float) -> ClusterRows:
-    """Refuse a plan that is expired, foreign or of another membership. Returns: where all is. Raises: OpsError."""
+    """Refuse an expired or foreign plan, or one of another membership. Returns: the placement. Raises: OpsError."""
     try:
         refuse_unless_valid(plan, cluster=None, now=now)
         refuse_unless_valid(plan, cluster=common.cluster_name(nodes), now=now)
@@ -164,7 +164,7 @@ def check(plan: Plan, nodes: Client, now: float) -> ClusterRows:
 
 
 def show(plan: Plan, found: list[Outlook], *, is_json: bool) -> None:
-    """What would be done now, on stdout."""
+    """Print the steps that would be done now, on stdout."""
     if is_json:
         rows = [{"step": each.step.id, "outlook": each.what, "why": each.why} for each in found]
         print(json.dumps({"plan_id": plan.plan_id, "steps": rows}))
@@ -185,7 +185,7 @@ def show(plan: Plan, found: list[Outlook], *, is_json: bool) -> None:
 
 
 def is_approved(plan: Plan, arguments: argparse.Namespace) -> bool:
-    """Whether the operator wants it: `--yes`, or the first digits of its id typed in. Raises: OpsError."""
+    """True if the operator approves: `--yes`, or the first digits of the plan's id typed in. Raises: OpsError."""
     if arguments.dry_run:
         return False
     if arguments.yes:
@@ -201,7 +201,7 @@ def is_approved(plan: Plan, arguments: argparse.Namespace) -> bool:
 
 
 def owner() -> str:
-    """Who holds the lock, for people; the end makes it this run's alone."""
+    """Return a name for the lock's holder; its random end makes it unique to this run."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
@@ -210,7 +210,7 @@ def owner() -> str:
 
 
 def ended(plan: Plan, runner: Runner, place: Place, now: float, *, is_json: bool) -> int:
-    """Say how it ended. Returns: the exit code. Raises: OpsError if it was not begun."""
+    """Print how the plan ended. Returns: the exit code. Raises: OpsError if it was not begun."""
     if runner.refusal is not None:
         raise OpsError(runner.refusal, EX_ENGINE)
     if runner.state is PlanState.DONE and plan.mode == "rollback":
@@ -242,7 +242,7 @@ def _is_wave_done(runner: Runner) -> bool:
 
 
 def mark_rolled_back(directory: Path, plan_id: str, now: float) -> None:
-    """Write into the journal of a plan that it was undone, if that is on this machine."""
+    """Record in the journal of a plan that it was undone, if that journal is on this machine."""
     place = Place(directory, plan_id)
     if not place.journal.exists():
         return

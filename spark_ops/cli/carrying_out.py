@@ -1,4 +1,4 @@
-"""What the commands share that carry out plans: options, the cluster, a plan's place, and what is told on the way."""
+"""Shared parts of the commands that carry out plans: options, the cluster, a plan's files, and progress output."""
 
 import argparse
 import os
@@ -30,7 +30,7 @@ SHOWN_DIGITS: Final = 8
 
 
 def add_place_argument(parser: argparse.ArgumentParser) -> None:
-    """Where plans are kept that were begun."""
+    """Add the option for the directory of begun plans."""
     parser.add_argument(
         "--state",
         type=Path,
@@ -40,7 +40,7 @@ def add_place_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which cluster."""
+    """Add the options that name the cluster."""
     parser.add_argument(
         "--url",
         action="append",
@@ -52,13 +52,13 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def directory(arguments: argparse.Namespace) -> Path:
-    """Where journals are."""
+    """Return the directory of journals."""
     given: Path | None = arguments.state
     return default_directory(os.environ) if given is None else given
 
 
 def client(arguments: argparse.Namespace, came_from: str | None = None) -> Client:
-    """Of the nodes that the command line names. Raises: OpsError.   came_from: the URL that a plan was made from."""
+    """Return a client of the nodes on the command line. Raises: OpsError.   came_from: the URL in the plan's file."""
     urls = arguments.url or os.environ.get("SPARK_OPS_URL", "").split() or [_trusted(came_from)]
     try:
         return Client([address(url, os.environ) for url in urls], ca_file=arguments.ca_file)
@@ -67,10 +67,10 @@ def client(arguments: argparse.Namespace, came_from: str | None = None) -> Clien
 
 
 def _trusted(came_from: str | None) -> str:
-    """Where to go if nobody says where. Raises: OpsError.
+    """Return the URL to use if the operator gives none. Raises: OpsError.
 
-    A plan's file may come from anybody, and whoever answers gets the operator's password: so only this machine is
-    believed.
+    A plan's file may come from any source, and the node at its URL gets the operator's password: so only a URL of this
+    machine is trusted.
     """
     if came_from is None:
         return URL
@@ -85,7 +85,7 @@ def _trusted(came_from: str | None) -> str:
 
 
 def get(nodes: Client, path: str) -> Any:
-    """What the cluster says. Raises: OpsError."""
+    """Return the cluster's answer to a GET request. Raises: OpsError."""
     found = nodes.get(path)
     if isinstance(found, Silence):
         raise OpsError(f"the cluster does not answer: {found.why}", EX_ENGINE)
@@ -99,13 +99,13 @@ def get(nodes: Client, path: str) -> Any:
 
 
 def cluster_name(nodes: Client) -> str:
-    """What the cluster calls itself. Raises: OpsError."""
+    """Return the cluster's own name. Raises: OpsError."""
     found = get(nodes, "/cluster-name")
     return str(found.get("name")) if isinstance(found, Mapping) else ""
 
 
 def topology(nodes: Client, now: float) -> ClusterRows:
-    """Where all is just now. Raises: OpsError."""
+    """Return the current placement of all queues. Raises: OpsError."""
     try:
         return rows_of(get(nodes, "/mirroring/topology"), now=now)
     except TopologyError as error:
@@ -113,7 +113,7 @@ def topology(nodes: Client, now: float) -> ClusterRows:
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan from a file. Raises: OpsError."""
+    """Return a plan from a file. Raises: OpsError."""
     try:
         return plans.parse(path.read_bytes())
     except OSError as error:
@@ -123,7 +123,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def place_of(arguments: argparse.Namespace, named: str) -> Place:
-    """The place of a plan that was begun, named by its id or by its file. Raises: OpsError."""
+    """Return the place of a plan that was begun, named by its id or by its file. Raises: OpsError."""
     where = directory(arguments)
     if Path(named).is_file():
         return Place(where, read_plan(Path(named)).plan_id)
@@ -134,7 +134,7 @@ def place_of(arguments: argparse.Namespace, named: str) -> Place:
 
 
 def past(place: Place) -> History:
-    """What the journal says. Raises: OpsError."""
+    """Return the history in a plan's journal. Raises: OpsError."""
     try:
         return read(place.journal)
     except JournalDamaged as error:
@@ -144,7 +144,7 @@ def past(place: Place) -> History:
 
 
 def begun(place: Place) -> History:
-    """What the journal says of a plan that was begun. Raises: OpsError."""
+    """Return the history of a plan, which must have been begun. Raises: OpsError."""
     found = past(place)
     if not found.plan:
         raise OpsError(f"this plan was never begun on this machine: there is no journal in {place.directory}")
@@ -152,21 +152,21 @@ def begun(place: Place) -> History:
 
 
 def short(plan_id: str) -> str:
-    """Enough of an id for people."""
+    """Return the first digits of a plan's id, as shown to operators."""
     return plan_id.removeprefix("sha256:")[:SHOWN_DIGITS]
 
 
 def described(step: Work) -> str:
-    """A step in a few words, on one line whatever the names are."""
+    """Return a step in a few words, on one line whatever the names are."""
     route = " → ".join(node for node in (step.source, step.target) if node is not None)
     text = f"{step.id:<6} {step.action:<12} {step.queue} ({step.vhost})  {route}"
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 class Teller:
-    """Tells what becomes of steps: a line for each that ends, on stdout.
+    """Prints the progress of steps: a line for each that ends, on stdout.
 
-    Of copies that go on, for which there is no line yet, stderr says how many there are, if it is a terminal.
+    If stderr is a terminal, it also shows the number of steps that go on.
     """
 
     def __init__(self, steps: Sequence[Work], *, is_quiet: bool = False) -> None:
@@ -176,7 +176,7 @@ class Teller:
         self._is_terminal = sys.stderr.isatty()
 
     def tell(self, record: Record) -> None:
-        """Take up a record of the journal."""
+        """Print a record of the journal."""
         if self._is_quiet:
             return
         why = f": {record['why']}" if record.get("why") else ""
@@ -199,12 +199,12 @@ class Teller:
 
 
 def summary(found: History | Mapping[str, StepState]) -> str:
-    """How many steps are in which state."""
+    """Return the number of steps in each state, as text."""
     states = found.steps if isinstance(found, History) else found
     count = Counter(states.values())
     return ", ".join(f"{count[state]} {state}" for state in StepState if count[state]) or "no steps"
 
 
 def verbs(found: History) -> str:
-    """What an operator may do now."""
+    """Return the commands that an operator may use now, as text."""
     return ", ".join(VERBS[found.state])

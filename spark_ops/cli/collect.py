@@ -1,4 +1,4 @@
-"""`spark-ops collect`: the sidecar of a node, or of several, that makes Parquet files of telemetry segments. No Spark.
+"""`spark-ops collect` runs beside one or several nodes and makes Parquet files of telemetry segments. No Spark.
 
 spark-ops collect /var/lib/fluffle/telemetry --out /srv/telemetry             goes on until it is stopped
 spark-ops collect n1/telemetry n2/telemetry --out recorded --once --keep      takes what is there
@@ -25,7 +25,7 @@ FLUSH_MIN_S: Final = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of spark.md §5."""
+    """Add the options of spark.md §5."""
     parser.add_argument(
         "directories",
         nargs="+",
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _follow(arguments: argparse.Namespace, flush_s: float, stop: threading.Event) -> None:
-    """What fails is told once and tried again: segments wait where they are."""
+    """Take segments again and again. A failure is printed once and retried: segments stay where they are."""
     failed = ""
     while not stop.is_set():
         try:
@@ -79,7 +79,7 @@ def _follow(arguments: argparse.Namespace, flush_s: float, stop: threading.Event
 
 
 def _turn(arguments: argparse.Namespace) -> "Taken":
-    """Take what is there now."""
+    """Take the segments that are there now. Raises: OpsError."""
     from spark_ops.telemetry.checkpoint import CheckpointError
     from spark_ops.telemetry.collector import take_all
 
@@ -97,7 +97,7 @@ def _turn(arguments: argparse.Namespace) -> "Taken":
 
 
 def describe(error: OSError, root: Path) -> str:
-    """One line for the operator."""
+    """Return an error as one line for the operator."""
     where = error.filename or root
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"no room left for {where}: make some; no segment was removed that is not in its files"
@@ -105,7 +105,7 @@ def describe(error: OSError, root: Path) -> str:
 
 
 def seconds(text: str) -> float:
-    """A time such as 90, 60s, 5m, 2h or 3d. Raises: OpsError."""
+    """Return a time such as 90, 60s, 5m, 2h or 3d in seconds. Raises: OpsError."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
     try:
@@ -118,7 +118,7 @@ def seconds(text: str) -> float:
 
 
 def _tell(taken: "Taken", arguments: argparse.Namespace, *, is_always: bool) -> None:
-    """A line if there is something to tell."""
+    """Print the counts if anything was taken, or always if `is_always`."""
     if not (taken.segments or is_always):
         return
     if arguments.json:

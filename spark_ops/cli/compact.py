@@ -1,6 +1,6 @@
-"""`spark-ops compact`: merge the small files of hours that are over, and remove what is too old.
+"""`spark-ops compact` merges the small files of hours that are over, and removes what is too old.
 
-Meant for a timer, once an hour. It starts Spark only if an hour is too large for the memory of one process.
+It is meant for a timer, once an hour. It starts Spark only if an hour is too large for the memory of one process.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from spark_ops.cli.errors import EX_ENGINE, OpsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of spark.md §5."""
+    """Add the options of spark.md §5."""
     parser.add_argument("root", type=Path, metavar="ROOT", help="what `collect` wrote to")
     parser.add_argument(
         "--older-than", default="20m", metavar="TIME", help="leave hours alone that ended later (20m)"
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Merge, then remove. Raises: OpsError."""
+    """Merge files, then remove old ones. Raises: OpsError."""
     root: Path = arguments.root
     older_than, grace = seconds(arguments.older_than), seconds(arguments.grace)
     raw_days = None if arguments.keep_raw is None else max(1, round(seconds(arguments.keep_raw) / 86400))
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Progress:
-    """Tells how far it is: on a terminal at once, elsewhere after 5 seconds."""
+    """Prints the progress: on a terminal at once, elsewhere after 5 seconds."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""`spark-ops diff`: what two plans do differently, queue by queue. Exit code 1 if they do."""
+"""`spark-ops diff` prints the differences of two plans, queue by queue. The exit code is 1 if there are any."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from spark_ops.planning.diff import Change, Difference, difference
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument("first", type=Path, metavar="PLAN")
     parser.add_argument("second", type=Path, metavar="OTHER")
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def lines(found: Difference) -> Iterator[str]:
-    """`-` is only in the first plan, `+` only in the second, `~` different."""
+    """Yield the difference as lines: `-` is only in the first plan, `+` only in the second, `~` different."""
     for change in found.only_first:
         yield f"- {_about(change)}: {plain(change.text)}"
     for change in found.only_second:

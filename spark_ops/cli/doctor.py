@@ -1,4 +1,4 @@
-"""`spark-ops doctor`: says what is missing on this machine, and for which commands. Starts neither Spark nor Java."""
+"""`spark-ops doctor` says what is missing on this machine, and for which commands. It starts neither Spark nor Java."""
 
 import argparse
 import json
@@ -26,18 +26,18 @@ PACKAGES: Final[dict[str, tuple[tuple[int, int], str, State]]] = {
     "numpy": ((1, 26), "plan", "missing"),
     "scipy": ((1, 11), "plan --optimize milp", "warn"),
 }
-"""The oldest version that is known to do, who needs it, and how bad it is if it is not there."""
+"""Python packages: the oldest version that works, the commands that need it, and the state if it is missing."""
 ROOM_MIN_BYTES: Final = 1_000_000_000
 MEMORY_MIN_BYTES: Final = 3_000_000_000
 CLOCK_MIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """A clock that tells an earlier time was never set."""
 AHEAD_S: Final = 60.0
-"""Rows that are from later than this are from a clock that is not ours."""
+"""A newest row that is more than so many seconds ahead is of a clock that differs from this machine's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, and what came of it: one line each."""
+    """The result of one check."""
 
     what: str
     state: State
@@ -45,7 +45,7 @@ class Check:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Nothing is needed."""
+    """Add the options of the command."""
     parser.add_argument("root", nargs="?", type=Path, metavar="ROOT", help="what `collect` writes to")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def checks(root: Path | None) -> Iterator[Check]:
-    """All of them."""
+    """Yield the results of all checks."""
     yield _python()
     yield _java()
     for name in PACKAGES:
@@ -94,7 +94,7 @@ def _java() -> Check:
 
 
 def package(name: str, version_of: Callable[[str], str]) -> Check:
-    """One of `PACKAGES`.   version_of: raises PackageNotFoundError if it is not there."""
+    """Check one of `PACKAGES`.   version_of: raises PackageNotFoundError if the package is missing."""
     oldest, needed_by, state = PACKAGES[name]
     try:
         told = version_of(name)
@@ -116,7 +116,7 @@ def _memory() -> Check:
 
 
 def room(what: str, directory: Path) -> Check:
-    """Whether there is room to write."""
+    """Check that a directory can be written to and has free space."""
     try:
         free = shutil.disk_usage(directory).free
     except OSError as error:
@@ -128,7 +128,7 @@ def room(what: str, directory: Path) -> Check:
 
 
 def _loopback() -> Check:
-    """Spark's parts talk over it, on ports that the system chooses."""
+    """Check that a port of 127.0.0.1 can be reached: the parts of Spark talk over such ports."""
     try:
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
@@ -140,7 +140,7 @@ def _loopback() -> Check:
 
 
 def clock(now: datetime) -> Check:
-    """Whether the clock was set."""
+    """Check that the clock was set."""
     text = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     if now < CLOCK_MIN:
         return Check("clock", "missing", f"{text}: set it, hours of telemetry go by it")
@@ -148,7 +148,7 @@ def clock(now: datetime) -> Check:
 
 
 def _root(root: Path) -> Iterator[Check]:
-    """What there is to read, and whether more can be written."""
+    """Check the telemetry below a root: whether it can be written, its hours, and the age of the newest row."""
     if not root.is_dir():
         yield Check("telemetry", "missing", f"{root} is no directory")
         return

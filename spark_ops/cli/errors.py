@@ -1,4 +1,4 @@
-"""What ends a command with one clear line."""
+"""The error that ends a command with one clear line, and the exit codes."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ EX_ENGINE: Final = 4
 
 
 class OpsError(Exception):
-    """One line for the operator: what is wrong, and what to do about it.   exit_code: see `spark_ops.cli.main`."""
+    """One line for the operator: the problem and its remedy.   exit_code: see `spark_ops.cli.main`."""
 
     def __init__(self, text: str, exit_code: int = EX_USAGE) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""`spark-ops forecast`: when memory, disk and file descriptors of nodes come to their limits.
+"""`spark-ops forecast` says when memory, disk and file descriptors of nodes reach their limits.
 
 Exit codes: 0, 2 a mistake of the call, 3 there is no telemetry of the node, 4 Spark.
 """
@@ -16,7 +16,7 @@ from spark_ops.cli.judging import add_window, plain, read_settings, window_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of spark.md §5."""
+    """Add the options of spark.md §5."""
     add_window(parser)
     parser.add_argument("--node", metavar="NAME", help="of one node")
     parser.add_argument("--to", choices=("memory", "disk", "fd"), help="of one resource")
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def lines(forecasts: list[dict[str, Any]]) -> Iterator[str]:
-    """Forecasts as text; times are approximate."""
+    """Yield forecasts as text; times are approximate."""
     if not forecasts:
         yield "there is no telemetry in this window"
         return
@@ -78,7 +78,7 @@ def lines(forecasts: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def amount(forecast: dict[str, Any], key: str) -> str:
-    """A figure with its unit."""
+    """Return a figure with its unit."""
     value = forecast[key]
     if value is None:
         return "?"
@@ -88,7 +88,7 @@ def amount(forecast: dict[str, Any], key: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time for people."""
+    """Return a time in words, in minutes, hours or days."""
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"

@@ -1,4 +1,4 @@
-"""`spark-ops health`: say what is wrong with a cluster; with --follow, tell what changes as telemetry comes in.
+"""`spark-ops health` says what is wrong with a cluster; with --follow, it prints changes as telemetry comes in.
 
 Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 a mistake of the call, 3 too little is known, 4 Spark.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of spark.md §5."""
+    """Add the options of spark.md §5."""
     add_window(parser)
     parser.add_argument("--json", action="store_true", help="print the health document")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page, too")
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge, print, and say by the exit code how it is. Raises: OpsError."""
+    """Judge the window and print the result. Returns: the exit code for its verdict. Raises: OpsError."""
     settings = read_settings(arguments.thresholds)
     window_s, until = window_of(arguments)
     every_s = seconds(arguments.every)
@@ -100,7 +100,7 @@ def _follow(
     window_s: float,
     every_s: float,
 ) -> int:
-    """Tell what is raised and what is cleared, line by line; until Ctrl-C, or --once."""
+    """Print raised and cleared findings, line by line; until Ctrl-C, or once with --once."""
     from spark_ops.jobs import streaming
 
     if not window.cluster:
@@ -124,7 +124,7 @@ def _follow(
 
 
 def _tell(change: Any, *, is_json: bool) -> None:
-    """What a judgement changed, a line each; as JSON the whole of it."""
+    """Print the changes of a judgement, a line each; with JSON one line for all."""
     document = change.document
     end = document["window"][1]
     if is_json:

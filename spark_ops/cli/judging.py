@@ -1,4 +1,4 @@
-"""What `health` and `forecast` have in common: which telemetry, by which thresholds; and findings as text."""
+"""Shared parts of `health` and `forecast`: the window of telemetry, the thresholds, and findings as text."""
 
 import argparse
 import tomllib
@@ -13,12 +13,12 @@ from spark_ops.cli.errors import EX_FINDINGS, EX_UNKNOWN, OpsError
 from spark_ops.health.settings import Settings, from_tables
 
 FINDINGS_SHOWN: Final = 5
-"""Of each kind, unless all are asked for."""
+"""The most findings of each kind that are printed, unless all are asked for."""
 MARKS: Final = {"crit": "CRITICAL", "warn": "WARNING ", "info": "info    "}
 
 
 def add_window(parser: argparse.ArgumentParser) -> None:
-    """The options."""
+    """Add the options that choose the window and the thresholds."""
     parser.add_argument("root", type=Path, metavar="ROOT", help="what `collect` wrote to")
     parser.add_argument("--window", default="6h", metavar="TIME", help="how far to look back (6h)")
     parser.add_argument(
@@ -34,7 +34,7 @@ def add_window(parser: argparse.ArgumentParser) -> None:
 
 
 def window_of(arguments: argparse.Namespace) -> tuple[float, float | str]:
-    """How many s to look back, and from where. Raises: OpsError."""
+    """Return the length of the window in s, and its end as for `until_of`. Raises: OpsError."""
     if not arguments.root.is_dir():
         raise OpsError(f"{arguments.root} is no directory: give what `collect --out` wrote to")
     window_s = seconds(arguments.window)
@@ -44,7 +44,7 @@ def window_of(arguments: argparse.Namespace) -> tuple[float, float | str]:
 
 
 def until_of(text: str) -> float | str:
-    """now, last or s since 1970. Raises: OpsError."""
+    """Return `now`, `last` or a time in s since 1970. Raises: OpsError."""
     if text in ("now", "last"):
         return text
     try:
@@ -55,7 +55,7 @@ def until_of(text: str) -> float | str:
 
 
 def read_settings(path: Path | None) -> Settings:
-    """The thresholds of a file. Raises: OpsError, with the file and the line or the key that is wrong."""
+    """Return the thresholds of a file. Raises: OpsError, with the file and the line or the key that is wrong."""
     if path is None:
         return Settings()
     try:
@@ -63,12 +63,12 @@ def read_settings(path: Path | None) -> Settings:
             return from_tables(tomllib.load(file))
     except OSError as error:
         raise OpsError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:  # of TOML, of UTF-8 and ours
+    except ValueError as error:  # errors of TOML, of UTF-8 and of our checks
         raise OpsError(f"{path}: {error}") from error
 
 
 def exit_code(document: dict[str, Any], fail_on: str) -> int:
-    """0 nothing that matters, 1 findings of `fail_on` or worse, 3 too little is known."""
+    """Return 0 for nothing that matters, 1 for findings of `fail_on` or worse, 3 if too little is known."""
     if document["verdict"] == "unknown":
         return EX_UNKNOWN
     bad = {"crit"} if fail_on == "crit" else {"warn", "crit"}
@@ -76,12 +76,12 @@ def exit_code(document: dict[str, Any], fail_on: str) -> int:
 
 
 def plain(text: str) -> str:
-    """Text for a terminal: names of queues are strangers' and may have control characters in them."""
+    """Return text safe for a terminal: names of queues come from strangers and may have control characters."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def lines(document: dict[str, Any], *, is_all: bool = False) -> Iterator[str]:
-    """A health document as text: the verdict, the findings, the nodes, and what was not seen."""
+    """Yield a health document as text: the verdict, the findings, the nodes, and what was not seen."""
     coverage = document["coverage"]
     score = "" if document["score"] is None else f", score {document['score']} of 100"
     yield plain(f"{document['cluster'] or 'no cluster'}: {document['verdict']}{score}")
@@ -130,7 +130,7 @@ def _table(nodes: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _unseen(coverage: dict[str, Any]) -> Iterator[str]:
-    """What was not seen, if there is anything."""
+    """Yield what was not seen, if there is anything."""
     told = [
         f"not seen: {plain(hole['node'])} from {hole['from']} to {hole['to']}" for hole in coverage["missing"]
     ]

@@ -1,8 +1,8 @@
-"""The command `spark-ops`: parses the command line and hands it to the file of the command.
+"""The command `spark-ops` parses the command line and runs the command's module.
 
 Nothing but the standard library is imported before a command runs: `show` and `apply` start without Spark.
-Exit codes: 0 done or healthy, 1 findings or steps that did not succeed, 2 a command line or a file that makes no
-sense, 3 too little is known, 4 something needed is missing or failed, 141 nobody reads the output (spark.md §5).
+Exit codes: 0 done or healthy, 1 findings or steps that did not succeed, 2 an invalid command line or file,
+3 too little is known, 4 a requirement is missing or failed, 141 the reader of the output has closed it (spark.md §5).
 """
 
 import argparse
@@ -32,7 +32,8 @@ COMMANDS: Final = {
     "report": "write a page about health and plan, or about what came of a plan",
     "doctor": "say what is missing on this machine",
 }
-"""Each is a module of `spark_ops.cli` of that name, with `add_arguments(parser)` and `run(arguments) -> int`."""
+"""The commands and their help texts. Each is a module of `spark_ops.cli` of that name, with `add_arguments(parser)`
+and `run(arguments) -> int`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = int(import_module(f"spark_ops.cli.{arguments.command}").run(arguments))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # `spark-ops plan … | head` has read enough
+    except BrokenPipeError:  # `spark-ops plan … | head` has closed its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OpsError as error:

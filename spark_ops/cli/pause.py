@@ -9,13 +9,13 @@ from spark_ops.cli.errors import OpsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
     common.add_place_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Leave the order where that process looks."""
+    """Write the order into the control file of the process. Raises: OpsError."""
     place = common.place_of(arguments, arguments.plan)
     found = common.begun(place)
     if not is_busy(place.journal):

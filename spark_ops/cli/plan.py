@@ -1,7 +1,7 @@
-"""`spark-ops plan`: says which moves would help, and writes them down as a plan. Nothing is moved.
+"""`spark-ops plan` says which moves would help, and writes them down as a plan. Nothing is moved.
 
-By loads from telemetry (ROOT, needs Spark), or by numbers alone from a topology (no Spark). Exit code 3 if too little
-of the window was seen to plan by it.
+It plans by loads from telemetry (ROOT, needs Spark), or by numbers alone from a topology (no Spark). The exit code is
+3 if too little of the window was seen to plan by it.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument(
         "root", type=Path, nargs="?", metavar="ROOT", help="what `collect` wrote to (needs Spark)"
     )
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan, write it down and say what it says. Raises: OpsError."""
+    """Draft a plan, write it to files and print it. Raises: OpsError."""
     _sort_out_mode(arguments)
     given = [arguments.root, arguments.topology, arguments.synthetic]
     if sum(each is not None for each in given) != 1:
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sort_out_mode(arguments: argparse.Namespace) -> None:
-    """A mode has a node or none: what else was written after it is ROOT."""
+    """Take ROOT out of the values of --mode: a mode has at most one node, but argparse takes ROOT after it, too."""
     needed = 2 if arguments.mode[0] in ("drain-node", "add-node") else 1
     if len(arguments.mode) == needed + 1 and arguments.root is None:
         arguments.root = Path(arguments.mode.pop())
@@ -140,7 +140,7 @@ def _from_telemetry(arguments: argparse.Namespace, now: float) -> ClusterRows:
 
 
 def _show_candidates(arguments: argparse.Namespace, now: float) -> int:
-    """What a planner of a very large fleet would look at first, as a table."""
+    """Print the candidate moves off hot nodes, which the planner of a very large fleet considers first, as a table."""
     from spark_ops.jobs.candidates import candidates, frames
 
     if arguments.root is None or arguments.candidates < 1:
@@ -168,7 +168,7 @@ def _show_candidates(arguments: argparse.Namespace, now: float) -> int:
 
 @contextmanager
 def _telemetry(arguments: argparse.Namespace, now: float) -> "Iterator[tuple[Any, ClusterRows]]":
-    """A Spark session, and the cluster with its loads. Raises: OpsError."""
+    """Yield a Spark session, and the cluster with its loads. Raises: OpsError."""
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.loads import cluster_rows
     from spark_ops.jobs.session import session
@@ -190,7 +190,7 @@ def _telemetry(arguments: argparse.Namespace, now: float) -> "Iterator[tuple[Any
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """What the command line and the file of settings say; the command line goes first. Raises: OpsError."""
+    """Return the settings of the command line and of the file; the command line overrides. Raises: OpsError."""
     mode, *rest = arguments.mode
     if mode not in ("full", "repair", "drain-node", "add-node") or len(rest) > 1:
         raise OpsError("--mode is full, repair, drain-node NODE or add-node NODE")
@@ -212,7 +212,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 
 def _given(arguments: argparse.Namespace) -> Mapping[str, Any]:
-    """Settings that the command line names."""
+    """Return the settings that the command line names."""
     found: dict[str, Any] = {
         "only_vhost": arguments.only_vhost,
         "exclude_queue": arguments.exclude_queue,
@@ -231,7 +231,7 @@ def _given(arguments: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def _whole(text: str) -> int:
-    """A number such as 50, 500M or 10G. Raises: OpsError."""
+    """Return a number such as 50, 500M or 10G. Raises: OpsError."""
     unit = text[-1:] if text[-1:] in _UNITS else ""
     number = text.removesuffix(unit)
     if not number.isascii() or not number.isdecimal() or len(number) > 15:

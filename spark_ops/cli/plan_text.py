@@ -1,4 +1,4 @@
-"""A plan as text for people: what it is for, what it does, node by node and step by step. Names are made harmless."""
+"""A plan as text: its goals and figures, node by node and step by step. Names are made safe for terminals."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -11,13 +11,13 @@ NAME_SHOWN: Final = 60
 
 
 def plain(text: object) -> str:
-    """On one line, and nothing that a terminal would obey, or could not show."""
+    """Return text on one line, without characters that a terminal would obey or could not show."""
     shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in str(text))
     return shown.encode("utf-8", "replace").decode()
 
 
 def size(count: float) -> str:
-    """Bytes for people."""
+    """Return a number of bytes with its unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -26,7 +26,7 @@ def size(count: float) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as they have to be."""
+    """Yield the lines of a table, its columns as wide as needed."""
     lines = [list(head), *[list(row) for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     for line in lines:
@@ -34,7 +34,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def verdict(plan: Plan) -> str:
-    """The plan in a line."""
+    """Return the plan in one line."""
     summary = plan.summary
     moves = f"{summary.get('promotions', 0)} promotions and {summary.get('copies', 0)} copies"
     if not plan.waves:
@@ -50,7 +50,7 @@ def verdict(plan: Plan) -> str:
 
 
 def text(plan: Plan, *, steps_shown: int = STEPS_SHOWN) -> Iterator[str]:
-    """The lines."""
+    """Yield the lines of a plan."""
     yield f"plan     {plan.plan_id}"
     yield f"cluster  {plain(plan.cluster)}   mode {plan.mode}"
     yield f"made     {iso(plan.created)}   good until {iso(plan.expires)}"
@@ -108,13 +108,13 @@ def _steps(plan: Plan, shown: int) -> Iterator[str]:
 
 
 def note_text(note: Step) -> str:
-    """A note in a line."""
+    """Return a note in one line."""
     about = "" if note.queue is None else f"queue {plain(note.queue)[:NAME_SHOWN]} ({plain(note.vhost)}): "
     return plain(f"{about}{note.why}")
 
 
 def details(plan: Plan, id_: str) -> Iterator[str]:
-    """All about one step. No lines: there is no such step."""
+    """Yield all details of one step; nothing if there is no such step."""
     step = plan.by_id.get(id_)
     if step is None:
         return

@@ -1,4 +1,4 @@
-"""`spark-ops report`: a page about health and plan, also as JSON, CSV and Parquet; later, what came of the plan.
+"""`spark-ops report` writes a page about health and plan, also as JSON, CSV and Parquet; later, about a plan's result.
 
 Without ROOT it needs no Spark: the documents that `health` and `plan` wrote are enough.
 """
@@ -30,11 +30,11 @@ from spark_ops.reports.tables import csv_of, tables_of, write_parquet
 
 HEALTH_FORMAT: Final = "spark-ops-health/1"
 BYTES_MAX: Final = 1 << 28
-"""Of a health document."""
+"""The largest health document in bytes; a larger one is refused."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument(
         "root", type=Path, nargs="?", metavar="ROOT", help="telemetry, to judge it now (needs Spark)"
     )
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write what was asked for; the page if nothing was. Raises: OpsError."""
+    """Write the files that the options name; the page if they name none. Raises: OpsError."""
     if arguments.after and not arguments.plan:
         raise OpsError("--after compares with a plan: give --plan FILE")
     if not (arguments.root or arguments.health or arguments.plan):
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """The document of a plan that nobody changed. Raises: OpsError."""
+    """Return the document of a plan whose hash is right. Raises: OpsError."""
     data = _read(path, plans.BYTES_MAX)
     try:
         plans.parse(data)
@@ -111,7 +111,7 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 
 def read_document(path: Path, format_: str, shape: checking.Shape) -> dict[str, Any]:
-    """A document of this format. Raises: OpsError."""
+    """Return a document of this format. Raises: OpsError."""
     try:
         document = loaded(_read(path, BYTES_MAX))
         if not isinstance(document, dict) or document.get("format") != format_:
@@ -138,7 +138,7 @@ def _from_root(
     after: dict[str, Any] | None,
     now: float,
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Health, and what came of the plan, of telemetry. One Spark session does both. Raises: OpsError."""
+    """Return the health document and the plan's result, computed in one Spark session. Raises: OpsError."""
     from spark_ops.jobs.engine import EngineError
     from spark_ops.jobs.health import choose_window, rows_hint
     from spark_ops.jobs.health import health as judge
@@ -153,7 +153,7 @@ def _from_root(
         window = choose_window(root, window_s=window_s, now_s=now, until=until, cluster=cluster)
         end = window.end * 60.0
         done = plan if arguments.after is True else None
-        since = end if done is None else _since(arguments, done, end)  # before Spark takes its time to start
+        since = end if done is None else _since(arguments, done, end)  # before Spark's slow start
         with session("spark-ops report", rows_hint=rows_hint(root, window)) as spark:
             if health is None:
                 health = judge(
@@ -165,7 +165,7 @@ def _from_root(
                 print(write(arguments.plan.with_suffix(".after.json"), _json(after)))
     except EngineError as error:
         raise OpsError(str(error), EX_ENGINE) from error
-    except ValueError as error:  # nothing to judge, no topology, another cluster: each one line
+    except ValueError as error:  # nothing to judge, no topology, another cluster: each has a text of one line
         raise OpsError(f"{root}: {error}", EX_UNKNOWN) from error
     except OSError as error:
         raise OpsError(describe(error, root), EX_ENGINE) from error
@@ -173,7 +173,7 @@ def _from_root(
 
 
 def _since(arguments: argparse.Namespace, plan: dict[str, Any], end: float) -> float:
-    """From when on to measure: as given, else since the plan was carried out, else since it was made.
+    """Return the begin of the measurement: as given, else when the plan was carried out, else when it was made.
 
     Raises: OpsError if that is not before `end`.
     """
@@ -192,7 +192,7 @@ def _since(arguments: argparse.Namespace, plan: dict[str, Any], end: float) -> f
 
 
 def write_all(document: dict[str, Any], arguments: argparse.Namespace) -> list[Path]:
-    """Everything that was asked for. Returns: what was written. Raises: OpsError."""
+    """Write all files that the options name. Returns: their paths. Raises: OpsError."""
     html: Path | None = arguments.html
     if not (html or arguments.json or arguments.csv or arguments.parquet):
         html = Path("report.html")
@@ -220,13 +220,13 @@ def write_all(document: dict[str, Any], arguments: argparse.Namespace) -> list[P
 
 
 def _json(document: dict[str, Any]) -> bytes:
-    """With keys in order. Half a pair of UTF-16 in a name becomes an escape, which JSON reads as what it was."""
+    """Return JSON with sorted keys. A lone surrogate in a name becomes an escape, which JSON readers decode again."""
     text = json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
     return (text + "\n").encode("utf-8", "backslashreplace")
 
 
 def write(path: Path, data: bytes) -> Path:
-    """A file that is there whole or as it was. Raises: OSError."""
+    """Write a file whole or not at all. Returns: the path. Raises: OSError."""
     return _replaced(path, lambda new: _filled(new, data))
 
 
@@ -238,7 +238,7 @@ def _filled(path: Path, data: bytes) -> None:
 
 
 def _replaced(path: Path, make: Callable[[Path], object]) -> Path:
-    """Have `make` write a file beside it, then put that in its place."""
+    """Let `make` write a new file beside the path, then replace the path with it."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
     new = Path(name)

@@ -1,4 +1,4 @@
-"""`spark-ops resume`: a plan that was paused goes on; one whose `apply` died is taken up where its journal ends."""
+"""`spark-ops resume` continues a paused plan, or one whose `apply` died, from the end of its journal."""
 
 import argparse
 import sys
@@ -10,13 +10,13 @@ from spark_ops.cli.errors import OpsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Tell the process that carries it out, or carry it out here."""
+    """Order the process that carries out the plan to go on; without one, carry it out here. Raises: OpsError."""
     place = common.place_of(arguments, arguments.plan)
     common.begun(place)
     if is_busy(place.journal):

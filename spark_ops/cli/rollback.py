@@ -1,4 +1,4 @@
-"""`spark-ops rollback`: makes the plan that undoes what a plan did so far. Nothing is done: `apply` is for that."""
+"""`spark-ops rollback` makes the plan that undoes what a plan did so far. Nothing is done: `apply` is for that."""
 
 import argparse
 import sys
@@ -18,7 +18,7 @@ from spark_ops.planning.rows import ClusterRows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument("plan", metavar="PLAN_ID", help="the first digits of its id, or its file")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the plan made")
     common.add_cluster_arguments(parser)
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make the plan, from the journal and from where all is now."""
+    """Make the plan from the journal and the current placement. Raises: OpsError."""
     place = common.place_of(arguments, arguments.plan)
     found = common.begun(place)
     if is_busy(place.journal):
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def completed(plan: Plan, found: History, current: ClusterRows) -> set[str]:
-    """Ids of the steps that the plan did; of those whose end nobody saw, the ones that are so now."""
+    """Return the ids of the steps that the plan did; steps without an outcome count if their effect is there now."""
     own = set(found.changed())
     rows = {(row.vhost, row.queue): row for row in current.queues}
     return {

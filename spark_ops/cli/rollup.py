@@ -1,4 +1,4 @@
-"""`spark-ops rollup`: sums up hours of telemetry, so that later jobs read little.
+"""`spark-ops rollup` sums up hours of telemetry, so that later jobs read little.
 
 spark-ops rollup ROOT                          the hours that have none yet, or to which rows have come since
 spark-ops rollup ROOT --figures                p95, slope and mean of the ready messages of each replica
@@ -23,7 +23,7 @@ KINDS: "tuple[RollupKind, ...]" = ("queue", "node", "link")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line."""
+    """Add the options of the command."""
     parser.add_argument("root", type=Path, metavar="ROOT", help="what `collect` writes to")
     parser.add_argument("--since", type=moment, metavar="TIME", help="from then on: 2026-11-22T13:00Z")
     parser.add_argument("--until", type=moment, metavar="TIME", help="until then; hours are taken whole")
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def moment(text: str) -> float:
-    """A time of the command line in s since 1970; without a zone it is UTC."""
+    """Return a time of the command line in s since 1970; without a zone it is UTC."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError as error:
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _found(arguments: argparse.Namespace) -> "dict[RollupKind, Found]":
-    """What there is; says which files cannot be read. Raises: OpsError if there is nothing, EngineError."""
+    """Return the files of each kind, print which cannot be read. Raises: OpsError if there are none, EngineError."""
     from spark_ops.jobs.engine import packages
 
     packages("pyarrow")
@@ -111,7 +111,7 @@ def _rollup(arguments: argparse.Namespace) -> int:
 
 
 def _tell(done: "list[Rolled]", hours: "dict[RollupKind, int]", used_s: float, as_json: bool) -> None:
-    """used_s: CPU, of the JVM too."""
+    """Print what was rolled up. used_s: CPU time, the JVM's included."""
     if as_json:
         rolled = [
             {"kind": each.kind, "hour": _hour(each.hour_s), "rows": each.rows, "raw_rows": each.raw_rows}
@@ -170,7 +170,7 @@ def _figures(arguments: argparse.Namespace) -> int:
 def _asked(
     spark: Any, root: Path, arguments: argparse.Namespace, since: float, until: float
 ) -> list[dict[str, Any]]:
-    """The figures, those with most messages first. Made anew each time: a frame that was collected keeps its files."""
+    """Return the figures, most messages first. Each repetition makes a new frame: a collected one reuses files."""
     from spark_ops.jobs.figures import cpu_s, from_raw, from_rollups
 
     made = from_raw if arguments.figures == "raw" else from_rollups

@@ -1,4 +1,4 @@
-"""`spark-ops show`: prints a plan, one step of it, or how it differs from another. Without Spark or cluster."""
+"""`spark-ops show` prints a plan, one step of it, or how it differs from another. Without Spark or cluster."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ from spark_ops.planning.plan import Plan, PlanError, refuse_unless_valid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument("plan", type=Path, metavar="PLAN", help="the file of a plan")
     parser.add_argument("--why", metavar="STEP", help="all about one step, such as s12")
     parser.add_argument("--diff", type=Path, metavar="OTHER", help="how another plan differs from it")
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print. A plan that is expired is printed too, and said to be. Raises: OpsError."""
+    """Print the plan. An expired plan is printed too, with a note. Raises: OpsError."""
     plan = common.read_plan(arguments.plan)
     if arguments.json:
         sys.stdout.write(arguments.plan.read_text())
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _standing(plan: Plan) -> str:
-    """Whether it may still be carried out, and what may be done now."""
+    """Return whether the plan may still be carried out, and which commands are useful now."""
     try:
         refuse_unless_valid(plan, cluster=None, now=time.time())
     except PlanError as error:

@@ -1,6 +1,6 @@
-"""`spark-ops simulate`: plays a plan through on a topology, also with nodes that die on the way. Changes nothing.
+"""`spark-ops simulate` plays a plan through on a topology, also with nodes that die on the way. It changes nothing.
 
-Exit code 1 if a step would be refused, a rule be broken, or more queues be lost than without the plan.
+The exit code is 1 if a step would be refused, a rule broken, or more queues lost than without the plan.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SHOWN: Final = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the options of the command."""
     parser.add_argument("plan", type=Path, metavar="PLAN", help="the file of a plan")
     add_topology_argument(
         parser,
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Play, and tell. Raises: OpsError."""
+    """Simulate the plan and print the result. Raises: OpsError."""
     plan = common.read_plan(arguments.plan)
     cluster = read_topology(arguments.topology, arguments.ca_file)
     if cluster.cluster != plan.cluster:
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def kills_of(given: Iterable[str], plan: Plan, cluster: ClusterRows) -> dict[str, list[str]]:
-    """By step, nodes that die after it. Raises: OpsError."""
+    """Return by step the nodes that die after it. Raises: OpsError."""
     nodes, steps = {row.node for row in cluster.nodes}, plan.by_id
     found: dict[str, list[str]] = {}
     for text in given:

@@ -1,4 +1,4 @@
-"""Where a topology comes from on the command line: a file, or the HTTP API of a node."""
+"""The topology that the command line names: from a file, or from the HTTP API of a node."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ from spark_ops.planning.topology import TopologyError, parse
 
 
 def url_of(given: str) -> str | None:
-    """The address of a node without credentials, if it is one. Raises: OpsError."""
+    """Return the URL of a node without credentials; None if the argument is a file. Raises: OpsError."""
     if not given.startswith(("http://", "https://")):
         return None
     try:
@@ -24,7 +24,7 @@ def url_of(given: str) -> str | None:
 
 
 def read_topology(given: str, ca_file: str | None = None) -> ClusterRows:
-    """The cluster of a file, or of `http://…`. Raises: OpsError."""
+    """Return the cluster of a file, or of `http://…`. Raises: OpsError."""
     now = time.time()
     if not given.startswith(("http://", "https://")):
         try:
@@ -41,6 +41,6 @@ def read_topology(given: str, ca_file: str | None = None) -> ClusterRows:
 
 
 def add_topology_argument(parser: argparse.ArgumentParser, *, required: bool, help_: str) -> None:
-    """`--topology`."""
+    """Add the options `--topology` and `--ca-file`."""
     parser.add_argument("--topology", required=required, metavar="FILE|URL", help=help_)
     parser.add_argument("--ca-file", metavar="FILE", help="authorities that signed the nodes' certificates")

@@ -1,1 +1,1 @@
-"""What findings mean, scores and forecasts. Pure Python."""
+"""The findings about a cluster, the rules that raise them, scores and forecasts. Pure Python."""

@@ -1,6 +1,6 @@
-"""What may be wrong with a cluster: each kind of finding, when it is raised, what it weighs and what to do about it.
+"""The catalogue of findings: each kind, when it is raised, its weight and its advice.
 
-The one home of defaults: an operator changes them by a TOML file (`spark_ops.health.settings`). Rules stand in the
+All defaults stand here; an operator changes them by a TOML file (`spark_ops.health.settings`). Rules stand in the
 files rules_*.py and take their thresholds from here by name.
 Source: reference spark.md §3.2.
 """
@@ -12,14 +12,14 @@ from typing import Final
 from spark_ops.health.finding import Severity
 
 WEIGHTS: Final[dict[Severity, float]] = {"info": 5.0, "warn": 40.0, "crit": 80.0}
-"""Points that a finding costs if it is about all of the cluster's load."""
+"""Points that a finding costs if it affects all of the cluster's load."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
     """A kind of finding.
 
-    severity: of most of them; rules raise it where the table of §3.2 says so.   advice: one sentence.
+    severity: the default; rules raise it where the table of §3.2 says so.   advice: one sentence.
     thresholds: by name, with the unit last.   raise_minutes, raise_of: it is raised when so many of the last so many
     minutes were bad. Kinds without `raise_minutes` are judged once, at the end of the window.
     """
@@ -210,5 +210,5 @@ EXPLAINED_BY: Final[Mapping[str, frozenset[str]]] = {
     "hot-node": frozenset({"hot-single-queue"}),
     "master-imbalance": frozenset({"hot-single-queue"}),
 }
-"""A finding that is no more than a consequence of another one is not told beside it, unless it is critical: an operator
-should read causes. What is folded this way stands in the evidence of the cause, under `also`."""
+"""Kinds of findings, and the kinds that may explain them. An explained finding is not reported beside its cause,
+unless it is critical: an operator should read causes. Its text stands in the cause's evidence, under `also`."""

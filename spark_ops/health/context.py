@@ -1,4 +1,4 @@
-"""What all rules share: the evidence, the thresholds, and how a finding is made."""
+"""The context that all rules share: the evidence, the thresholds, and the making of findings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,26 +16,26 @@ MINUTE_S = 60.0
 
 @dataclass(frozen=True)
 class Context:
-    """One window of one cluster, and the thresholds that hold for it."""
+    """One window of one cluster, and the thresholds that apply to it."""
 
     evidence: Evidence
     settings: Settings
 
     def of(self, kind: str, name: str) -> float:
-        """A threshold."""
+        """Return a threshold of a kind."""
         return self.settings.of(kind, name)
 
     def minutes(self, kind: str, name: str = "minutes") -> int:
-        """A threshold that is a number of minutes."""
+        """Return a threshold that is a number of minutes."""
         return round(self.settings.of(kind, name))
 
     def filled(self, facts: Sequence[Fact]) -> list[Fact | None]:
-        """For each minute of the window the fact that speaks for it."""
+        """Return for each minute of the window the latest fact up to it, see `minutes.filled`."""
         stale = round(self.settings.health["stale_minutes"])
         return filled(facts, self.evidence.start, self.evidence.end, stale)
 
     def held_since(self, kind: str, bad: Sequence[bool | None]) -> float | None:
-        """When a finding that stands at the end of the window began, s since 1970; None if none does."""
+        """Return when a finding that stands at the end of the window began, s since 1970; None if none does."""
         at = held_since(
             bad,
             self.minutes(kind, "raise_minutes"),
@@ -56,7 +56,7 @@ class Context:
         advice: str | None = None,
         **evidence: Any,
     ) -> Finding:
-        """A finding of a kind; the operator's severity goes before the rule's, and that before the catalogue's."""
+        """Return a finding of a kind. The operator's severity overrides the rule's, and that the catalogue's."""
         found = CATALOGUE[kind]
         weight = self.settings.severities.get(kind) or severity or found.severity
         told = {
@@ -67,7 +67,7 @@ class Context:
 
     @cached_property
     def latest(self) -> dict[str, NodeMinute]:
-        """The last fact of each node, if it is fresh: the nodes that are there at the end."""
+        """The last fact of each node, if it is fresh: the nodes that are up at the end."""
         oldest = self.evidence.end - self.settings.health["stale_minutes"]
         return {
             node: facts[-1]
@@ -76,7 +76,7 @@ class Context:
         }
 
     def node_share(self, node: str) -> float:
-        """The share of the cluster's load that a node's masters make; an equal one if that is not known."""
+        """Return the share of the cluster's load that a node's masters make; an equal one if the load is unknown."""
         total = sum(load.cores for load in self.evidence.loads)
         if total <= 0:
             return 1 / max(1, len(self.evidence.nodes))
@@ -84,7 +84,7 @@ class Context:
 
 
 def masters(queue: QueueHistory) -> list[ReplicaMinute]:
-    """What its masters told, whichever node they were on, in order of minutes; the later epoch goes first."""
+    """Return the masters' facts of a queue, on any node, in order of minutes; of two facts the later epoch's."""
     found: dict[int, ReplicaMinute] = {}
     for facts in queue.copies.values():
         for fact in facts:
@@ -96,10 +96,10 @@ def masters(queue: QueueHistory) -> list[ReplicaMinute]:
 
 
 def subject_of(queue: QueueHistory, node: str | None = None) -> Subject:
-    """The queue, or its copy on a node."""
+    """Return the queue, or its copy on a node, as the subject of a finding."""
     return Subject(node=node, vhost=queue.vhost, queue=queue.queue)
 
 
 def name_of(queue: QueueHistory) -> str:
-    """As operators read it."""
+    """Return the text that names a queue in findings."""
     return f"queue {queue.queue!r} in {queue.vhost!r}"

@@ -1,7 +1,7 @@
-"""How much of what the nodes wrote was seen: without enough of it nothing is called healthy.
+"""Coverage is the share of written rows that was seen: without enough of it no cluster is called healthy.
 
-Rows are numbered, so those that are missing can be counted. What no number tells of (a node that is silent at the end,
-or has never told anything) is counted by time. A node that was stopped cleanly, or started within the window, is not
+Rows are numbered, so missing ones can be counted. The rows of a node that is silent at the end, or for the whole
+window, are estimated by time. A node that was stopped cleanly, or started within the window, is not
 missed before or after. Source: reference spark.md §2.1, §3.2.
 """
 
@@ -16,12 +16,12 @@ from spark_ops.health.finding import Finding, Subject
 from spark_ops.health.minutes import rise
 
 TAIL_MINUTES: Final = 5
-"""A node is not missed before it is silent for so long at the end: its rows may be on their way."""
+"""A node is not missed until it is silent for so long at the end: its rows may be on their way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Minutes [first, end) without a row of a node."""
+    """The minutes [first, end) in which a node has no row."""
 
     node: str
     first: int
@@ -30,7 +30,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Rows that were to be expected and those that were seen.   by_node: expected and seen of each node."""
+    """The number of expected rows and of those that were seen.   by_node: expected and seen of each node."""
 
     expected: int
     seen: int
@@ -41,12 +41,12 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """0 to 1; 0 if nothing is known."""
+        """The share of expected rows that were seen, 0 to 1; 0 if none are expected."""
         return min(1.0, self.seen / self.expected) if self.expected else 0.0
 
 
 def measure(context: Context) -> Coverage:
-    """The coverage of a window."""
+    """Return the coverage of a window."""
     evidence = context.evidence
     numbered: dict[str, int] = defaultdict(int)
     seen: dict[str, int] = defaultdict(int)
@@ -87,7 +87,7 @@ def measure(context: Context) -> Coverage:
 
 
 def _members(context: Context) -> set[str]:
-    """Nodes that others say are there."""
+    """Return the nodes that the last view of some node contains."""
     return {
         member
         for facts in context.evidence.nodes.values()
@@ -99,7 +99,7 @@ def _members(context: Context) -> set[str]:
 def _holes(
     context: Context, node: str, facts: list[NodeMinute], first_ones: set[str]
 ) -> tuple[list[Missing], int]:
-    """The holes in what a node told, and in how many minutes it should have told something."""
+    """Return the holes in a node's minutes, and the number of minutes in which it should have written rows."""
     evidence = context.evidence
     minutes = sorted({fact.minute for fact in facts})
     begin, end = evidence.start, evidence.end
@@ -121,7 +121,7 @@ def _holes(
 
 
 def judge_gaps(context: Context, coverage: Coverage) -> Iterator[Finding]:
-    """Telemetry that is missing, of each node."""
+    """Yield a finding for each node whose telemetry is missing."""
     kind = "telemetry-gap"
     window = max(1, context.evidence.end - context.evidence.start)
     for node, (expected, seen) in coverage.by_node.items():

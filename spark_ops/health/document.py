@@ -1,4 +1,4 @@
-"""The health document: what a window of a cluster was judged to be, for machines, reports and the next run.
+"""The health document is the judgement of a cluster's window as JSON, for programs, reports and the next run.
 
     {"format":"spark-ops-health/1","cluster","created","window":[iso,iso],"coverage":{…},"verdict","score",
      "nodes":[…],"findings":[…],"forecasts":[…],"series":{"nodes":{…},"queues":[…]}}
@@ -24,19 +24,19 @@ FORMAT: Final = "spark-ops-health/1"
 POINTS_MAX: Final = 300
 MISSING_MAX: Final = 100
 RECENT_MINUTES: Final = 10
-"""What the figures of nodes are means of."""
+"""The figures of nodes are means or maxima of so many last minutes."""
 FORECASTS: Final = ("memory", "disk", "fd")
 
 
 def iso(seconds: float | None) -> str | None:
-    """A time as documents have it: seconds since 1970, in UTC, to the second."""
+    """Return a time as documents have it: ISO 8601 in UTC, to the second.   seconds: since 1970; None gives None."""
     if seconds is None:
         return None
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def health_document(judged: Judged, created: float) -> dict[str, Any]:
-    """The document.   created: s since 1970."""
+    """Return the health document of a judged window.   created: s since 1970."""
     context, evidence = judged.context, judged.context.evidence
     nodes = sorted(set(evidence.nodes) | set(judged.coverage.by_node))
     return {
@@ -58,7 +58,7 @@ def health_document(judged: Judged, created: float) -> dict[str, Any]:
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
-    """A finding as JSON."""
+    """Return a finding as JSON."""
     subject = finding.subject
     return {
         "id": finding.id,
@@ -122,7 +122,7 @@ def _node(context: Context, node: str, findings: Sequence[Finding]) -> dict[str,
 
 
 def _share(fact: NodeMinute, resource: str) -> float | None:
-    """How much of a resource is used, 0 to 1; of the disk, how near the free space has come to its limit."""
+    """Return the used share of a resource, 0 to 1; for the disk, the limit divided by the free space."""
     now, limit = used_and_limit(fact, resource)
     if now is None or not limit:
         return None
@@ -132,7 +132,7 @@ def _share(fact: NodeMinute, resource: str) -> float | None:
 
 
 def _shares(context: Context, facts: Sequence[NodeMinute], what: str) -> list[tuple[int, float | None]]:
-    """A figure of each minute."""
+    """Return a figure of each minute: a lag in ms, or the used share of a resource."""
     if what == "cpu":
         usable = context.of("hot-node", "cores_usable")
         used = cpu_cores(list(facts))
@@ -166,7 +166,7 @@ def _queue_series(vhost: str, queue: str, points: Sequence[tuple[int, int]]) -> 
 
 
 def _stretches(minutes: Sequence[int]) -> list[tuple[int, int]]:
-    """Positions [first, end) of at most `POINTS_MAX` stretches of about the same length."""
+    """Return the positions [first, end) of at most `POINTS_MAX` stretches of about the same length."""
     count = min(POINTS_MAX, len(minutes))
     bounds = [at * len(minutes) // count for at in range(count)] + [len(minutes)] if count else []
     return list(pairwise(bounds))
@@ -177,9 +177,9 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 
 def forecasts(context: Context) -> list[dict[str, Any]]:
-    """When memory, disk and file descriptors of each node come to their limits, approximately.
+    """Return when memory, disk and file descriptors of each node reach their limits, approximately.
 
-    Of the disk `now` is what is free, `limit` what has to stay free, and the slope is negative.
+    For the disk `now` is the free space, `limit` the space that has to stay free, and the slope is negative.
     """
     found = []
     memory = {each.node: each for each in context.evidence.memory}
@@ -209,5 +209,5 @@ def forecasts(context: Context) -> list[dict[str, Any]]:
 
 
 def _rounded(value: float) -> float:
-    """To six digits: sums of floats depend on their order in the last ones."""
+    """Return a value rounded to six digits: the last digits of sums of floats depend on their order."""
     return float(f"{value:.6g}")

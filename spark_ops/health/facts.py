@@ -1,10 +1,9 @@
-"""What rules judge: facts about minutes, and what a whole window is summed up to.
+"""Facts are the input of rules: facts about minutes, and summaries of a whole window.
 
 A fact of a minute is the last row of a process in that minute and a maximum or two over it: such facts are the same
 whatever the order of the rows is and however often one comes, and facts of parts of the rows add up to facts of all.
 Spark makes them (`spark_ops.jobs.minute_facts`); it sends only those of suspicious queues and links here.
-
-Minutes are counted since 1970. A process is one boot_id: counters start anew with it.
+Minutes are counted since 1970. A process is one boot_id: counters start at 0 with it.
 Source: reference spark.md §2.2-2.5, §3.2, §3.5.
 """
 
@@ -15,10 +14,10 @@ from spark_ops.health.forecast import Growth
 
 @dataclass(frozen=True, slots=True)
 class NodeMinute:
-    """A minute of a node's process. Fields are those of the row of the same name, of the minute's last row, but:
+    """A minute of a node's process. Fields are those of the minute's last row, with these exceptions.
 
-    mono_first, seq_first: the least in the minute.   loop_lag_ms_max, skew_abs_ms: the largest.   cpu_ms_total: user
-    and system.   group: its label `group`; only nodes of the same group are compared.
+    mono_first, seq_first, view_first: the least in the minute.   loop_lag_ms_max, skew_abs_ms: the largest.
+    cpu_ms_total: user and system.   group: its label `group`; only nodes of the same group are compared.
     """
 
     minute: int
@@ -56,7 +55,7 @@ class NodeMinute:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMinute:
-    """A minute of a queue's copy on a node. Fields are those of the minute's last row, but lag_ms_max: the largest."""
+    """A minute of a queue's copy. Fields are those of the minute's last row; lag_ms_max is the minute's largest."""
 
     minute: int
     boot: str
@@ -85,7 +84,7 @@ class ReplicaMinute:
 
 @dataclass(frozen=True, slots=True)
 class LinkMinute:
-    """A minute of a link, of the node that it starts from."""
+    """A minute of a link, as its first node reports it."""
 
     minute: int
     boot: str
@@ -112,9 +111,9 @@ class EventFact:
 
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
-    """A queue that a rule may have something to say about, with all of its copies.
+    """A queue that a rule may find something about, with all of its copies.
 
-    copies: by node, in order of minutes.   share: of the cluster's load, 0 to 1.
+    copies: by node, in order of minutes.   share: part of the cluster's load, 0 to 1.
     """
 
     vhost: str
@@ -125,9 +124,10 @@ class QueueHistory:
 
 @dataclass(frozen=True, slots=True)
 class RowsSeen:
-    """Which rows of a kind came from a process.
+    """The rows of one kind that came from one process.
 
-    seq_min, seq_max: of them.   seen: how many, each once.   rows: how often, duplicates too.
+    seq_min, seq_max: their lowest and highest numbers.   seen: how many, each once.   rows: how many, duplicates
+    included.
     """
 
     node: str
@@ -141,8 +141,8 @@ class RowsSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeHour:
-    """What the masters of a node used in an hour.   first: its first minute; hours are counted back from the window's
-    end.   cores: of CPU."""
+    """The CPU that the masters of a node used in an hour.   first: its first minute; hours are counted back from the
+    window's end.   cores: mean number of cores."""
 
     node: str
     first: int
@@ -151,7 +151,7 @@ class NodeHour:
 
 @dataclass(frozen=True, slots=True)
 class QueueGrowth:
-    """How fast a copy's memory grows; slope in bytes a second."""
+    """The growth of a copy's memory; slope in bytes per second."""
 
     vhost: str
     queue: str
@@ -160,7 +160,7 @@ class QueueGrowth:
 
 @dataclass(frozen=True, slots=True)
 class MemoryGrowth:
-    """How the memory of a node's copies grows, all together, and whose grow most."""
+    """The growth of the memory of all copies on a node, and the copies that grow most."""
 
     node: str
     growth: Growth
@@ -169,7 +169,7 @@ class MemoryGrowth:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """The messages that were ready in a queue, by minute."""
+    """The number of ready messages of a queue, by minute."""
 
     vhost: str
     queue: str
@@ -178,14 +178,14 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known of a cluster in a window.
+    """All facts about a cluster in a window.
 
     start, end: minutes; `end` is the first one that does not count.
     queues, links: the suspicious ones; skipped: how many suspicious queues there are beyond them.
     before: largest msg_bytes that a queue had on earlier days (its p95), by (vhost, queue); where it is known.
     torn: files that could not be read.   torn_lines: of segments, that a collector could not read.
-    late: rows that came when their hour was over long since.   duplicates: rows that a collector dropped as such.
-    bucket_limits_us: of histograms.
+    late: rows that came when their hour was long over.   duplicates: rows that a collector dropped as such.
+    bucket_limits_us: upper limits of the buckets of histograms.
     """
 
     cluster: str

@@ -1,4 +1,4 @@
-"""A finding: something about a cluster that its operator should know, with the evidence."""
+"""A finding is a fact about a cluster that its operator should know, with the evidence."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -9,9 +9,9 @@ Verdict: TypeAlias = Literal["healthy", "findings", "critical", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a finding is about; what does not apply is None. With nothing at all it is the cluster.
+    """The subject of a finding; fields that do not apply are None. Without any field it is the cluster.
 
-    to_node: of a link, which goes from `node` to it.
+    to_node: the end of a link, which begins at `node`.
     """
 
     node: str | None = None
@@ -25,8 +25,8 @@ class Finding:
     """One finding.
 
     kind: see `spark_ops.health.catalogue`.   since: seconds since 1970; None: not known.
-    share: of the cluster's load that is affected, 0 to 1.   evidence: figures by name, for people to read.
-    text: one sentence: what was seen.   advice: one sentence: what to do.
+    share: part of the cluster's load that is affected, 0 to 1.   evidence: figures by name, for the operator.
+    text: one sentence: the observation.   advice: one sentence: the remedy.
     """
 
     kind: str
@@ -40,6 +40,6 @@ class Finding:
 
     @property
     def id(self) -> str:
-        """Names it from run to run: its kind and its subject."""
+        """The finding's kind and subject as one text, which is the same from run to run."""
         subject = (self.subject.node, self.subject.to_node, self.subject.vhost, self.subject.queue)
         return "/".join((self.kind, *(part for part in subject if part is not None)))

@@ -1,4 +1,4 @@
-"""When a resource reaches its limit: a straight line through minutes, with a band, or the reason why there is none.
+"""A forecast says when a resource reaches its limit: by a straight line, with a band, or why there is no forecast.
 
 The sums of a line can be added, so a line through many parts costs no more than the parts. Samples of one process
 depend on each other, which makes the standard error too small: the band is approximate, and called so.
@@ -11,12 +11,12 @@ from math import sqrt
 from typing import Final
 
 BAND_ERRORS: Final = 2.0
-"""Standard errors to each side."""
+"""The band has this many standard errors on each side."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What a line through points needs; two of them with the same origin of x can be added."""
+    """The sums from which a line through points is computed; two of them with the same origin of x can be added."""
 
     n: int = 0
     x: float = 0.0
@@ -37,7 +37,7 @@ class Sums:
 
     @classmethod
     def of(cls, points: Iterable[tuple[float, float]]) -> "Sums":
-        """Of (x, y). For exact sums x and y should be near 0: take off a constant."""
+        """Return the sums of points (x, y). For exact sums x and y should be near 0: subtract a constant."""
         n, sx, sy, sxx, sxy, syy = 0, 0.0, 0.0, 0.0, 0.0, 0.0
         for x, y in points:
             n, sx, sy = n + 1, sx + x, sy + y
@@ -47,7 +47,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A line.
+    """A line through points.
 
     slope, se: of y per x, and the standard error of it.   r2: 0 to 1, how much of y it explains.
     residual: mean square of what it does not.   sxx: Σ(x − mean)².
@@ -63,18 +63,18 @@ class Fit:
     sxx: float
 
     def at(self, x: float) -> float:
-        """The line's y at x."""
+        """Return the line's y at x."""
         return self.mean_y + self.slope * (x - self.mean_x)
 
     def error_at(self, x: float) -> float:
-        """The standard error of the line's y at x."""
+        """Return the standard error of the line's y at x."""
         if not self.n or not self.sxx:
             return 0.0
         return sqrt(self.residual * (1 / self.n + (x - self.mean_x) ** 2 / self.sxx))
 
 
 def fit(sums: Sums) -> Fit | None:
-    """The line of least squares; None for less than three points or if all have the same x."""
+    """Return the line of least squares; None for less than three points or if all have the same x."""
     n = sums.n
     if n < 3:
         return None
@@ -86,13 +86,13 @@ def fit(sums: Sums) -> Fit | None:
     slope = sxy / sxx
     left = max(0.0, syy - slope * sxy)
     residual = left / (n - 2)
-    flat = syy <= 1e-12 * max(1.0, sums.yy)  # what is left of a constant is rounding
+    flat = syy <= 1e-12 * max(1.0, sums.yy)  # the remainder of a constant is rounding
     r2 = 0.0 if flat else min(1.0, max(0.0, 1 - left / syy))
     return Fit(n, 0.0 if flat else slope, sqrt(residual / sxx), r2, sums.x / n, sums.y / n, residual, sxx)
 
 
 def fit_points(points: Sequence[tuple[float, float]]) -> Fit | None:
-    """Like `fit`, of points whose numbers may be large: they are centred first."""
+    """Return the line of least squares through points whose numbers may be large: they are centred first."""
     if not points:
         return None
     x0, y0 = points[0]
@@ -105,10 +105,11 @@ def fit_points(points: Sequence[tuple[float, float]]) -> Fit | None:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What is known of how a resource grows.
+    """The growth of a resource.
 
-    now: of it, and now_se its standard error.   slope, se: per second, r2 as in `Fit`.
-    span_s: of the data.   halves: slopes of the first and second half of it: what rises and falls again, as memory
+    now: its amount, and now_se the standard error of that.   slope, se: per second, r2 as in `Fit`.
+    span_s: of the data.   halves: slopes of the first and second half of it: a value that rises and falls again, as
+    memory
     under a garbage collector does, has one that falls. None: not known.
     """
 
@@ -123,7 +124,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Eta:
-    """When a limit is reached, in seconds from now, approximately.
+    """The time until a limit is reached, in seconds from now, approximately.
 
     eta_s: None: there is no forecast, and why_not says why.   band: earliest and latest.
     """
@@ -134,7 +135,7 @@ class Eta:
 
 
 def growth_of(points: Sequence[tuple[float, float]]) -> Growth | None:
-    """The growth of a series of (seconds, value), in order of time; None if there is no line through it."""
+    """Return the growth of a series of (seconds, value), in order of time; None if there is no line through it."""
     line = fit_points(points)
     if line is None:
         return None
@@ -147,7 +148,7 @@ def growth_of(points: Sequence[tuple[float, float]]) -> Growth | None:
 
 
 def eta(growth: Growth | None, limit: float | None, *, span_min_s: float, r2_min: float) -> Eta:
-    """When `growth` reaches `limit`. A forecast needs history, a line that fits, and one that rises all the time."""
+    """Return when `growth` reaches `limit`. A forecast needs history and a line that fits and rises all the time."""
     if not limit:
         return Eta(None, None, "there is no limit")
     if growth is not None and growth.now >= limit:

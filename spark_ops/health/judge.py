@@ -1,4 +1,4 @@
-"""From evidence to findings: all rules, and then what follows from something else is folded into it.
+"""All rules turn evidence into findings; findings that another one explains are then folded into it.
 
 The result depends on the evidence only: batch and stream judge alike. Source: reference spark.md §3.2, §3.5.
 """
@@ -25,7 +25,7 @@ _ORDER: Final = {kind: at for at, kind in enumerate(CATALOGUE)}
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is to be said about a window.   score: None if too little was seen to give one."""
+    """The judgement of a window.   score: None if coverage is too low for one."""
 
     context: Context
     findings: tuple[Finding, ...]
@@ -61,7 +61,7 @@ def _all(context: Context, coverage: Coverage) -> Iterator[Finding]:
 
 
 def _folded(findings: list[Finding]) -> list[Finding]:
-    """Without what another finding explains; that one's evidence tells of it."""
+    """Return the findings without those that another one explains; the other's evidence gets their texts."""
     kept = {finding.id: finding for finding in findings}
     for finding in findings:
         if finding.severity == "crit":
@@ -83,7 +83,7 @@ def _folded(findings: list[Finding]) -> list[Finding]:
 
 
 def _is_about_same(cause: Finding, finding: Finding) -> bool:
-    """Whether a cause is about the queue or the node of what it may explain; the cluster has all queues and nodes."""
+    """True if a cause concerns the queue or node of a finding, or if that is about the cluster."""
     of, by = finding.subject, cause.subject
     if of.queue is not None:
         return (of.vhost, of.queue) == (by.vhost, by.queue)

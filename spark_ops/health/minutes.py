@@ -1,4 +1,4 @@
-"""Arithmetic on minutes: counters that start anew, states that last, what counts as held, percentiles.
+"""Arithmetic on minutes: counters that restart at 0, states that last, raising and clearing of findings, percentiles.
 
 Source: reference spark.md §2.1 (boot_id), §3.5 (raise and clear).
 """
@@ -11,21 +11,21 @@ from typing import Protocol, TypeVar
 
 
 class Minute(Protocol):
-    """What all facts of minutes have in common."""
+    """The attributes that all facts of minutes have."""
 
     @property
     def minute(self) -> int:
-        """Since 1970."""
+        """The minute, counted since 1970."""
         ...
 
     @property
     def boot(self) -> str:
-        """The process."""
+        """The boot_id of the process."""
         ...
 
     @property
     def mono_ms(self) -> int:
-        """Since its start."""
+        """The time since the start of the process, in ms."""
         ...
 
 
@@ -33,7 +33,7 @@ Fact = TypeVar("Fact", bound=Minute)
 
 
 def filled(facts: Sequence[Fact], start: int, end: int, stale_minutes: int) -> list[Fact | None]:
-    """For each minute of [start, end) the fact that speaks for it: the latest one, unless it is too old.
+    """Return for each minute of [start, end) the latest fact up to it; None if that is older than `stale_minutes`.
 
     facts: in order of minutes.
     """
@@ -47,10 +47,11 @@ def filled(facts: Sequence[Fact], start: int, end: int, stale_minutes: int) -> l
 
 
 def rises(facts: Sequence[Fact], counter: Callable[[Fact], int | None]) -> list[int]:
-    """How much a counter rose up to each fact since the one before of the same process. Never negative.
+    """Return how much a counter rose up to each fact since the one before of the same process. Never negative.
 
-    A process that started after the fact before counts from 0. One that ran already, as a queue's new master does,
-    counts from what it tells first: so does the first fact of all.
+    A process that started after the fact before counts from 0. A process that ran already, as a queue's next master
+    did,
+    counts from its first value; the first fact of all does, too.
     """
     last: dict[str, int] = {}
     found: list[int] = []
@@ -68,23 +69,23 @@ def rises(facts: Sequence[Fact], counter: Callable[[Fact], int | None]) -> list[
 
 
 def rise(facts: Sequence[Fact], counter: Callable[[Fact], int | None], start: int, end: int) -> int:
-    """How much a counter rose in the minutes [start, end)."""
+    """Return how much a counter rose in the minutes [start, end)."""
     by_fact = zip(facts, rises(facts, counter), strict=True)
     return sum(amount for fact, amount in by_fact if start <= fact.minute < end)
 
 
 def running(facts: Sequence[Fact]) -> list[int]:
-    """For how many ms its process ran up to each fact since the one before: what rates are made with."""
+    """Return for how many ms the process ran up to each fact since its fact before; rates are divided by it."""
     return rises(facts, lambda fact: fact.mono_ms)
 
 
 def held_since(
     bad: Sequence[bool | None], raise_minutes: int, raise_of: int, clear_minutes: int
 ) -> int | None:
-    """Since which position a finding stands, at the end of the minutes; None if it does not.
+    """Return the position since which a finding stands at the end of the minutes; None if it does not stand.
 
-    It is raised when `raise_minutes` of the last `raise_of` were bad, and gone after `clear_minutes` in a row that
-    were not. Minutes that nothing is known of are neither: they clear nothing and raise nothing (§3.5).
+    It is raised when `raise_minutes` of the last `raise_of` were bad, and cleared after `clear_minutes` in a row that
+    were not. Minutes of which nothing is known (None) neither clear nor raise it (§3.5).
     """
     window: deque[tuple[int, bool]] = deque()
     since: int | None = None
@@ -106,13 +107,13 @@ def held_since(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of the values do not exceed. Raises: IndexError if there is none."""
+    """Return the value that `share` of the values do not exceed. Raises: IndexError if there is none."""
     ordered = sorted(values)
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 
 def bucket_percentile(counts: Sequence[int], limits: Sequence[float], share: float) -> float | None:
-    """Upper limit of the bucket that the percentile is in; of the last bucket its lower one. None: nothing counted."""
+    """Return the upper limit of the percentile's bucket, of the last one the lower limit. None: nothing was counted."""
     total = sum(counts)
     if total <= 0:
         return None
@@ -127,7 +128,7 @@ def bucket_percentile(counts: Sequence[int], limits: Sequence[float], share: flo
 def bucket_rises(
     facts: Sequence[Fact], histogram: Callable[[Fact], Sequence[int] | None], start: int, end: int
 ) -> list[int]:
-    """How much each bucket of a histogram rose in the minutes [start, end)."""
+    """Return how much each bucket of a histogram rose in the minutes [start, end)."""
     length = max((len(histogram(fact) or ()) for fact in facts), default=0)
 
     def bucket(fact: Fact, at: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Rules about links, events, the spread of masters, and what telemetry itself looks like.
+"""Rules about links, events, the distribution of masters, and files of telemetry.
 
 Source: reference spark.md §2.7, §3.2.
 """
@@ -19,7 +19,7 @@ MASTER_CHANGES = frozenset({"failover", "promotion"})
 
 
 def judge_link(context: Context, from_node: str, to_node: str, facts: list[LinkMinute]) -> Iterator[Finding]:
-    """A link that is cut again and again, or much slower than it was."""
+    """Yield a finding if a link is cut again and again, or is much slower than it was."""
     kind = "flapping-link"
     end, minutes = context.evidence.end, context.minutes(kind)
     by_fact = rises(facts, lambda fact: fact.reconnects_total)
@@ -60,15 +60,15 @@ def judge_link(context: Context, from_node: str, to_node: str, facts: list[LinkM
 
 
 def _hop_us(context: Context, facts: list[LinkMinute], start: int, end: int) -> float | None:
-    """The p99 of a hop in the minutes [start, end)."""
+    """Return the p99 of a link's round trips in the minutes [start, end), in us."""
     counts = bucket_rises(facts, lambda fact: fact.rtt_us, start, end)
     return bucket_percentile(counts, context.evidence.bucket_limits_us, 0.99)
 
 
 def _usual_hop_us(context: Context, facts: list[LinkMinute]) -> float | None:
-    """What the p99 was before the last minutes: of the stretches before, one that is better than most.
+    """Return the usual p99 of a link's round trips: the 20th percentile of the stretches before the last one, in us.
 
-    The better part, because a link that has been bad for most of the window would else be its own measure.
+    It is not the median, because a link that was bad for most of the window would then be compared with itself.
     """
     minutes = context.minutes("flapping-link")
     ends = range(context.evidence.end - minutes, context.evidence.start + minutes - 1, -minutes)
@@ -77,7 +77,7 @@ def _usual_hop_us(context: Context, facts: list[LinkMinute]) -> float | None:
 
 
 def judge_events(context: Context) -> Iterator[Finding]:
-    """Promotions that may have lost messages, and masters and members that change too often."""
+    """Yield findings about promotions that may have lost messages, and masters and members that change too often."""
     yield from _unsynced_promotions(context)
     yield from _unstable_queues(context)
     yield from _unstable_members(context)
@@ -105,7 +105,7 @@ def _unsynced_promotions(context: Context) -> Iterator[Finding]:
 
 
 def _busiest(moments: Sequence[float], span: float) -> tuple[int, float]:
-    """The largest number of moments within a span, and when that began."""
+    """Return the largest number of moments within a span, and when that began."""
     ordered = sorted(moments)
     most, since, first = 0, 0.0, 0
     for last, moment in enumerate(ordered):
@@ -117,9 +117,9 @@ def _busiest(moments: Sequence[float], span: float) -> tuple[int, float]:
 
 
 def _unstable_queues(context: Context) -> Iterator[Finding]:
-    """Each change of a master has an epoch: rows count those that no event tells of, and the other way round.
+    """Yield a finding for each queue whose master changes too often. Rows and events of one epoch are one change.
 
-    Plans, which mean to change masters, do not count.
+    Changes that plans made do not count.
     """
     kind = "unstable-failover"
     span = context.minutes(kind)
@@ -161,7 +161,7 @@ def _unstable_queues(context: Context) -> Iterator[Finding]:
 
 
 def _unstable_members(context: Context) -> Iterator[Finding]:
-    """Changes of who is up. A clean stop, the start after it and a first start are somebody's will: not counted."""
+    """Yield a finding if the members change too often; clean stops, starts after them and first starts do not count."""
     kind = "unstable-failover"
     span = context.minutes(kind, "view_minutes")
     first: dict[int, int] = {}
@@ -170,7 +170,7 @@ def _unstable_members(context: Context) -> Iterator[Finding]:
             for view in (fact.view_first, fact.view_id):
                 if view is not None:
                     first[view] = min(first.get(view, fact.minute), fact.minute)
-    told: dict[str, list[float]] = defaultdict(list)  # each node tells of each change
+    told: dict[str, list[float]] = defaultdict(list)  # each node reports each change
     for event in context.evidence.events:
         if event.event == "view_change":
             told[event.node].append(event.ts / 60_000)
@@ -194,7 +194,7 @@ def _unstable_members(context: Context) -> Iterator[Finding]:
 
 
 def _willed(context: Context) -> list[int]:
-    """The minutes of clean stops, of the starts that follow them, and of first starts."""
+    """Return the minutes of clean stops, of the starts that follow them, and of first starts."""
     minutes = []
     down: dict[str, str] = {}
     for event in sorted(context.evidence.events, key=lambda event: event.ts):
@@ -209,7 +209,7 @@ def _willed(context: Context) -> list[int]:
 
 
 def judge_balance(context: Context) -> Iterator[Finding]:
-    """Masters whose load is spread unevenly for hours; for a shorter time, or by their number only, it is a hint."""
+    """Yield a finding if the masters' load is uneven for hours; for a shorter time, or by number only, it is a hint."""
     kind = "master-imbalance"
     groups: dict[str, list[str]] = defaultdict(list)
     for node, fact in context.latest.items():
@@ -252,10 +252,11 @@ def judge_balance(context: Context) -> Iterator[Finding]:
 
 
 def _load_ratios(context: Context, nodes: list[str]) -> list[tuple[int, float]]:
-    """By the first minutes of hours: the load of the node with most over the mean.
+    """Return the load of the most loaded node over the mean, for each hour by its first minute.
 
-    A node has too much if its masters use more than the mean, and all that it does, too: where clients make one node
-    busy its masters belong elsewhere. Hours in which next to nothing happens count as even.
+    A node counts only as far as both its masters' load and its whole CPU use are above the mean: where clients make
+    one
+    node busy, its masters belong elsewhere. Hours with almost no load count as even.
     """
     by_hour: dict[int, dict[str, float]] = defaultdict(dict)
     for load in context.evidence.loads:
@@ -263,7 +264,7 @@ def _load_ratios(context: Context, nodes: list[str]) -> list[tuple[int, float]]:
             by_hour[load.first][load.node] = load.cores
     found = []
     for first, loads in sorted(by_hour.items()):
-        # A node that has masters of which nothing was seen is not one without load.
+        # A node with masters but without rows is not a node without load.
         known = [node for node in nodes if node in loads or not context.latest[node].queues_master]
         mean = sum(loads.values()) / len(known)
         is_idle = mean < context.of("master-imbalance", "cores_min")
@@ -279,7 +280,7 @@ def _load_ratios(context: Context, nodes: list[str]) -> list[tuple[int, float]]:
 
 
 def _whole_cores(context: Context, node: str, first: int) -> float:
-    """What a node's process used on average in the hour that begins with a minute; 0: not known."""
+    """Return the cores that a node's process used on average in the hour that begins with a minute; 0 if unknown."""
     facts = context.evidence.nodes.get(node, [])
     used = [
         cores
@@ -290,7 +291,7 @@ def _whole_cores(context: Context, node: str, first: int) -> float:
 
 
 def judge_files(context: Context) -> Iterator[Finding]:
-    """Files of telemetry that cannot be read."""
+    """Yield a finding if files or lines of telemetry cannot be read."""
     kind = "torn-files"
     torn, lines = context.evidence.torn, context.evidence.torn_lines
     if not torn and not lines:

@@ -1,4 +1,4 @@
-"""Rules about the copies of a queue: are there enough of them, have they all, are they apart, do they keep up.
+"""Rules about the copies of a queue: too few, unsynchronised, all in one zone, or lagging behind.
 
 Source: reference spark.md §3.2.
 """
@@ -13,11 +13,11 @@ from spark_ops.health.forecast import fit_points
 from spark_ops.health.minutes import percentile
 
 PLAN_SETTLES_MINUTES: Final = 3
-"""After a step of a plan its queue is left alone for so long."""
+"""Rules about missing mirrors ignore a queue for so long after a plan's step."""
 
 
 def judge_copies(context: Context, queue: QueueHistory) -> Iterator[Finding]:
-    """All findings about the copies of one queue."""
+    """Yield all findings about the copies of one queue."""
     yield from _under_replicated(context, queue)
     yield from _unsynced_mirror(context, queue)
     yield from _single_zone(context, queue)
@@ -25,7 +25,7 @@ def judge_copies(context: Context, queue: QueueHistory) -> Iterator[Finding]:
 
 
 def _planned_minutes(context: Context, queue: QueueHistory) -> set[int]:
-    """The minutes in which a step of a plan was at work on a queue."""
+    """Return the minutes in which a plan's step was changing a queue."""
     found: set[int] = set()
     begun: int | None = None
     for event in sorted(context.evidence.events, key=lambda event: event.ts):
@@ -43,7 +43,7 @@ def _planned_minutes(context: Context, queue: QueueHistory) -> set[int]:
 
 
 def is_of_plan(event: EventFact) -> bool:
-    """Whether a plan made it happen."""
+    """True if a plan caused the event."""
     return event.event.startswith("plan_step") or (event.cause or "").startswith("plan:")
 
 
@@ -111,7 +111,7 @@ def _unsynced_mirror(context: Context, queue: QueueHistory) -> Iterator[Finding]
 
 
 def _makes_progress(context: Context, before: ReplicaMinute | None, now: ReplicaMinute | None) -> bool:
-    """Whether a mirror is being synchronised and gets on with it."""
+    """True if a mirror is being synchronised and its progress rises."""
     if now is None or now.sync_progress is None or now.sync_state != "syncing":
         return False
     if before is None or before.sync_progress is None or before.sync_state != "syncing":
@@ -151,7 +151,8 @@ def _single_zone(context: Context, queue: QueueHistory) -> Iterator[Finding]:
 
 
 def _mirror_lagging(context: Context, queue: QueueHistory) -> Iterator[Finding]:
-    """A node writes how far its mirrors are behind with the master's row; others may write it with the mirror's."""
+    """Yield a finding for each copy's row with a large lag: a node reports the lag of all mirrors in the master's row;
+    other sources may report it in each mirror's row."""
     kind = "mirror-lagging"
     minutes, limit = context.minutes(kind), context.of(kind, "lag_ms")
     for node, facts in sorted(queue.copies.items()):

@@ -1,4 +1,4 @@
-"""Rules about a node: its event loop and CPU, its connections, its clock, two processes of one name; and resources.
+"""Rules about a node: its event loop and CPU, connections, clock, two processes of one name, and resources.
 
 Source: reference spark.md §2.7, §3.2.
 """
@@ -15,7 +15,7 @@ RESOURCES = ("memory", "disk", "fd", "socket")
 
 
 def judge_node(context: Context, node: str) -> Iterator[Finding]:
-    """All findings about one node but those about its resources."""
+    """Yield all findings about one node but those about its resources."""
     facts = context.evidence.nodes[node]
     if not facts:
         return
@@ -26,7 +26,7 @@ def judge_node(context: Context, node: str) -> Iterator[Finding]:
 
 
 def cpu_cores(facts: list[NodeMinute]) -> list[float | None]:
-    """The cores that a node's process used up to each fact since the one before; None for the first of a process."""
+    """Return for each fact the cores that the process used since the fact before; None for a process's first."""
     used = rises(facts, lambda fact: fact.cpu_ms_total)
     ran = running(facts)
     return [spent / passed if passed > 0 else None for spent, passed in zip(used, ran, strict=True)]
@@ -127,7 +127,7 @@ def _clock_skew(context: Context, node: str, facts: list[NodeMinute]) -> Iterato
 
 
 def _duplicate_id(context: Context, node: str, facts: list[NodeMinute]) -> Iterator[Finding]:
-    """Two processes of one name that run at the same time; one after the other is a restart."""
+    """Yield a finding if two processes of one name run at the same time; one after the other is a restart."""
     kind = "duplicate-node-id"
     spans: dict[str, tuple[int, int]] = {}
     for fact in facts:
@@ -153,10 +153,10 @@ def _duplicate_id(context: Context, node: str, facts: list[NodeMinute]) -> Itera
 def resource_eta(
     context: Context, node: str, resource: str
 ) -> tuple[float | None, float | None, Growth | None, Eta]:
-    """What a node has used of a resource, its limit, how it grows, and when the limit is reached.
+    """Return the used amount of a node's resource, its limit, its growth, and when the limit is reached.
 
-    Of the disk what counts is how much is free: it is told as what may be used yet, from the window's start on.
-    The memory grows as its queues do: the process itself steps with the garbage collector (§3.2).
+    For the disk, used amount and limit are negative bytes of free space, see `used_and_limit`.
+    The growth of memory is that of the queues: the process itself grows in steps by the garbage collector (§3.2).
     """
     kind = "resource-near-limit"
     facts = context.evidence.nodes.get(node, [])
@@ -187,9 +187,9 @@ def resource_eta(
 
 
 def used_and_limit(fact: NodeMinute, resource: str) -> tuple[float | None, float | None]:
-    """What is used of a resource and how much may be.
+    """Return the used amount of a resource and its limit.
 
-    Nobody tells how large the disk is. Its figures are negative bytes that are free: they rise to the limit.
+    Telemetry has no size of the disk. Its figures are negative bytes of free space, which rise to the limit.
     """
     pairs: dict[str, Callable[[], tuple[float | None, float | None]]] = {
         "memory": lambda: (fact.mem_rss, fact.mem_limit),
@@ -204,7 +204,7 @@ def used_and_limit(fact: NodeMinute, resource: str) -> tuple[float | None, float
 
 
 def judge_resources(context: Context, node: str) -> Iterator[Finding]:
-    """What a node is about to run out of."""
+    """Yield a finding if resources of a node are near their limits, or will soon be."""
     kind = "resource-near-limit"
     names = {"memory": "memory", "disk": "free disk space", "fd": "file descriptors", "socket": "sockets"}
     reasons, evidence = [], {}
@@ -217,7 +217,8 @@ def judge_resources(context: Context, node: str) -> Iterator[Finding]:
         is_soon = expected.eta_s is not None and expected.eta_s < context.of(kind, "eta_s")
         if used <= context.of(kind, "used") and not is_soon:
             continue
-        what = f"{names[resource]}: {min(used, 9.99):.0%} of the limit"
+        # Of the disk the free space is measured, which has to stay above its limit.
+        what = f"{names[resource]}: {min(now / limit, 9.99):.0%} of the limit"
         if is_soon and expected.eta_s:
             what += f", reached in about {expected.eta_s / 3600:.1f} h"
         reasons.append(what)

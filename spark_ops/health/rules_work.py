@@ -1,4 +1,4 @@
-"""Rules about what happens in a queue: growth, consumers, acknowledgements, redeliveries, one queue too hot for a node.
+"""Rules about the work of a queue: growth, consumers, acknowledgements, redeliveries, too much load for one node.
 
 Source: reference spark.md §3.2.
 """
@@ -14,7 +14,7 @@ from spark_ops.health.minutes import percentile, rises, running
 
 
 def judge_work(context: Context, queue: QueueHistory) -> Iterator[Finding]:
-    """All findings about the work of one queue."""
+    """Yield all findings about the work of one queue."""
     facts = masters(queue)
     if not facts:
         return
@@ -82,21 +82,21 @@ def _runaway(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) 
 
 
 def _room(node: NodeMinute) -> float | None:
-    """Bytes of memory that are left below the watermark."""
+    """Return the bytes of memory that a node may use before it reaches its watermark; None if unknown."""
     if node.mem_rss is None or not node.mem_limit:
         return None
     return max(0.0, float(node.mem_limit - node.mem_rss))
 
 
 def _span(seconds: float) -> str:
-    """A time for people."""
+    """Return a time in words, in minutes, hours or days."""
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} days"
 
 
 def _starvation(context: Context, queue: QueueHistory, facts: list[ReplicaMinute]) -> Iterator[Finding]:
-    """No consumer at all goes before consumers that are too slow, and that before messages that are too old."""
+    """Yield one finding at most: no consumer goes before slow consumers, and these before messages that are too old."""
     kind = "consumer-starvation"
     states = context.filled(facts)
 
@@ -141,7 +141,7 @@ def _starvation(context: Context, queue: QueueHistory, facts: list[ReplicaMinute
 
 
 def _ready_grows(context: Context, facts: list[ReplicaMinute]) -> bool:
-    """Whether more and more messages wait."""
+    """True if the number of waiting messages grows along a line."""
     kind = "consumer-starvation"
     first = context.evidence.end - context.minutes(kind) - 1
     line = fit_points(
@@ -160,7 +160,7 @@ def _unacked_stuck(context: Context, queue: QueueHistory, facts: list[ReplicaMin
     ]
     begun = facts[0].minute
     bad: list[bool | None] = []
-    latest = 0  # of acked_at, how many are not after the minute
+    latest = 0  # number of acked_at that are not after the minute
     for minute, fact in enumerate(context.filled(facts), context.evidence.start):
         while latest < len(acked_at) and acked_at[latest] <= minute:
             latest += 1

@@ -1,6 +1,6 @@
 """The score of a cluster and of its nodes, and the verdict.
 
-Score: 100 less the weight of each finding times the share of the load that it is about; never below 0, and with a
+Score: 100 less the weight of each finding times the share of the load that it affects; never below 0, and with a
 critical finding at most `score_cap_crit`. Source: reference spark.md §3.2.
 """
 
@@ -13,7 +13,7 @@ from spark_ops.health.finding import Finding, Verdict
 
 
 def verdict(context: Context, findings: Iterable[Finding], coverage: Coverage) -> Verdict:
-    """`unknown` if too little was seen, whatever the findings are: what was not seen may be worse or better."""
+    """Return the verdict; `unknown` if coverage is too low, whatever the findings: unseen rows may say otherwise."""
     health = context.settings.health
     if coverage.share < health["coverage_min"] or coverage.minutes < health["span_min_minutes"]:
         return "unknown"
@@ -24,13 +24,13 @@ def verdict(context: Context, findings: Iterable[Finding], coverage: Coverage) -
 
 
 def score(context: Context, findings: Iterable[Finding]) -> int:
-    """Of the cluster, 0 to 100."""
+    """Return the score of the cluster, 0 to 100."""
     least = context.settings.health["share_min"]
     return _capped(context, [(finding, max(least, finding.share)) for finding in findings])
 
 
 def node_score(context: Context, node: str, findings: Iterable[Finding]) -> int:
-    """Of a node: what is about it, by the share of its own load that is affected."""
+    """Return the score of a node, 0 to 100: each finding about it counts by the share of the node's own load."""
     own = context.node_share(node)
     least = context.settings.health["share_min"]
     about = [

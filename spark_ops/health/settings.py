@@ -1,4 +1,4 @@
-"""The thresholds that hold in one run: the catalogue's defaults and what an operator changed by a TOML file.
+"""The thresholds of one run: the catalogue's defaults and the operator's changes in a TOML file.
 
     [health]
     coverage_min = 0.9
@@ -7,7 +7,7 @@
     cpu = 0.7
     severity = "crit"
 
-This file gets the parsed tables; who reads the file is the command.
+The command reads the file; this module gets its parsed tables.
 """
 
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ from spark_ops.health.finding import Severity
 
 HEALTH: Final[Mapping[str, float]] = {
     "coverage_min": 0.95,  # of the expected rows; below it nothing is called healthy
-    "span_min_minutes": 5,  # of data
-    "clear_minutes": 10,  # good ones, after which a finding is gone
-    "stale_minutes": 6,  # how long a row speaks for its subject: idle queues tell of themselves every 5 min
+    "span_min_minutes": 5,  # minutes with data
+    "clear_minutes": 10,  # minutes without the state, in a row, after which a finding is gone
+    "stale_minutes": 6,  # how long a row counts for its subject: idle queues write one every 5 min
     "score_cap_crit": 40,  # score of a cluster with a critical finding, at most
-    "share_min": 0.01,  # what a finding counts at least, so that none is free
+    "share_min": 0.01,  # the least share that a finding counts with, so that none is free
 }
-"""The table [health]."""
+"""The defaults of the table [health]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """health, kinds: values by name; kinds by id of the kind.   severities: kinds whose severity was fixed."""
+    """All settings.   health, kinds: values by name; kinds by id of the kind.   severities: fixed ones, by kind."""
 
     health: Mapping[str, float] = field(default_factory=lambda: dict(HEALTH))
     kinds: Mapping[str, Mapping[str, float]] = field(
@@ -40,12 +40,12 @@ class Settings:
     disabled: frozenset[str] = frozenset()
 
     def of(self, kind: str, name: str) -> float:
-        """A threshold of a kind."""
+        """Return a threshold of a kind."""
         return self.kinds[kind][name]
 
 
 def from_tables(tables: Mapping[str, Any]) -> Settings:
-    """The settings of a parsed TOML file. Raises: ValueError, with one line that names the table and the key."""
+    """Return the settings of a parsed TOML file. Raises: ValueError, with one line that names the table and the key."""
     health = dict(HEALTH)
     kinds = {name: _defaults(name) for name in CATALOGUE}
     severities: dict[str, Severity] = {}

@@ -1,1 +1,1 @@
-"""What runs on Spark. Nothing outside this folder imports pyspark, and nothing here is imported before a job runs."""
+"""Code that runs on Spark. Nothing outside this folder imports pyspark, and nothing here is imported before a job."""

@@ -1,4 +1,4 @@
-"""The moves that are worth a thought, of a fleet too large to look at each queue on the driver.
+"""The moves that the planner should consider, of a fleet too large to look at each queue on the driver.
 
 Promotions: masters on hot nodes whose synchronised mirrors are on cold ones. Copies: the busiest replicas on hot nodes
 to the coldest nodes of their own zone, so that no queue is in fewer zones than before. Nodes are compared within their
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 HOT: Final = 1.10
-"""From this many times its group's mean on a node is hot; a node that is below the mean is cold."""
+"""A node is hot above this many times its group's mean load; a node below the mean is cold."""
 PER_SOURCE: Final = 500
-"""Candidates of each kind that a hot node has at most."""
+"""The most candidates of each kind from one hot node."""
 TARGETS: Final = 4
-"""Cold nodes that a copy is offered to."""
+"""The number of cold nodes, for each group and zone, that copies are offered to."""
 
 _NODES: Final = "node string, comparable string, zone string, is_usable boolean, base double"
 _REPLICAS: Final = (
@@ -28,9 +28,10 @@ _REPLICAS: Final = (
 
 
 def frames(spark: "SparkSession", rows: ClusterRows) -> "tuple[DataFrame, DataFrame]":
-    """Nodes and replicas of a cluster as `candidates` takes them; all nodes are one group. No exclusive queues.
+    """Return nodes and replicas of a cluster for `candidates`; all nodes are one group. Without exclusive queues.
 
-    cpu: what the replica uses, in cores.   gain: what its node is rid of if a synchronised mirror leads instead.
+    cpu: share of the node's cores that the replica uses.   gain: share that the node saves if a mirror becomes the
+    master.
     """
     nodes = [
         (row.node, "", row.zone, row.is_up and not row.is_draining, row.base_cpu / max(row.cores, 1e-9))
@@ -58,9 +59,10 @@ def frames(spark: "SparkSession", rows: ClusterRows) -> "tuple[DataFrame, DataFr
 def candidates(
     nodes: "DataFrame", replicas: "DataFrame", *, hot: float = HOT, per_source: int = PER_SOURCE
 ) -> "DataFrame":
-    """kind (promote, copy), vhost, queue, from_node, to_node, gain (share of the source's cores), bytes, place.
+    """Return kind (promote, copy), vhost, queue, from_node, to_node, gain (share of the source's cores), bytes, place.
 
-    place: from 1, of the source's candidates of a kind, by gain, for copies by gain for each byte; names decide between
+    place: rank from 1 among the source's candidates of a kind, by gain, for copies by gain per byte; names decide
+    between
     equals, so that the same input gives the same result.
     """
     from pyspark.sql import functions as F
@@ -86,7 +88,7 @@ def candidates(
 
 
 def _loads(nodes: "DataFrame", replicas: "DataFrame") -> "DataFrame":
-    """Each node with its load, in whole millionths so that their order is nothing, and its group's mean."""
+    """Add each node's load, summed in whole millionths so that order does not matter, and its group's mean."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -1,8 +1,8 @@
 """Compaction: the many small files of an hour become one, sorted, with each row once.
 
-Small hours are merged with pyarrow in this process, without a JVM; large ones by Spark, which sorts what does not fit
-into memory. Either way the new files appear under `node=_all`, then the manifest switches to them, and what they
-replaced is removed by a later run (`spark_ops.telemetry.manifest`). Files that cannot be read, or are of a newer
+Small hours are merged with pyarrow in this process, without a JVM; large ones by Spark, which sorts on disk.
+Either way the new files appear under `node=_all`, then the manifest switches to them, and a later run removes
+the replaced files (`spark_ops.telemetry.manifest`). Files that cannot be read, or are of a newer
 schema, stay as they are and count. Source: reference spark.md §2.7.
 """
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK_ROWS: Final = 3_000_000
-"""From so many rows in an hour on Spark merges it: some 3 GB of memory otherwise."""
+"""Hours with so many rows or more are merged by Spark: in this process they would need some 3 GB of memory."""
 ROWS_A_FILE: Final = 10_000_000
-"""About 128 MB of queues' rows."""
+"""Rows of a merged file: about 128 MB of queues' rows."""
 
 
 class CompactError(Exception):
-    """Compaction cannot go on; its text is one line."""
+    """Compaction cannot go on; the error's text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """What is to be merged: some files of one cluster in an hour of a kind, by their paths from its directory on."""
+    """The files of a cluster in an hour of a kind that are to be merged; their paths are relative to its directory."""
 
     kind: Kind
     directory: Path
@@ -50,13 +50,13 @@ class Hour:
 
     @property
     def target(self) -> Path:
-        """Where the merged files go; `cluster` is as it stands in paths."""
+        """The directory of the merged files; `cluster` is a part of a path, `cluster=…`."""
         return self.directory / self.cluster / f"node={layout.MERGED_NODE}"
 
 
 @dataclass(slots=True)
 class Compacted:
-    """What a run did.   passed: files that cannot be merged.   removed: files that nobody needs any more."""
+    """Counts of a run.   passed: files that cannot be merged.   removed: replaced files that were deleted."""
 
     hours: int = 0
     files_before: int = 0
@@ -68,7 +68,7 @@ class Compacted:
 
 @contextmanager
 def held(root: Path) -> Iterator[None]:
-    """Keep other compactions away from a root. Raises: CompactError if one is at work, OSError."""
+    """Hold the lock of a root during the `with` block. Raises: CompactError if another compaction has it, OSError."""
     with (root / "_compact.lock").open("wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,9 +87,9 @@ def compact(
     spark_rows: int = SPARK_ROWS,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Compacted:
-    """Merge all hours that ended `older_than` ago, and remove what was replaced `grace` ago.
+    """Merge all hours that ended `older_than` ago, and remove files that were replaced `grace` ago.
 
-    spark: makes a session for so many rows, if one is needed.   Raises: CompactError, ManifestError, EngineError,
+    spark: opens a session for so many rows, if one is needed.   Raises: CompactError, ManifestError, EngineError,
     OSError. What was done before stays done.
     """
     done = Compacted()
@@ -112,7 +112,7 @@ def compact(
 
 
 def _todo(root: Path, before: datetime, done: Compacted) -> Iterator[Hour]:
-    """The hours with more than one file that can be merged."""
+    """Yield the hours with more than one file that can be merged."""
     for kind in KINDS:
         for when in layout.existing_hours(root, kind):
             if when + timedelta(hours=1) > before:
@@ -132,7 +132,7 @@ def _todo(root: Path, before: datetime, done: Compacted) -> Iterator[Hour]:
 
 
 def rows_of(path: Path, kind: Kind) -> int | None:
-    """How many rows a file has; None: it cannot be merged, since it is torn, or has what we do not know."""
+    """Return the number of rows in a file; None if it is torn or has unknown columns or versions."""
     try:
         with pq.ParquetFile(path) as file:
             metadata, schema = file.metadata, file.schema_arrow
@@ -152,7 +152,8 @@ def rows_of(path: Path, kind: Kind) -> int | None:
 
 
 def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Spark writes the same lists and maps with other names for their parts."""
+    """True if a column of one type can be cast to the other. Types of lists and maps are compared by their id only,
+    since Spark names their parts differently."""
     if pa.types.is_integer(found) and pa.types.is_integer(wanted):
         return bool(found.bit_width <= wanted.bit_width)
     return bool(found.id == wanted.id or {found, wanted} <= {pa.string(), pa.large_string()})
@@ -172,7 +173,7 @@ def _merge_here(hour: Hour) -> list[tuple[Path, int]]:
 
 
 def _conformed(table: pa.Table, known: pa.Schema) -> pa.Table:
-    """The columns of the newest schema; what an old file lacks is null."""
+    """Return the table with the columns of the newest schema; columns that an old file lacks are null."""
     columns = [
         table.column(field.name).cast(field.type)
         if field.name in table.column_names
@@ -183,19 +184,19 @@ def _conformed(table: pa.Table, known: pa.Schema) -> pa.Table:
 
 
 def _unique(table: pa.Table) -> pa.Table:
-    """Of rows with the same key the first one."""
+    """Return the table with the first row of each key only."""
     numbered = table.select(list(KEY)).append_column("row", pa.array(range(table.num_rows), pa.int64()))
     first = numbered.group_by(list(KEY)).aggregate([("row", "min")]).column("row_min")
     return table if len(first) == table.num_rows else table.take(first.sort())
 
 
 def _merge_with_spark(spark: "SparkSession", hour: Hour) -> list[tuple[Path, int]]:
-    """Merge on disk: Spark drops duplicates and sorts; its files are then given our compression and mark."""
+    """Merge on disk: Spark drops duplicates and sorts; `arrow.rewrite` then sets our compression and mark."""
     from spark_ops.jobs.reading import schema
 
     parts = -(-hour.rows // ROWS_A_FILE)
     temporary = hour.directory.absolute() / f".compact-{os.getpid()}"
-    # A name is a name, also with `*` or `%` in it; a damaged page has to end this, not to cost rows.
+    # A path is taken literally, also with `*` or `%` in it; a damaged page must end the merge, not drop rows.
     reader = spark.read.schema(schema(hour.kind)).option("__globPaths__", "false")
     reader = reader.option("ignoreCorruptFiles", "false")
     frame = reader.parquet(*(f"file://{hour.directory.absolute() / name}" for name in hour.files))
@@ -218,12 +219,12 @@ def _merge_with_spark(spark: "SparkSession", hour: Hour) -> list[tuple[Path, int
 
 
 def name_of(hour: Hour) -> str:
-    """Of what is merged from these files: the same each time."""
+    """Return the name of the file merged from these files: the same each time."""
     return hashlib.sha256("\n".join(sorted(hour.files)).encode()).hexdigest()[:16]
 
 
 def _switch(hour: Hour, made: Sequence[tuple[Path, int]], done: Compacted) -> None:
-    """Let the new files count instead of the old ones."""
+    """Write the manifest, by which the new files count instead of the old ones."""
     before = manifest.read(hour.directory)
     gone = set(hour.files)
     names = [str(path.relative_to(hour.directory)) for path, _ in made]
@@ -238,7 +239,7 @@ def _switch(hour: Hour, made: Sequence[tuple[Path, int]], done: Compacted) -> No
 
 
 def sweep(directory: Path, before: datetime) -> int:
-    """Remove what an hour's manifest has replaced, if it did so `before` that moment. Returns: how many files.
+    """Remove the files that an hour's manifest replaced, if it was written `before` that moment. Returns: their number.
 
     Raises: ManifestError, OSError.
     """

@@ -1,6 +1,6 @@
-"""What Spark needs of a machine: Java and the Python packages; said in one line when it is not there.
+"""Java and the Python packages that Spark needs are looked up here; each error is one line for the operator.
 
-It imports nothing of them, so that `doctor` and the start of a job can ask without paying for a JVM.
+Nothing of Spark is imported, so that `doctor` and the start of a job can check without the cost of a JVM.
 Source: reference spark.md §4 (pitfalls), §8 (the pyspark wheel has no JRE).
 """
 
@@ -25,14 +25,14 @@ class EngineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that would be used.   version: the first number, 0 if it could not be found out."""
+    """A Java installation.   version: the first number, 0 if it could not be found out."""
 
     path: Path
     version: int
 
 
 def java() -> Java:
-    """The Java that Spark would start: JAVA_HOME's, else that of PATH. Raises: EngineError if none is fit."""
+    """Return the Java that Spark would start: JAVA_HOME's, else that of PATH. Raises: EngineError if none is fit."""
     install = f"install Java {JAVA_MIN} or newer (Debian: apt install openjdk-17-jre-headless)"
     home = os.environ.get("JAVA_HOME")
     named = Path(home) / "bin" / "java" if home else None
@@ -51,7 +51,7 @@ def java() -> Java:
 
 
 def packages(*names: str) -> None:
-    """Raises: EngineError if one of the Python packages is missing."""
+    """Check that the Python packages are installed. Raises: EngineError if one is missing."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         raise EngineError(
@@ -60,7 +60,7 @@ def packages(*names: str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """What a person can use of an error of Spark: its first line that says something, without the Java classes."""
+    """Return the useful line of an error of Spark: the last cause, else the first line, without Java packages."""
     text = str(getattr(error, "java_exception", None) or error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
@@ -69,7 +69,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _version(path: Path) -> int:
-    """From the file `release` of the installation; a start of java, 0.3 s, only where there is none."""
+    """Return Java's major version from the installation's file `release`; without that file java is started (0.3 s)."""
     release = path.resolve().parent.parent / "release"
     try:
         told = release.read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""Facts about minutes, in Spark, to the evidence that rules judge, on the driver: small, whatever the cluster is.
+"""On Spark, facts about minutes become the evidence that rules judge on the driver: small for any cluster.
 
 Nodes come with all of their minutes; of queues and links only the suspicious ones do (`suspicion`), at most
 `QUEUES_MAX`; loads, growth and coverage are summed up here. Source: reference spark.md §3.2.
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 QUEUES_MAX: Final = 2000
-"""Suspicious queues whose minutes are looked at; the busiest ones. How many there are beyond them is told."""
+"""The most suspicious queues whose minutes are judged, the busiest first. `Evidence.skipped` counts the others."""
 DEPTHS_MAX: Final = 10
 GROWING_MAX: Final = 5
-"""Queues that are named for the growth of a node's memory."""
+"""The most queues that are named as causes of a node's memory growth."""
 EVENTS_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What is known of how rows came in.   torn: files.   torn_rows: which rows these have, by their names.
+    """The known problems in the reception of rows.   torn: files.   torn_rows: the rows in them, by the files' names.
 
-    torn_lines, late, duplicates: of collectors.
+    torn_lines, late, duplicates: as collectors counted them.
     """
 
     torn: tuple[str, ...] = ()
@@ -63,9 +63,9 @@ def gather(
     intake: Intake,
     usual: Callable[[Sequence[tuple[str, str]]], dict[tuple[str, str], float]] | None = None,
 ) -> Evidence:
-    """The evidence of a cluster in the minutes [start, end).
+    """Gather the evidence of a cluster in the minutes [start, end).
 
-    usual: asked for the sizes that suspicious queues had on earlier days, see `Evidence.before`.
+    usual: returns the sizes that given queues had on earlier days, see `Evidence.before`.
     """
     some = within(facts, cluster, start, end)
     nodes = _nodes(some.node)
@@ -107,14 +107,14 @@ def gather(
 
 
 def gather_growth(facts: MinuteFacts, cluster: str, start: int, end: int) -> Evidence:
-    """What forecasts need of it, no more."""
+    """Gather only the part of the evidence that forecasts need."""
     some = within(facts, cluster, start, end)
     flat = some.queue.select(*columns("queue"))
     return Evidence(cluster, start, end, nodes=_nodes(some.node), memory=_memory(flat, (start + end) / 2))
 
 
 def _fact(of: type, row: "Row") -> Any:
-    """A row of flat facts as a fact."""
+    """Return a row of flat facts as an object of the fact's class."""
     given = row.asDict()
     given["boot"] = given.pop("boot_id")
     values = {field.name: given[field.name] for field in fields(of)}
@@ -143,7 +143,7 @@ def _events(frame: "DataFrame") -> tuple[EventFact, ...]:
 def _queues(
     flat: "DataFrame", totals: "DataFrame", events: Sequence[EventFact]
 ) -> tuple[tuple[QueueHistory, ...], tuple[Depth, ...], int]:
-    """The histories of suspicious queues, the depths of the longest ones, and how many suspicious ones are left out."""
+    """Return suspicious queues' histories, the longest queues' depths, and how many suspicious ones are left out."""
     from pyspark.sql import functions as F
 
     told = {(event.vhost, event.queue) for event in events if event.unsynced_promotion}
@@ -223,7 +223,7 @@ def _rows_seen(frame: "DataFrame") -> tuple[RowsSeen, ...]:
 
 
 def _with_torn(seen: Iterable[RowsSeen], torn: Iterable[RowsSeen]) -> tuple[RowsSeen, ...]:
-    """Rows that torn files have were to be seen, too."""
+    """Add the rows of torn files to the sequences that were to be seen."""
     found = {(each.node, each.boot, each.kind): each for each in seen}
     for each in torn:
         key = (each.node, each.boot, each.kind)
@@ -249,7 +249,7 @@ def _loads(flat: "DataFrame", start: int, end: int) -> tuple[NodeHour, ...]:
 
 
 def _memory(flat: "DataFrame", middle: float) -> tuple[MemoryGrowth, ...]:
-    """Lines through the memory of each copy, added up by node: the slopes, and what the lines leave unexplained."""
+    """Fit a line to the memory of each copy and add these up by node: the slopes, and the variance that they leave."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -1,6 +1,6 @@
-"""How many messages each replica of each queue had ready: 95th percentile, slope, fit and mean of a time.
+"""Statistics of each replica's ready messages in a time: 95th percentile, slope, fit and mean.
 
-From rollups it is the everyday question; from raw rows it is what rollups are measured against (bench/spark.py).
+Computed from rollups they are a typical query; computed from raw rows they are its yardstick (bench/spark.py).
 Source: reference spark.md §0.3, §4.
 """
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 SUBJECT: Final = ("cluster", "vhost", "queue", "node", "role")
 SHARE: Final = 0.95
 ACCURACY: Final = 1000
-"""Of the percentile of raw rows: Spark's default costs twice as much (spark.md §4)."""
+"""The accuracy of the percentile of raw rows: Spark's default costs twice as much (spark.md §4)."""
 
 
 def from_rollups(spark: "SparkSession", root: Path, *, since: float, until: float) -> "DataFrame":
-    """One row for each replica: SUBJECT, p95, slope_per_s, r2, mean. [since, until) in s since 1970."""
+    """Return a row per replica from rollups: SUBJECT, p95, slope_per_s, r2, mean. [since, until) in s since 1970."""
     from pyspark.sql import functions as F
 
     frame = hours(spark, root, "queue", since=since, until=until).frame
-    # Processes of a node are told apart only for counters.
+    # The processes of a node are merged: only counters need them apart.
     told = merge(frame.withColumn("boot_id", F.lit("")), "queue", since_s=int(since), only=("ready",))
     told = with_percentile(told, "p95", "ready", SHARE, ROLLUPS["queue"].spreads["ready"])
     return told.select(
@@ -40,7 +40,7 @@ def from_rollups(spark: "SparkSession", root: Path, *, since: float, until: floa
 
 
 def from_raw(spark: "SparkSession", root: Path, *, since: float, until: float) -> "DataFrame":
-    """The same from raw rows."""
+    """Return the columns of `from_rollups`, computed from raw rows."""
     from pyspark.sql import functions as F
 
     x = (F.col("ts") - int(since * 1000)) / F.lit(1000.0)
@@ -54,7 +54,7 @@ def from_raw(spark: "SparkSession", root: Path, *, since: float, until: float) -
 
 
 def cpu_s() -> float:
-    """CPU that this process and those it has started have used, in s; of Linux. Raises: OSError."""
+    """Return the CPU time that this process and its descendants have used, in s; Linux only. Raises: OSError."""
     ticks = os.sysconf("SC_CLK_TCK")
     parents: dict[int, int] = {}
     used: dict[int, int] = {}

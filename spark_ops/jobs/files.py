@@ -1,8 +1,8 @@
-"""Which files of a root a job may read: those of its hours that can be read, and what their footers tell.
+"""This module finds the files of a root that a job may read, and what their footers say.
 
-A torn file would fail the whole read, so each footer is looked at before Spark is. It tells how many rows there
-are, whether a row may be of a schema we do not know, and whether rows may be there twice: an hour of which that can
-be ruled out needs no deduplication, which costs more than all the rest of a read. Source: reference spark.md §2.7.
+A torn file would fail the whole read, so each footer is read before Spark starts. The footer says how many rows there
+are, whether a row may be of an unknown schema, and whether rows may occur twice: an hour that cannot have duplicates
+needs no deduplication, which costs more than all the rest of a read. Source: reference spark.md §2.7.
 """
 
 from dataclasses import dataclass, field
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData  # type: ignore[import-untyped]
 
 UNIQUE_MARK: Final = b"fluffle.unique"
-"""In a file's metadata: no two of its rows have the same key. Whoever writes it has made sure of that."""
+"""The metadata key of a file in which no two rows have the same key; the file's writer has made sure of that."""
 
 VERSIONS: Final = (0, VERSION + 1)
 """The oldest and the newest schema whose rows are read: fields are only ever added, so one that is newer by one still
-means the same (spark.md §6.22). What is newer than that is set aside and counted."""
+means the same (spark.md §6.22). Rows of a newer one are set aside and counted."""
 
 HOUR_S: Final = 3600
 
@@ -38,8 +38,7 @@ _PHYSICAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HourFiles:
-    """The files of an hour.   has_unknown: rows of a schema that is too new may be among them.   is_unique: no row
-    can be in them twice."""
+    """The files of an hour.   has_unknown: they may have rows of too new a schema.   is_unique: no row occurs twice."""
 
     hour_s: int
     paths: tuple[Path, ...]
@@ -50,29 +49,29 @@ class HourFiles:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a root has of a kind and a time.   torn: paths, from the root on, of files that cannot be read."""
+    """The files of a kind in a time.   torn: paths, relative to the root, of files that cannot be read."""
 
     hours: tuple[HourFiles, ...]
     torn: tuple[str, ...]
 
     @property
     def rows(self) -> int:
-        """In all files, as their footers tell."""
+        """The number of rows in all files, by their footers."""
         return sum(hour.rows for hour in self.hours)
 
 
 @dataclass(slots=True)
 class _Footers:
-    """What the files of an hour have told so far."""
+    """The contents of the footers of an hour's files, read so far."""
 
     paths: list[Path] = field(default_factory=list)
     rows: int = 0
     has_unknown: bool = False
     is_unique: bool = True
     ranges: list[tuple[str, int, int]] = field(default_factory=list)
-    """Of seq, by boot_id."""
+    """The ranges of `seq`, with their boot_id, of files with rows of one process."""
     mixed: int = 0
-    """Files with rows of several processes."""
+    """The number of files with rows of several processes."""
 
     def add(self, path: Path, metadata: "FileMetaData") -> None:
         self.paths.append(path)
@@ -97,7 +96,7 @@ class _Footers:
 
 
 def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Found:
-    """The files of the hours that have something of [since, until), in s since 1970; None: no limit.
+    """Find the files of the hours that overlap [since, until), in s since 1970; None: no limit.
 
     Raises: FileNotFoundError if the root is no directory.
     """
@@ -109,7 +108,7 @@ def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Fo
         try:
             names = manifest.live(names, manifest.read(folder))
         except manifest.ManifestError:
-            # What it replaced is read together with what it was replaced by: each row once all the same.
+            # Replaced files are then read beside the merged ones: deduplication keeps each row once.
             footers.is_unique = False
             torn.append(str((folder / manifest.NAME).relative_to(root)))
         for path in (folder / name for name in names):
@@ -124,7 +123,7 @@ def find(root: Path, kind: Kind, since: float | None, until: float | None) -> Fo
 
 
 def hour_folders(root: Path, kind: str, since: float | None, until: float | None) -> list[tuple[int, Path]]:
-    """The folders of hours of a kind that have something of [since, until), by time: the hour's begin, and where.
+    """Return the folders of a kind's hours that overlap [since, until), by time: the hour's begin in s, and the path.
 
     Raises: FileNotFoundError if the root is no directory.
     """
@@ -139,12 +138,12 @@ def hour_folders(root: Path, kind: str, since: float | None, until: float | None
 
 
 def hour_folder(root: Path, kind: str, hour_s: int) -> Path:
-    """Where an hour of a kind is, or would be."""
+    """Return the folder of an hour of a kind, whether it exists or not."""
     return layout.hour_directory(root, kind, datetime.fromtimestamp(hour_s, UTC))
 
 
 def read_footer(path: Path) -> "FileMetaData | None":
-    """What a Parquet file tells of itself; None if it cannot be read, for example because it is torn."""
+    """Return the metadata of a Parquet file; None if it cannot be read, for example because it is torn."""
     import pyarrow  # type: ignore[import-untyped]
     from pyarrow.parquet import read_metadata
 
@@ -155,7 +154,7 @@ def read_footer(path: Path) -> "FileMetaData | None":
 
 
 def _fits(metadata: "FileMetaData", kind: Kind) -> bool:
-    """Whether the columns that we know are of types that can be read as ours."""
+    """True if the columns that we know are of types that can be read as ours."""
     fields = FIELDS[kind]
     for index in range(metadata.num_columns):
         column = metadata.schema.column(index)
@@ -166,7 +165,7 @@ def _fits(metadata: "FileMetaData", kind: Kind) -> bool:
 
 
 def _range(metadata: "FileMetaData", column: int | None) -> tuple[Any, Any] | None:
-    """The least and the greatest value of a column; None if the file does not tell, or has nulls."""
+    """Return the least and the greatest value of a column; None without statistics, or if it has nulls."""
     if column is None:
         return None
     chunks = (metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups))

@@ -1,4 +1,4 @@
-"""The job `health`: raw telemetry of a window to a judged window. Also what the stream judges its kept facts with.
+"""The job `health` judges a window of raw telemetry. The stream judges its stored facts by the same functions.
 
 Source: reference spark.md §3.2; windows: a job asks for the last hours, and telemetry comes some minutes late.
 """
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 MINUTE_S: Final = 60
 SLACK_S: Final = 300
-"""Rows are read by their node's clock and counted by the corrected one: so far apart are they allowed to be."""
+"""Rows are selected by their node's clock and assigned by the corrected one; these may differ by so many s."""
 LIVE_S: Final = 600
-"""Telemetry that is no older than this is of a cluster that runs: the window ends with what has come in."""
+"""A cluster runs if its telemetry is at most this old, in s; its window then ends with the newest row."""
 
 
 HISTORY_S: Final = 7 * 86_400
-"""How far back a queue's usual size is looked up."""
+"""The time before the window in which a queue's usual size is looked up, in s."""
 
 
 class HealthError(ValueError):
-    """Nothing can be judged: one line for the operator."""
+    """Nothing can be judged; the error's text is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Minutes [start, end) since 1970 of a cluster.   newest_s: of its telemetry, s since 1970; None: there is none."""
+    """The minutes [start, end) since 1970 of a cluster.   newest_s: of its newest row, s since 1970; None: no row."""
 
     cluster: str
     start: int
@@ -50,23 +50,22 @@ class Window:
 
     @property
     def since_s(self) -> float:
-        """From when on rows are read."""
+        """The begin of the time of which rows are read, s since 1970."""
         return float(self.start * MINUTE_S - SLACK_S)
 
     @property
     def until_s(self) -> float:
-        """Up to when."""
+        """The end of the time of which rows are read, s since 1970."""
         return float(self.end * MINUTE_S + SLACK_S)
 
 
 def choose_window(
     root: Path, *, window_s: float, now_s: float, until: float | str = "now", cluster: str | None = None
 ) -> Window:
-    """The window to judge.
+    """Return the window to judge.
 
     until: s since 1970; `now`, which is the newest telemetry if that is only some minutes old; `last`: the newest
     telemetry, however old.
-
     Raises: HealthError if it is not clear which cluster is meant; FileNotFoundError if the root is no directory.
     """
     newest = newest_by_cluster(root)
@@ -85,7 +84,7 @@ def choose_window(
 
 
 def newest_by_cluster(root: Path) -> dict[str, float]:
-    """When the newest row of a node is of, s since 1970, by cluster; from the footers of its last hour.
+    """Return the time of the newest row of a node, s since 1970, by cluster; from the footers of its last hour.
 
     Raises: FileNotFoundError if the root is no directory.
     """
@@ -105,7 +104,7 @@ def newest_by_cluster(root: Path) -> dict[str, float]:
 
 
 def _newest(path: Path) -> int | None:
-    """The largest `ts` of a file, ms."""
+    """Return the largest `ts` of a file, ms; None if the file cannot be read or has no statistics."""
     metadata = read_footer(path)
     if metadata is None:
         return None
@@ -123,7 +122,7 @@ def _newest(path: Path) -> int | None:
 
 
 def rows_hint(root: Path, window: Window) -> int:
-    """About how many rows will be read."""
+    """Return about how many rows will be read."""
     return sum(
         find(root, kind, window.since_s, window.until_s).rows for kind in ("node", "queue", "link", "event")
     )
@@ -139,7 +138,7 @@ def health(
     cluster: str | None = None,
     settings: Settings | None = None,
 ) -> dict[str, Any]:
-    """The health document of the last `window_s` seconds.   now: s since 1970.   until: see `choose_window`.
+    """Return the health document of the last `window_s` seconds.   now: s since 1970.   until: see `choose_window`.
 
     Raises: HealthError, FileNotFoundError, OSError.
     """
@@ -173,7 +172,7 @@ def judge_facts(facts: MinuteFacts, root: Path, window: Window, settings: Settin
 def usual_sizes(
     spark: "SparkSession", root: Path, window: Window, queues: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], float]:
-    """The p95 of the bytes that queues had at the ends of the hours of the last days, of what `rollup` has kept."""
+    """Return the p95 of the bytes that queues had at the ends of the hours of the last days, from stored rollups."""
     from pyspark.sql import functions as F
 
     start_s = window.start * MINUTE_S
@@ -191,7 +190,7 @@ def usual_sizes(
 
 
 def facts_of_files(spark: "SparkSession", root: Path, window: Window) -> MinuteFacts:
-    """The facts of the files of a window. Rows that are there twice give the same facts, so none is dropped."""
+    """Return the facts of a window's files. Rows that occur twice give the same facts, so none is dropped."""
     frames: dict[str, DataFrame] = {}
     for kind in RAW_KINDS:
         paths = [
@@ -213,7 +212,7 @@ def _persisted(facts: MinuteFacts) -> MinuteFacts:
 
 
 def intake_of(spark: "SparkSession", root: Path, window: Window) -> Intake:
-    """How the rows of a window came in: files that cannot be read, and what collectors have counted."""
+    """Return how the rows of a window were received: files that cannot be read, and the counts of collectors."""
     torn: list[str] = []
     torn_rows: list[RowsSeen] = []
     unknown = 0
@@ -248,6 +247,6 @@ def intake_of(spark: "SparkSession", root: Path, window: Window) -> Intake:
 
 
 def _is_of(path: str, cluster: str) -> bool:
-    """Whether a file is of a cluster, or of all of them."""
+    """True if a file is of a cluster, or of all of them."""
     of = [part for part in path.split("/") if part.startswith("cluster=")]
     return not of or unescape(of[0].removeprefix("cluster=")) == cluster

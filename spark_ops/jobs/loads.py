@@ -1,8 +1,9 @@
-"""What a planner is told of a cluster: the newest placement, and the loads of a window of rollups.
+"""The planner's input: the newest placement of a cluster, and the loads of a window of rollups.
 
-A load is the greater of two: the mean that forgets (half of an hour's weight after four hours), and the 95th
-percentile of hourly means, so that a nightly peak counts. Sums are of whole numbers and results are rounded, so that
-the same telemetry gives the same plan however it was partitioned. Source: reference spark.md §3.1, §6.8.
+A load is the greater of two: an exponentially weighted mean (a value loses half of its weight in about four hours),
+and the 95th percentile of hourly means, so that a nightly peak counts. Sums are of whole numbers and results are
+rounded, so that the same telemetry gives the same plan however it was partitioned.
+Source: reference spark.md §3.1, §6.8.
 """
 
 import math
@@ -22,18 +23,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 TAU_S: Final = 6 * 3600
-"""Of the mean that forgets: what is this old counts 1/e."""
+"""The time constant of the weighted mean: a value of this age counts 1/e."""
 SHARE: Final = 0.95
 CPU_DIGITS: Final = 4
-"""CPU is told in 1e-4 cores, bytes in whole ones."""
+"""CPU is rounded to 1e-4 cores, bytes to whole ones."""
 FRESH_MS: Final = 600_000
-"""What a mirror lacked longer ago than this says nothing of now."""
+"""A mirror's lag is used only if its row is at most this old."""
 MOVES_S: Final = 86_400
-"""How far back planned moves are looked for."""
+"""The time in which planned moves are looked up, in seconds."""
 
 _WEIGHT: Final = 10_000
 _GREATEST: Final = 10**13
-"""A value beyond this counts as this: sums of a week of them fit 64 bits."""
+"""A greater value counts as this: sums of a week of them fit 64 bits."""
 
 
 def cluster_rows(
@@ -45,10 +46,11 @@ def cluster_rows(
     now: float,
     cluster: str | None = None,
 ) -> ClusterRows:
-    """A cluster with the loads of [since, until), s since 1970. now: when the plan is made.
+    """Return a cluster with the loads of [since, until), s since 1970. now: when the plan is made.
 
-    Coverage is the share of the time and of the copies of which there is telemetry; a cluster whose telemetry begins
-    later than `since` is not blamed for that. Raises: FileNotFoundError, TopologyMissing, and TopologyError of
+    Coverage is the share of the time and of the copies of which there is telemetry; if the cluster's telemetry begins
+    later than `since`, the time before does not count. Raises: FileNotFoundError, TopologyMissing, and TopologyError
+    of
     `spark_ops.planning.topology`.
     """
     root = Path(root).absolute()
@@ -81,7 +83,7 @@ def _only(rolled: Hours, cluster: str) -> Hours:
 
 
 def _facts(snapshot: Snapshot, *rolled: Hours) -> dict[str, Any]:
-    """Where the figures come from, for the plan."""
+    """Return the sources of the figures, for the plan."""
     return {
         "topology_at": snapshot.ts / 1000,
         "topologies_passed": snapshot.passed,
@@ -94,7 +96,7 @@ def _facts(snapshot: Snapshot, *rolled: Hours) -> dict[str, Any]:
 
 
 def _queue_loads(frame: "DataFrame", until: float) -> "DataFrame":
-    """One row for each queue: what its master and what a mirror of it needs."""
+    """Return one row for each queue: the loads of its master and of one mirror."""
     from pyspark.sql import functions as F
 
     is_master = F.col("role") == "master"
@@ -122,7 +124,7 @@ def _queue_loads(frame: "DataFrame", until: float) -> "DataFrame":
 
 
 def _latest(frame: "DataFrame", until: float) -> "DataFrame":
-    """How a queue was when its master was heard last; copies: how many replicas were seen."""
+    """Return a queue's state by its master; lag: its mirrors' largest lag; seen: the nodes with a replica's row."""
     from pyspark.sql import functions as F
 
     is_master = F.col("role") == "master"
@@ -137,7 +139,7 @@ def _latest(frame: "DataFrame", until: float) -> "DataFrame":
 
 
 def _rate(counter: str) -> "Column":
-    """Of a counter a second; null where no time went by."""
+    """Return a counter's rise per second; null where no time passed."""
     from pyspark.sql import functions as F
 
     return F.try_divide(F.col(counter).cast("double") * 1000.0, F.col("ms").cast("double"))
@@ -146,14 +148,14 @@ def _rate(counter: str) -> "Column":
 def _estimates(
     by_hour: "DataFrame", subject: Sequence[str], values: "dict[str, Column]", until: float
 ) -> "DataFrame":
-    """Each value's load over its hours, and its percentile as `_p95`; in whole numbers until the end."""
+    """Return each value's load over its hours, and its percentile as `_p95`; in whole numbers until the end."""
     from pyspark.sql import functions as F
 
     age_s = F.greatest(F.lit(float(until)) - F.col("hour") - F.lit(1800.0), F.lit(0.0))
     weight = F.round(F.exp(-age_s / TAU_S) * _WEIGHT).cast("bigint")
     whole = by_hour.select(
         *subject,
-        # A week ago still counts a little, or a queue that was last heard then would have no load.
+        # A value of a week ago still counts a little, or a queue that was last seen then would have no load.
         F.greatest(weight, F.lit(1)).alias("weight"),
         *(
             F.when(value.isNotNull(), F.least(F.round(value), F.lit(_GREATEST)).cast("bigint")).alias(name)
@@ -198,7 +200,7 @@ def _with_loads(row: QueueRow, load: dict[str, Any] | None, moved_at: float) -> 
 
 
 def _node_loads(nodes: "DataFrame", queues: "DataFrame", until: float) -> "DataFrame":
-    """One row for each node: what it has, and what of it is used by what is not a queue."""
+    """Return one row for each node: its capacities, and the part that is used by other things than queues."""
     from pyspark.sql import functions as F
 
     busy_us = (added("cpu_user_ms_total") + added("cpu_sys_ms_total")) * 1000
@@ -252,7 +254,7 @@ def _quotient(sum_: str, count: str) -> "Column":
 
 
 def _rest(whole: "Column", queues: str) -> "Column":
-    """What is left of a node's figure without its queues'; never below 0, which sampling moments apart could give."""
+    """Return a node's figure without its queues'; at least 0, since both are sampled at different moments."""
     from pyspark.sql import functions as F
 
     rest = whole - F.coalesce(F.col(queues), F.lit(0))
@@ -267,7 +269,7 @@ def _with_base(row: NodeRow, load: dict[str, Any] | None) -> NodeRow:
     free = (now["disk_free"] or 0) - (now["disk_limit"] or 0)
     return replace(
         row,
-        cores=hints.get("cpu_millicores", 1000) / 1000,  # a broker is one loop: it can use no second core
+        cores=hints.get("cpu_millicores", 1000) / 1000,  # a broker is one event loop: one core at most
         memory=_whole(now["mem_limit"]),
         disk=max(0.0, _whole(free + (load["queues_disk"] or 0))),
         fds=_whole(now["fd_limit"]),
@@ -281,7 +283,7 @@ def _with_base(row: NodeRow, load: dict[str, Any] | None) -> NodeRow:
 
 
 def _moves(spark: "SparkSession", root: Path, cluster: str, until: float) -> dict[tuple[str, str], float]:
-    """When queues were moved last because of a plan."""
+    """Return when queues were last moved by a plan, s since 1970, by vhost and queue."""
     from pyspark.sql import functions as F
 
     events = read(spark, root, "event", since=until - MOVES_S, until=until).frame
@@ -297,7 +299,7 @@ def _coverage(
     nodes: dict[str, dict[str, Any]],
     window: tuple[float, float],
 ) -> float:
-    """Of the nodes that are up: how much of the time they told of themselves. Times that of copies that were seen."""
+    """Return the share of the time that live nodes reported, times the share of their copies that were seen."""
     up = {row.node for row in placed.nodes if row.is_up}
     length_ms = (window[1] - window[0]) * 1000
     if not up or length_ms <= 0:
@@ -313,7 +315,7 @@ def _coverage(
 
 
 def _rows(frame: "DataFrame") -> Iterator[dict[str, Any]]:
-    """A small result, by Arrow: a million rows take seconds, not minutes. Maps are lists of pairs."""
+    """Yield the rows of a small result, by Arrow: a million take seconds, not minutes. Maps are lists of pairs."""
     for batch in frame.toArrow().to_batches():
         yield from batch.to_pylist()
 

@@ -1,8 +1,8 @@
-"""Rows to facts about minutes, in Spark: the part that batch and stream share.
+"""On Spark, rows become facts about minutes; the batch job and the stream share this part.
 
-A fact keeps the last row of a process in a minute and a few largest and least values, and of the rows' numbers a bit
-each. All of it is the same in any order and with rows that come twice, and facts of two parts of the rows can be
-merged to those of both: so a stream keeps the facts of each batch and judges as a batch does, late rows included.
+A fact keeps the last row of a process in a minute and a few largest and least values; of the rows' sequence numbers
+one bit each is kept. The facts are the same in any order of rows and with rows that come twice, and facts of two parts
+of the rows can be merged: so a stream keeps the facts of each batch and judges as a batch does, late rows included.
 Source: reference spark.md §2.1, §3.5, properties 18 and 21.
 """
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 SKEW_ERR_MS_MAX: Final = 1000
-"""A clock that is known no better than this is believed as it is."""
+"""The skew of a clock is subtracted from its times only if the skew's error is at most this, in ms."""
 BLOCK: Final = 64
-"""Numbers of rows in a word of bits."""
+"""The sequence numbers in one word of bits."""
 RAW_KINDS: Final = ("node", "queue", "link", "event")
 TOLD_EVENTS: Final = (
     "failover",
@@ -31,15 +31,15 @@ TOLD_EVENTS: Final = (
     "node_stop",
     *(event for event in EVENTS if event.startswith("plan_step")),
 )
-"""Those that a rule looks at."""
+"""The events that a rule reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How facts of a kind are made.
+    """The columns of the facts of a kind.
 
-    keys: what they are about, beside cluster, boot_id and minute.   last: columns of the last row.
-    most, least: new columns, and the SQL of what they are the maximum and the minimum of.
+    keys: identify the subject, beside cluster, boot_id and minute.   last: columns of the last row.
+    most, least: further columns, and the SQL of the values whose maximum or minimum they are.
     """
 
     keys: tuple[str, ...]
@@ -49,12 +49,12 @@ class Shape:
 
     @property
     def all_keys(self) -> tuple[str, ...]:
-        """What a fact is one of."""
+        """The columns that identify a fact."""
         return ("cluster", *self.keys, "boot_id", "minute")
 
 
 def _plain(of: type, *made: str) -> tuple[str, ...]:
-    """The fields that are columns of the last row."""
+    """Return the fields of a fact's class that are plain columns of the last row."""
     return tuple(field.name for field in fields(of) if field.name not in ("minute", "boot", "mono_ms", *made))
 
 
@@ -78,7 +78,7 @@ _MADE: Final = {
     "cpu_ms_total": "cpu_user_ms_total + cpu_sys_ms_total",
     "group": "try_element_at(labels, 'group')",
 }
-"""Columns of the last row that are not columns of a row."""
+"""The columns of facts that are computed from a row, and their SQL."""
 
 EVENT_COLUMNS: Final = ("cluster", "event_id", "minute", *(field.name for field in fields(EventFact)))
 
@@ -90,7 +90,7 @@ FACTS_VERSION: Final = content_hash(
         *((shape.all_keys, shape.last, dict(shape.most), dict(shape.least)) for shape in SHAPES.values()),
     ]
 )[7:15]
-"""Changes with what facts are made of: what a stream has kept is of use for the same version only."""
+"""A hash that changes with the columns of facts: a stream's stored facts are used only by the same version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ FACT_KINDS: Final = tuple(field.name for field in fields(MinuteFacts))
 
 
 def known(frame: "DataFrame") -> "DataFrame":
-    """The rows of a schema that is not too new to be understood, with the column `minute`."""
+    """Return the rows whose schema is not too new, with the column `minute`."""
     from pyspark.sql import functions as F
 
     is_sure = F.col("skew_err_ms") <= SKEW_ERR_MS_MAX
@@ -117,7 +117,7 @@ def known(frame: "DataFrame") -> "DataFrame":
 
 
 def too_new(frame: "DataFrame") -> "DataFrame":
-    """The other rows."""
+    """Return the rows whose schema is too new to be understood."""
     return frame.where(~_is_known())
 
 
@@ -128,7 +128,7 @@ def _is_known() -> "Column":
 
 
 def reduce(by_kind: "Mapping[str, DataFrame]") -> MinuteFacts:
-    """Facts of rows, by kind of row; what `known` gave. Rows may come twice and in any order."""
+    """Reduce rows, by kind and as `known` returned them, to facts. Rows may come twice and in any order."""
     numbers = None
     for kind in RAW_KINDS:
         frame = _numbers(by_kind[kind])
@@ -144,7 +144,7 @@ def reduce(by_kind: "Mapping[str, DataFrame]") -> MinuteFacts:
 
 
 def merge(facts: MinuteFacts) -> MinuteFacts:
-    """Facts of parts of the rows to facts of all."""
+    """Merge the facts of parts of the rows to the facts of all rows."""
     from pyspark.sql import functions as F
 
     def merged(frame: "DataFrame", shape: Shape) -> "DataFrame":
@@ -167,7 +167,7 @@ def merge(facts: MinuteFacts) -> MinuteFacts:
 
 
 def within(facts: MinuteFacts, cluster: str, start: int, end: int) -> MinuteFacts:
-    """Those of a cluster and of the minutes [start, end)."""
+    """Return the facts of a cluster in the minutes [start, end)."""
     from pyspark.sql import functions as F
 
     def some(frame: "DataFrame") -> "DataFrame":
@@ -178,7 +178,7 @@ def within(facts: MinuteFacts, cluster: str, start: int, end: int) -> MinuteFact
 
 
 def columns(kind: str) -> "list[Column]":
-    """The columns of facts, flat: keys, then those of the last row and of its time, then the others."""
+    """Return the columns of facts, flat: keys, largest and least values, `mono_ms` and columns of the last row."""
     from pyspark.sql import functions as F
 
     shape = SHAPES[kind]
@@ -200,7 +200,7 @@ def _events(frame: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as F
 
     told = F.col("event").isin(*TOLD_EVENTS) | F.coalesce(F.col("unsynced_promotion"), F.lit(False))
-    # An event without an id is its own row's.
+    # An event without an id gets its row's key as its id.
     own = F.concat_ws("/", "node", "boot_id", "seq")
     named = frame.where(told).withColumn("event_id", F.coalesce("event_id", own))
     return named.dropDuplicates(["cluster", "event_id"]).select(*EVENT_COLUMNS)

@@ -1,4 +1,4 @@
-"""How far Spark is, on stderr: nothing for what is quick, one line that changes on a terminal, else a line at times."""
+"""Spark's progress on stderr: nothing for a quick job, one rewritten line on a terminal, else a line at times."""
 
 import sys
 import threading
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 QUICK_S: Final = 5.0
 LINE_S: Final = 30.0
-"""How often a line is written where lines stay."""
+"""The time between two lines where output is not a terminal, in seconds."""
 _LOOK_S: Final = 0.5
 
 
 @contextmanager
 def progress(spark: "SparkSession", what: str, out: "IO[str] | None" = None) -> Iterator[None]:
-    """Tell of what runs inside, once it has taken more than some seconds. out: stderr if None."""
+    """Show the progress of the `with` block once it has taken over `QUICK_S` seconds. out: stderr if None."""
     ended = threading.Event()
     told = _Told(what, out or sys.stderr)
     thread = threading.Thread(target=_follow, args=(spark.sparkContext, told, ended), daemon=True)
@@ -33,7 +33,7 @@ def progress(spark: "SparkSession", what: str, out: "IO[str] | None" = None) -> 
 
 
 def _follow(context: "SparkContext", told: "_Told", ended: threading.Event) -> None:
-    """Look at the tasks of the stages that run, until the end."""
+    """Poll the tasks of the running stages and show them, until the end."""
     started_at = time.monotonic()
     while not ended.wait(_LOOK_S):
         elapsed_s = time.monotonic() - started_at
@@ -47,7 +47,7 @@ def _follow(context: "SparkContext", told: "_Told", ended: threading.Event) -> N
 
 
 class _Told:
-    """What stands on the terminal."""
+    """The progress text on the output."""
 
     def __init__(self, what: str, out: IO[str]) -> None:
         self._what = what
@@ -57,7 +57,7 @@ class _Told:
         self._next_s = 0.0
 
     def tell(self, elapsed_s: float, done: int, tasks: int) -> None:
-        """Replace what stands there, or, where that cannot be done, write a line if it is time for one."""
+        """Rewrite the line on a terminal, or, elsewhere, write another line if `LINE_S` have passed."""
         text = f"{self._what}: {elapsed_s:.0f} s" + (f", {done} of {tasks} tasks" if tasks else "")
         if self._is_terminal:
             self._out.write("\r" + text.ljust(self._width))
@@ -68,7 +68,7 @@ class _Told:
         self._out.flush()
 
     def clear(self) -> None:
-        """Leave the terminal as it was."""
+        """Erase the line from the terminal."""
         if self._width:
             self._out.write("\r" + " " * self._width + "\r")
             self._out.flush()

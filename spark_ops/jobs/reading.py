@@ -1,7 +1,7 @@
 """Raw telemetry as a Spark frame: of the newest schema, of the rows that count, each once.
 
-The schema is never inferred and never merged: a column that a file lacks is null, one that we do not know is left
-alone (spark.md §2.7). What is set aside is told, so that nobody takes a part for the whole.
+The schema is never inferred and never merged: a column that a file lacks is null, an unknown one is ignored
+(spark.md §2.7). Rows that are left out are reported, so that no reader takes a part for the whole.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read.
+    """The result of a read.
 
-    frame: with all fields of the kind; empty if there is nothing.   torn: files that cannot be read, from the root
-    on.   unknown_versions: rows that are of a schema too new for us.   rows: in the files, before rows that came
-    twice, or are outside of the time, were dropped.
+    frame: with all fields of the kind; empty if there is nothing.   torn: files that cannot be read, relative to the
+    root.   unknown_versions: rows that are of a schema too new for us.   rows: in the files, before duplicates and
+    rows outside of the time were dropped.
     """
 
     frame: "DataFrame"
@@ -40,9 +40,9 @@ def read(
     until: float | None = None,
     found: Found | None = None,
 ) -> Read:
-    """The rows of a kind whose `ts` is in [since, until); s since 1970, None: no limit.
+    """Read the rows of a kind whose `ts` is in [since, until); s since 1970, None: no limit.
 
-    found: what `find` gave for the same arguments, if it was asked before (for the size of the session).
+    found: the result of `find` for the same arguments, if the caller has it (for the size of the session).
     Raises: FileNotFoundError if the root is no directory.
     """
     if found is None:
@@ -71,22 +71,22 @@ def read(
 
 
 def load(spark: "SparkSession", paths: list[Path], wanted: "StructType") -> "DataFrame":
-    """Parquet files, named one by one, with the columns of a schema. A name is a name, also with `*` or `[` in it."""
+    """Load Parquet files, named one by one, with the columns of a schema. Paths are literal, also with `*` or `[`."""
     reader = spark.read.schema(wanted).option("__globPaths__", "false")
-    # Footers were looked at. A page that is damaged still ends its file's rows, not the job.
+    # The footers were read. A page that is damaged still ends its file's rows, not the job.
     reader = reader.option("ignoreCorruptFiles", "true")
     return reader.parquet(*(f"file://{path}" for path in paths))
 
 
 def schema(kind: Kind) -> "StructType":
-    """The columns of a kind, all of which may be null."""
+    """Return the columns of a kind, all of which may be null."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(name, spark_type(of)) for name, of in FIELDS[kind].items()])
 
 
 def spark_type(of: FieldType) -> "DataType":
-    """How Spark calls a type of `spark_ops.telemetry.schema`."""
+    """Return Spark's type for a type of `spark_ops.telemetry.schema`."""
     from pyspark.sql import types
 
     simple: Final = {

@@ -1,4 +1,4 @@
-"""Hours of telemetry as sums that can be added up again: what later jobs read instead of raw rows.
+"""A rollup is an hour of telemetry as sums that can be added up again; later jobs read it instead of raw rows.
 
 A rollup is a function of its rows alone, to the last bit and in whatever order they come: all sums are of whole
 numbers. So rolling up an hour again gives the same file, and rollups of parts, merged, are the rollup of the whole.
@@ -18,18 +18,18 @@ HOUR_MS: Final = 3_600_000
 _GREATEST: Final = 2**47
 """A gauge that is greater (140 TB) counts as this, so that sums of its squares fit."""
 _SPLIT: Final = float(2**45)
-"""A sum of products is two sums of whole numbers, of what is above and of what is below this: a bigint overflows,
+"""A sum of products is kept as two sums of whole numbers: multiples of this, and the rest. One bigint would overflow,
 doubles depend on the order of rows, and decimals cost three times as much."""
 _LANES: Final = 3
 _LANE_BITS: Final = 21
-"""Three buckets of a spread are counted in one bigint."""
+"""Three buckets of a spread are counted in one bigint, with this many bits each."""
 
 BROADCAST_ROWS: Final = 50_000_000
-"""Up to so many raw rows the keys of the first and last ones fit into each worker."""
+"""Below so many raw rows, the keys of the first and last rows are broadcast: they fit into each worker's memory."""
 
 
 def rollup(frame: "DataFrame", kind: RollupKind, *, rows_hint: int = 0) -> "DataFrame":
-    """The rollup of raw rows, each of which is there once. rows_hint: about how many rows there are."""
+    """Return the rollup of raw rows, each of which occurs once. rows_hint: about how many rows there are."""
     from pyspark.sql import functions as F
 
     fields = ROLLUPS[kind]
@@ -46,7 +46,7 @@ def rollup(frame: "DataFrame", kind: RollupKind, *, rows_hint: int = 0) -> "Data
 
 
 def _aggregates(fields: RollupFields) -> "list[Column]":
-    """Of one hour of one subject. All buffers are numbers, so that no row has to be sorted."""
+    """Return the aggregates for one hour of one subject. All buffers are numbers, so that no row has to be sorted."""
     from pyspark.sql import functions as F
 
     made = [F.count(F.lit(1)).alias("n"), F.coalesce(F.sum("interval_ms"), F.lit(0)).alias("covered_ms")]
@@ -81,7 +81,7 @@ def _moments(name: str) -> "list[Column]":
 
 
 def _fit(name: str) -> "Column":
-    """The sums of `_moments` as one column."""
+    """Return the sums of `_moments` as one column."""
     from pyspark.sql import functions as F
 
     def number(key: str) -> "Column":
@@ -99,7 +99,7 @@ def _fit(name: str) -> "Column":
 
 
 def bucket(value: "Column", spread: Spread) -> "Column":
-    """In which bucket a value is; null for null."""
+    """Return the number of the bucket that a value falls in; null for null."""
     from pyspark.sql import functions as F
 
     # log2(8) may be a little below 3; no whole number below a power of 2 is that near to it.
@@ -130,7 +130,7 @@ def _unpacked(name: str) -> "Column":
 
 
 def _with_ends(sums: "DataFrame", frame: "DataFrame", fields: RollupFields, *, is_small: bool) -> "DataFrame":
-    """Add `first` and `last`. Texts and lists in the aggregation would make it sort all rows: they are looked up."""
+    """Add the columns `first` and `last`. They are joined: to aggregate texts and lists, Spark would sort all rows."""
     from pyspark.sql import functions as F
 
     identity = ["node", "boot_id", "seq"]
@@ -153,10 +153,10 @@ def _with_ends(sums: "DataFrame", frame: "DataFrame", fields: RollupFields, *, i
 def merge(
     frame: "DataFrame", kind: RollupKind, *, since_s: int | None = None, only: Collection[str] | None = None
 ) -> "DataFrame":
-    """Rollups of the same subjects as one: by hour, or, from `since_s` on, all hours together.
+    """Merge rollups of the same subjects: by hour, or, from `since_s` on, all hours together.
 
-    The result has the same columns; `hour` is then `since_s`, and so is the begin of x. only: fields that are wanted;
-    there are no other ones then, and no `first` and `last`: Spark needs seconds just to understand all of them.
+    The result has the same columns; `hour` is then `since_s`, and x counts from it. only: fields that are wanted;
+    the result then has no others, and no `first` and `last`: Spark needs seconds just to analyse all columns.
     """
     from pyspark.sql import functions as F
 
@@ -182,11 +182,11 @@ def merge(
     return moved.groupBy(*fields.subject, "hour").agg(*made)
 
 
-# The columns of these are SQL: made call by call, the words to Java alone take longer than the work they ask for.
+# The columns of these are SQL text: made call by call, the calls to Java alone take longer than the query.
 
 
 def _shifted(fit: str) -> "Column":
-    """A fit whose x begins earlier by the column `shift`, in ms."""
+    """Return a fit whose x begins earlier by the column `shift`, in ms."""
     from pyspark.sql import functions as F
 
     columns = {
@@ -215,14 +215,14 @@ def _counted(spread: str) -> "Column":
 
 
 def slope_per_s(fit: str) -> "Column":
-    """How much a gauge rises a second, by the straight line through its values; null if there is none."""
+    """Return how much a gauge rises per second, by the straight line through its values; null if there is none."""
     from pyspark.sql import functions as F
 
     return F.expr(f"try_divide({_cross(fit, 'x', 'y')}, {_cross(fit, 'x', 'x')}) * 1000D")
 
 
 def r_squared(fit: str) -> "Column":
-    """How well that line fits, 0 to 1; null if all values are the same, or there is no line."""
+    """Return how well the line of `slope_per_s` fits, 0 to 1; null if all values are the same or there is no line."""
     from pyspark.sql import functions as F
 
     joint = _cross(fit, "x", "y")
@@ -230,22 +230,22 @@ def r_squared(fit: str) -> "Column":
 
 
 def mean(fit: str) -> "Column":
-    """Of a gauge; null without values."""
+    """Return the mean of a gauge; null without values."""
     from pyspark.sql import functions as F
 
     return F.expr(f"try_divide(cast({fit}.y as double), cast({fit}.n as double))")
 
 
 def _cross(fit: str, a: str, b: str) -> str:
-    """n Σab - Σa Σb, exact before it becomes a double; null for what has no room."""
+    """Return the SQL of n Σab - Σa Σb, exact until it becomes a double; null if it overflows."""
     scaled = f"try_multiply(cast({fit}.n as decimal(38,0)), {fit}.{a}{b})"
     return f"cast(try_subtract({scaled}, try_multiply({fit}.{a}, {fit}.{b})) as double)"
 
 
 def with_percentile(frame: "DataFrame", column: str, name: str, share: float, spread: Spread) -> "DataFrame":
-    """A column with about the value that `share` of a gauge's values are not above; null without values.
+    """Add a column with an estimate of the value that `share` of a gauge's values do not exceed; null without values.
 
-    It is never off by more than a bucket, a factor of 2. Step by step: as one expression it would be a huge one.
+    It is never off by more than a bucket, a factor of 2. Step by step: one expression for all would be huge.
     """
     from pyspark.sql import functions as F
 
@@ -264,14 +264,14 @@ def with_percentile(frame: "DataFrame", column: str, name: str, share: float, sp
 
 
 def added(name: str, first: str = "min", last: str = "max") -> "Column":
-    """How much a counter rose in a row's time."""
+    """Return how much a counter rose in a row's time."""
     from pyspark.sql import functions as F
 
     return F.col(f"{name}_{last}") - F.col(f"{name}_{first}")
 
 
 def histogram_added(name: str) -> "Column":
-    """How much each bucket of a histogram of counters rose between the first and the last row; null if unknown."""
+    """Return how much each bucket of a histogram of counters rose from the first to the last row; null if unknown."""
     from pyspark.sql import functions as F
 
     rise = F.zip_with(

@@ -1,8 +1,8 @@
-"""What a rollup keeps of each kind of telemetry, and what its columns are called.
+"""The fields that a rollup keeps of each kind of telemetry, and the names of its columns.
 
-One row for each subject, process and hour. Counters of one process only rise, so their least and greatest value tell
-how much was added, and a restart needs no look at neighbours (spark.md §3.1). A queue's replica has one row for each
-of its roles, since a master's costs are not a mirror's.
+A rollup has one row for each subject, process and hour. Counters of one process only rise, so their least and greatest
+value tell how much was added, and a restart needs no look at neighbours (spark.md §3.1). A queue's replica has one row
+for each of its roles, since a master's costs are not a mirror's.
 
     hour                 s since 1970
     n, covered_ms        rows, and the time that they stand for: the sum of interval_ms
@@ -27,7 +27,7 @@ BUCKETS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Buckets of a gauge: bucket 0 has what is below `unit`, bucket i what is below unit * 2**i, the last the rest."""
+    """The buckets of a gauge: bucket 0 counts values below `unit`, bucket i below unit * 2**i, the last the rest."""
 
     unit: float
 

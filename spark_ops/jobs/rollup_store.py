@@ -1,4 +1,4 @@
-"""Rollups on disk: which hours need one, how it gets there whole, and what a job that needs an hour reads.
+"""Rollups on disk: this module finds the hours that need one, writes it whole, and reads the hours that a job needs.
 
     <root>/v1/kind=rollup1h-queue/dt=2026-11-22/hour=13/rollup-<hash>.parquet
     …/hour=13/_rollup.json       which file counts, and what it was made of
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 FORMAT: Final = "spark-ops-rollup/1"
 RECORD: Final = "_rollup.json"
 BATCH_ROWS: Final = 20_000_000
-"""Raw rows of the hours that are rolled up by one job."""
+"""One job rolls up at most so many raw rows (or one hour, if that has more)."""
 
 _SCRATCH: Final = "_scratch-"
 _SCRATCH_S: Final = 86400.0
-"""A scratch directory that is older was left by a job that died."""
+"""A scratch directory that is older (in seconds) was left by a job that died."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """What was done with an hour: rows of the rollup, and of the raw files before what came twice was dropped."""
+    """The result for one hour: rows of the rollup, and of the raw files before duplicates were dropped."""
 
     kind: RollupKind
     hour_s: int
@@ -53,7 +53,7 @@ class Rolled:
 class Hours:
     """Rolled up hours.   frame: as `rollup` makes it.   torn, unknown_versions: of the raw rows that were read.
 
-    hours: how many there are.   computed: of those, for how many raw rows had to be read.
+    hours: number of hours.   computed: number of hours for which raw rows had to be read.
     """
 
     frame: "DataFrame"
@@ -64,12 +64,12 @@ class Hours:
 
 
 def kind_of(kind: RollupKind) -> str:
-    """What the rollups of a kind are called in paths."""
+    """Return the name that rollups of a kind have in paths."""
     return f"rollup1h-{kind}"
 
 
 def inputs_hash(root: Path, hour: HourFiles) -> str:
-    """Names what a rollup was made of. Raises: OSError."""
+    """Return a hash of the files and columns from which a rollup is made. Raises: OSError."""
     files = sorted([str(path.relative_to(root)), path.stat().st_size] for path in hour.paths)
     columns = {kind: [str(fields)] for kind, fields in ROLLUPS.items()}
     return content_hash([FORMAT, files, content_hash(columns)]).removeprefix("sha256:")
@@ -78,9 +78,9 @@ def inputs_hash(root: Path, hour: HourFiles) -> str:
 def stored(
     root: Path, kind: RollupKind, since: float | None, until: float | None
 ) -> dict[int, tuple[Path, str]]:
-    """The rollups that are there, by the hour's begin in s: the file and the hash of what it was made of.
+    """Return the stored rollups by the hour's begin in s: the file, and the hash of its inputs.
 
-    One that is torn, or whose record makes no sense, is as good as none.
+    A rollup that is torn, or whose record is malformed, is left out.
     """
     found = {}
     for hour_s, folder in hour_folders(root, kind_of(kind), since, until):
@@ -97,7 +97,7 @@ def stored(
 
 
 def stale(root: Path, kind: RollupKind, found: Found) -> list[HourFiles]:
-    """Of the hours that have raw files those without a rollup, or with one of other files. Raises: OSError."""
+    """Return the hours with raw files that have no rollup, or one made of other files. Raises: OSError."""
     there = stored(root, kind, None, None)
     return [hour for hour in found.hours if there.get(hour.hour_s, (None, ""))[1] != inputs_hash(root, hour)]
 
@@ -105,7 +105,7 @@ def stale(root: Path, kind: RollupKind, found: Found) -> list[HourFiles]:
 def write(
     spark: "SparkSession", root: Path, kind: RollupKind, hours: Iterable[HourFiles]
 ) -> Iterator[Rolled]:
-    """Roll up hours, in batches, and keep the results. An hour is there whole or not at all. Raises: OSError."""
+    """Roll up hours, in batches, and store the results. An hour is stored whole or not at all. Raises: OSError."""
     _sweep(kind_directory(root, kind_of(kind)))
     for batch in _batches(hours):
         inputs = {hour.hour_s: inputs_hash(root, hour) for hour in batch}
@@ -122,7 +122,7 @@ def write(
 
 
 def _save(frame: "DataFrame", kind: RollupKind, scratch: Path, hours: int) -> None:
-    """A folder for each hour with one file, whose rows are in the order of subjects."""
+    """Write a folder for each hour with one file, whose rows are in the order of subjects."""
     from pyspark.sql import functions as F
 
     scratch.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def _save(frame: "DataFrame", kind: RollupKind, scratch: Path, hours: int) -> No
 
 
 def _keep(root: Path, kind: RollupKind, hour: HourFiles, inputs: str, scratch: Path) -> int:
-    """Move an hour's file to where it is read, and remove what it replaces. Returns: its rows."""
+    """Move an hour's file to its folder, and remove the file that it replaces. Returns: its rows."""
     folder = hour_folder(root, kind_of(kind), hour.hour_s)
     folder.mkdir(parents=True, exist_ok=True)
     made = sorted((scratch / f"part={hour.hour_s}").glob("*.parquet"))
@@ -155,9 +155,9 @@ def _keep(root: Path, kind: RollupKind, hour: HourFiles, inputs: str, scratch: P
 
 
 def hours(spark: "SparkSession", root: Path, kind: RollupKind, *, since: float, until: float) -> Hours:
-    """The rollup of [since, until), s since 1970: from disk where it is, from raw rows where it has to be made.
+    """Return the rollup of [since, until), s since 1970: from disk where it is valid, else computed from raw rows.
 
-    An hour that is cut by the limits is made of its raw rows, if they are still there. Nothing is written.
+    An hour that is cut by the limits is computed from its raw rows, if they still exist. Nothing is written.
     """
     root = root.absolute()
     raw = find(root, kind, since, until)
@@ -170,7 +170,7 @@ def hours(spark: "SparkSession", root: Path, kind: RollupKind, *, since: float, 
             fresh.append(path)
         else:
             compute.append(hour)
-    fresh += [path for path, _ in there.values()]  # whose raw rows are no longer kept
+    fresh += [path for path, _ in there.values()]  # hours whose raw rows are no longer kept
     unknown = 0
     frames = [load(spark, fresh, rollup_schema(spark, kind))] if fresh else []
     if compute or not fresh:
@@ -185,14 +185,14 @@ _SCHEMAS: "dict[RollupKind, StructType]" = {}
 
 
 def rollup_schema(spark: "SparkSession", kind: RollupKind) -> "StructType":
-    """The columns of a rollup. Spark works them out once."""
+    """Return the columns of a rollup; Spark works them out once for each kind."""
     if kind not in _SCHEMAS:
         _SCHEMAS[kind] = rollup(spark.createDataFrame([], schema(kind)), kind).schema
     return _SCHEMAS[kind]
 
 
 def _is_one_of(hours_s: Iterable[int]) -> Any:
-    """A row in another hour's folder than its own must not replace that hour's rollup."""
+    """Return the condition for these hours: a row in a wrong hour's folder must not replace its own hour's rollup."""
     from pyspark.sql import functions as F
 
     return F.col("hour").isin(*hours_s)
@@ -210,7 +210,7 @@ def _batches(hours_: Iterable[HourFiles]) -> Iterator[list[HourFiles]]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what jobs that died have left."""
+    """Remove scratch directories of jobs that died."""
     for scratch in folder.glob(f"{_SCRATCH}*"):
         if time.time() - scratch.stat().st_mtime > _SCRATCH_S:
             shutil.rmtree(scratch, ignore_errors=True)

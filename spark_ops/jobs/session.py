@@ -1,9 +1,9 @@
-"""The one place that makes a SparkSession, and ends it.
+"""A SparkSession is made and ended only here.
 
 Embedded, everything is chosen here: a quiet JVM on loopback that leaves nothing behind. Under `spark-submit` master,
 memory, partitions and logs are the submitter's; only what our figures depend on (UTC, partition columns are text) is
-set. JVM flags cannot change once it runs, so `rows_hint` comes before: to compile well costs more than it brings
-below a million rows. Source: reference spark.md §4.
+set. JVM flags cannot change once it runs, so `rows_hint` is needed first: below a million rows the better compiler
+costs more than it saves. Source: reference spark.md §4.
 """
 
 import os
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 C2_ROWS: Final = 1_000_000
-"""From so many rows on the JVM's second compiler is worth its start (spark.md §4)."""
+"""A session for so many rows or more gets the JVM's second compiler, which is then worth its start (spark.md §4)."""
 LARGE_ROWS: Final = 20_000_000
-"""From so many rows on the heap is 4 GB instead of 2."""
+"""Above so many rows the heap is 4 GB instead of 2."""
 ROWS_PER_PARTITION: Final = 2_000_000
 PARTITIONS_MIN: Final = 4
 PARTITIONS_MAX: Final = 200
@@ -33,7 +33,7 @@ PARTITIONS_MAX: Final = 200
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # The files of a read are named one by one; a list of them is not worth a job of its own.
+    # The files of a read are named one by one; Spark need not list them by a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
 
@@ -53,12 +53,12 @@ logger.query.level = off
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` started this process: then the settings are its own."""
+    """True if `spark-submit` started this process: it then chooses the settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def settings(rows_hint: int, directory: Path) -> dict[str, str]:
-    """Of an embedded session that is to read so many rows; what it leaves lying about goes to the directory."""
+    """Return the settings of an embedded session for so many rows; all temporary files go to the directory."""
     flags = f"-XX:+UseSerialGC -Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     if rows_hint < C2_ROWS:
         flags += " -XX:TieredStopAtLevel=1"
@@ -85,10 +85,10 @@ def settings(rows_hint: int, directory: Path) -> dict[str, str]:
 def session(
     name: str, *, rows_hint: int = 0, master: str | None = None, extra: Mapping[str, str] | None = None
 ) -> "Iterator[SparkSession]":
-    """A session for one job; one that is there already is used, and left as it is.
+    """Yield a session for one job; an active one is reused and stays open.
 
-    rows_hint: about how many rows will be read.   master: None: all cores of this machine.   extra: settings that go
-    before ours. Ctrl-C cancels what runs. Raises: EngineError for all that Spark raises, in one line.
+    rows_hint: about how many rows will be read.   master: None: all cores of this machine.   extra: settings that
+    override ours. Ctrl-C cancels the running query. Raises: EngineError for all that Spark raises, in one line.
     """
     packages("pyspark", "pyarrow")
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -126,7 +126,7 @@ def _submitted(name: str, extra: Mapping[str, str]) -> "Iterator[SparkSession]":
 def _embedded(name: str, rows_hint: int, master: str, extra: Mapping[str, str]) -> "Iterator[SparkSession]":
     java()
     directory = Path(tempfile.mkdtemp(prefix="spark-ops-"))
-    # pyspark's own handler cancels what runs; who is called back after us gets his own again.
+    # pyspark installs its own SIGINT handler, which cancels the query; the caller's is restored at the end.
     is_main = threading.current_thread() is threading.main_thread()
     interrupt = signal.getsignal(signal.SIGINT) if is_main else None
     try:
@@ -143,7 +143,7 @@ def _embedded(name: str, rows_hint: int, master: str, extra: Mapping[str, str]) 
 
 
 def _start(name: str, chosen: Mapping[str, str], directory: Path) -> "SparkSession":
-    """Start the JVM, its output to a file: it is shown only if it does not come up."""
+    """Start the JVM with its output in a file, of which the last line is shown only if the start fails."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -157,7 +157,7 @@ def _start(name: str, chosen: Mapping[str, str], directory: Path) -> "SparkSessi
     log = directory / "jvm.log"
     with log.open("wb") as output:
         try:
-            # A process has one JVM; a second session gets the first one's.
+            # A process has one JVM; a second session reuses it.
             gateway = SparkContext._gateway or launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
             context = SparkContext(conf=conf, gateway=gateway)
         except PySparkRuntimeError as error:

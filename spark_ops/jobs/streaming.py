@@ -1,9 +1,10 @@
-"""`health --follow`: files become facts batch by batch, and what is kept of them is judged as a batch job judges.
+"""`health --follow` turns files into facts batch by batch, and judges the stored facts as a batch job judges.
 
-The stream itself keeps no state: each micro-batch writes the facts of its rows below its own number, so one that is
-done again after a crash replaces itself, and rows that come late are merged like all others. A minute is judged when
-the newest row is `WATERMARK_S` past it. Findings have ids that stay, and each judgement is one file: what was raised
-and what was cleared since the one before. Raising takes 3 of 5 minutes and clearing 10 (`spark_ops.health.minutes`).
+The stream itself keeps no state: each micro-batch writes the facts of its rows below its own number, so a batch that
+is
+repeated after a crash replaces itself, and late rows are merged like all others. A minute is judged when
+the newest row is `WATERMARK_S` past it. Findings have stable ids, and each judgement is one file: the findings raised
+and cleared since the one before. Raising takes 3 of 5 minutes and clearing 10 (`spark_ops.health.minutes`).
 
     <root>/_health/<cluster>/<versions>/checkpoint/            Spark's: which files were read
     …/facts/batch=<first>-<last>/<kind>/*.parquet, DONE        facts of these batches
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
 
 WATERMARK_S: Final = 120
 FILES_MAX: Final = 500
-"""Of one micro-batch."""
+"""The most files of one micro-batch."""
 PARTS_MAX: Final = 40
-"""Batches whose facts are kept apart; more are merged to one."""
+"""The most batches whose facts are kept apart; more are merged to one."""
 JUDGED_MAX: Final = 1000
 DIRECTORY: Final = "_health"
 _DONE: Final = "DONE"
@@ -56,7 +57,7 @@ _PART: Final = re.compile(r"batch=(\d+)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a judgement changed.   document: of health.   raised, cleared: ids of findings."""
+    """The changes that a judgement brought.   document: the health document.   raised, cleared: ids of findings."""
 
     document: dict[str, Any]
     raised: tuple[str, ...]
@@ -64,7 +65,7 @@ class Change:
 
 
 class Store:
-    """The facts and judgements that a stream of one cluster keeps."""
+    """The facts and judgements that a stream of one cluster stores on disk."""
 
     def __init__(self, root: Path, cluster: str) -> None:
         self.directory = root / DIRECTORY / (escape(cluster) or "_none") / f"v{VERSION}-{FACTS_VERSION}"
@@ -75,11 +76,11 @@ class Store:
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's."""
+        """The directory of Spark's checkpoint."""
         return self.directory / "checkpoint"
 
     def write(self, first: int, last: int, facts: MinuteFacts) -> None:
-        """Keep the facts of batches; what is there of them is replaced. Unfinished ones are not read."""
+        """Store the facts of batches, and replace those stored before. Parts without their `DONE` file are not read."""
         part = self.facts / f"batch={first}-{last}"
         shutil.rmtree(part, ignore_errors=True)
         for kind in FACT_KINDS:
@@ -87,7 +88,7 @@ class Store:
         write_atomically(part / _DONE, b"")
 
     def parts(self) -> list[tuple[int, int, Path]]:
-        """The finished parts, none of which is in another one."""
+        """Return the finished parts that are not contained in another one, in order."""
         found = []
         for path in self.facts.iterdir():
             match = _PART.fullmatch(path.name)
@@ -100,7 +101,7 @@ class Store:
         return whole
 
     def read(self, spark: "SparkSession", parts: list[tuple[int, int, Path]]) -> MinuteFacts:
-        """The facts of parts, merged."""
+        """Return the facts of some parts, merged."""
 
         def of(kind: str) -> "DataFrame":
             paths = [f"file://{path / kind}" for _, _, path in parts]
@@ -109,7 +110,7 @@ class Store:
         return merge(MinuteFacts(of("node"), of("queue"), of("link"), of("event"), of("rows")))
 
     def tidy(self, spark: "SparkSession", oldest_minute: int) -> None:
-        """Merge parts if they are many, without facts older than `oldest_minute`, and forget old judgements."""
+        """Merge the parts if they are many, drop facts before `oldest_minute` then, and remove old judgements."""
         parts = self.parts()
         if len(parts) > PARTS_MAX:
             merged = self.read(spark, parts)
@@ -126,7 +127,7 @@ class Store:
             path.unlink()
 
     def last(self) -> dict[str, Any] | None:
-        """The latest judgement."""
+        """Return the latest judgement that can be read; None if there is none."""
         for path in sorted(self.judged.glob("*.json"), reverse=True):
             try:
                 document: dict[str, Any] = json.loads(path.read_bytes())
@@ -136,7 +137,7 @@ class Store:
         return None
 
     def judge(self, document: dict[str, Any], end: int) -> Change:
-        """Keep a judgement. Returns: what it changes against the one before, once only: not if it is kept already."""
+        """Store a judgement. Returns: its changes against the one before; none if this time was judged before."""
         last = self.last()
         before = set() if last is None else set(last["standing"])
         now = [finding["id"] for finding in document["findings"]]
@@ -150,7 +151,7 @@ class Store:
 
 
 def raw_schema() -> "StructType":
-    """The columns of all kinds of rows, which agree where they have names in common."""
+    """Return the columns of all kinds of rows; columns of one name have the same type."""
     from pyspark.sql.types import StructType
 
     columns = {field.name: field for kind in RAW_KINDS for field in schema(kind).fields}
@@ -167,10 +168,10 @@ def start(
     every_s: float = 60.0,
     files_max: int = FILES_MAX,
 ) -> "StreamingQuery":
-    """Start the query that turns files into facts. is_once: take what is there, then end."""
+    """Start the query that turns files into facts. is_once: process the existing files, then end."""
     from pyspark.sql import functions as F
 
-    # A glob may match nothing yet. Merged files have what raw ones had already.
+    # A glob may match nothing yet. Merged files hold only rows of raw files, which were read.
     paths = f"file://{root}/{VERSION_DIRECTORY}/kind={{{','.join(RAW_KINDS)}}}"
     stream = (
         spark.readStream.schema(raw_schema())
@@ -211,7 +212,7 @@ def judge_store(
     settings: Settings,
     now_s: float | None = None,
 ) -> Change | None:
-    """Judge what has come in; None if there is nothing. now_s: of the clock; None: time ends with the newest row."""
+    """Judge the stored facts; None if there are none. now_s: the time; None: the window ends with the newest row."""
     from pyspark.sql import functions as F
 
     parts = store.parts()
@@ -224,7 +225,7 @@ def judge_store(
     # The newest minute may have begun just now.
     end = int(row[0]) + 1 - WATERMARK_S // MINUTE_S
     if now_s is not None and now_s - (int(row[0]) + 1) * MINUTE_S > LIVE_S:
-        end = int(now_s // MINUTE_S)  # nobody tells anything any more
+        end = int(now_s // MINUTE_S)  # the nodes have stopped writing, so the window ends at the clock's time
     window = Window(cluster, end - max(1, round(window_s / MINUTE_S)), end, None)
     judged = judge_facts(facts, root, window, settings)
     created = now_s if now_s is not None else float(end * MINUTE_S)
@@ -243,7 +244,7 @@ def follow(
     every_s: float,
     now: Callable[[], float],
 ) -> Iterator[Change]:
-    """Judge again and again, until the caller stops; every `every_s` seconds also if nothing comes in.
+    """Judge every `every_s` seconds, also without new files, until the caller stops the generator.
 
     Raises: StreamingQueryException when the query fails.
     """

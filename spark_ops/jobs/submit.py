@@ -1,4 +1,4 @@
-"""spark-ops as files for `spark-submit`: an archive of its modules, and the script that begins.
+"""spark-ops as files for `spark-submit`: an archive of its modules, and the script that is run.
 
     python -m spark_ops.jobs.submit DIR
     spark-submit --master … --py-files DIR/spark_ops.zip DIR/spark_ops_main.py rollup ROOT
@@ -33,13 +33,13 @@ _TIME: Final = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """archive: for --py-files.   entry: the script."""
+    """The two files for `spark-submit`.   archive: for --py-files.   entry: the script."""
 
     archive: Path
     entry: Path
 
     def command(self, *arguments: str, master: str = "MASTER") -> list[str]:
-        """How it is run."""
+        """Return the command line that runs it."""
         return [
             "spark-submit",
             "--master",
@@ -52,7 +52,7 @@ class Package:
 
 
 def package(directory: Path) -> Package:
-    """Write both files to a directory, which is made if it is missing. Raises: OSError."""
+    """Write both files to a directory, which is created if it is missing. Raises: OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     source = Path(spark_ops.__file__).resolve().parent
     made = Package(directory / ARCHIVE, directory / ENTRY)
@@ -66,7 +66,7 @@ def package(directory: Path) -> Package:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the files, and say how they are run. Returns: the exit code."""
+    """Write the files and print the command that runs them. Returns: the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m spark_ops.jobs.submit", description="Make the files that spark-submit needs."
     )

@@ -1,7 +1,7 @@
-"""Which queues and links a rule might have something to say about: only those leave Spark.
+"""This module selects the queues and links that a rule might find something about: only those leave Spark.
 
-Each condition lets through what the rule of the same name could find, and more; rules judge (`spark_ops.health`).
-Tests hold that against the rules. Source: reference spark.md §3.2.
+Each condition passes all that the rule of the same name could find, and more; rules judge (`spark_ops.health`).
+Tests compare the two. Source: reference spark.md §3.2.
 """
 
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 RECENT_MINUTES: Final = 30
-"""What stands at the end was bad within this time: 10 minutes that clear, 10 to look back, and idle queues tell of
-themselves every 5 minutes only."""
+"""A state that holds at the end was bad within this time: 10 minutes that clear, 10 to look back, and idle queues
+write a row every 5 minutes only."""
 DILUTED: Final = 10
-"""Redeliveries of a few minutes are looked for in the sum of all recent ones, with so much less of a share."""
+"""Redeliveries of a few minutes are looked for in the sum of all recent ones, with a ratio so much lower."""
 
 
 def queue_totals(
     facts: "DataFrame", settings: Settings, end: int, zones: Mapping[str, str | None], cores: float
 ) -> "DataFrame":
-    """One row a queue, of flat facts: vhost, queue, cpu_us of all copies, ready_max, is_suspicious.
+    """Return one row per queue, from flat facts: vhost, queue, cpu_us of all copies, ready_max, is_suspicious.
 
-    zones: of the nodes that are there.   cores: the least that a node can use.
+    zones: of the live nodes.   cores: the least that a node can use.
     """
     from pyspark.sql import functions as F
 
@@ -54,7 +54,7 @@ def queue_totals(
 
 
 def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | None]) -> "list[Column]":
-    """What is counted of a copy's process."""
+    """Return the aggregates of one process of a copy."""
     from pyspark.sql import functions as F
 
     minute = F.col("minute")
@@ -78,7 +78,7 @@ def _process_columns(settings: Settings, end: int, zones: Mapping[str, str | Non
 
 
 def _odd(settings: Settings, zones: Mapping[str, str | None]) -> "Column":
-    """Whether a minute of a copy is one that a rule about states looks at."""
+    """Return the condition that a copy's minute is in a state that some rule looks for."""
     from pyspark.sql import functions as F
 
     of = settings.of
@@ -110,7 +110,7 @@ def _odd(settings: Settings, zones: Mapping[str, str | None]) -> "Column":
 
 
 def _growing(facts: "DataFrame", settings: Settings, end: int) -> "DataFrame":
-    """Queues whose bytes grow along a line, or whose master changed often."""
+    """Return which queues grow in bytes along a line, or changed their master often."""
     from pyspark.sql import functions as F
 
     kind = "runaway-queue"
@@ -126,7 +126,7 @@ def _growing(facts: "DataFrame", settings: Settings, end: int) -> "DataFrame":
 
 
 def suspicious_links(facts: "DataFrame", settings: Settings) -> "DataFrame":
-    """from_node, to_node of links, of flat facts, that were cut, or had slow hops."""
+    """Return from_node, to_node of links, from flat facts, that were cut, or had slow hops."""
     from pyspark.sql import functions as F
 
     slow_us = settings.of("flapping-link", "hop_min_us")
@@ -141,7 +141,7 @@ def suspicious_links(facts: "DataFrame", settings: Settings) -> "DataFrame":
         (F.max("slow") - F.min("slow")).alias("slow"),
         F.max("slow").alias("slow_of_process"),
     )
-    # What a process counted before its first minute is new if it started just then.
+    # Counts of a process before its first minute are recent if the process has just started.
     is_young = F.col("mono_first") < 600_000
     found = (F.col("cuts") > 0) | (F.col("slow") > 0)
     found = found | (is_young & ((F.col("cuts_of_process") > 0) | (F.col("slow_of_process") > 0)))

@@ -1,6 +1,7 @@
-"""The newest placement that a root knows: a snapshot of the kind topology, put together of its parts. No Spark.
+"""The newest placement below a root: a snapshot of the kind topology, joined from its parts. No Spark.
 
-A snapshot counts only whole: all parts, with the hash that they were written with. One that is not is passed over for
+A snapshot counts only whole: all parts, with the hash that they were written with. An incomplete one is passed over
+for
 the one before. Source: reference spark.md §2.6.
 """
 
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 
 
 class TopologyMissing(Exception):
-    """There is no placement to plan with; its text is one line."""
+    """No placement to plan with was found; the error's text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """ts: ms since 1970.   document: `fluffle-topology/1`, with all queues.   passed: newer ones that are not whole."""
+    """A snapshot of the placement.
+
+    ts: ms since 1970.   document: `fluffle-topology/1`, with all queues.   passed: newer snapshots that are not whole.
+    """
 
     cluster: str
     ts: int
@@ -34,7 +38,7 @@ class Snapshot:
 
 
 def latest(root: Path, *, cluster: str | None = None, until: float | None = None) -> Snapshot:
-    """The newest whole snapshot from before `until`, s since 1970.
+    """Return the newest whole snapshot from before `until`, s since 1970.
 
     Raises: FileNotFoundError if the root is no directory; TopologyMissing without a whole snapshot, or with several
     clusters of which none was named.
@@ -67,7 +71,8 @@ def _heads(path: Path) -> "Table":
 def _newest_first(
     heads: "Table", cluster: str | None, until: float | None
 ) -> Iterator[tuple[tuple[str, int, str], str]]:
-    """Cluster, time, name and hash of the snapshots of an hour."""
+    """Yield cluster, time, name and hash of the snapshots of an hour, the newest first. Raises: TopologyMissing if
+    there are several clusters and none was named."""
     times: dict[tuple[str, str, str], int] = {}
     for row in heads.to_pylist():
         is_known = row["v"] is not None and VERSIONS[0] <= row["v"] <= VERSIONS[1]
@@ -83,7 +88,7 @@ def _newest_first(
 
 
 def _whole(paths: tuple[Path, ...], cluster: str, snapshot: str) -> dict[str, Any] | None:
-    """The document of all parts of a snapshot; None if one is missing or makes no sense."""
+    """Return the document of all parts of a snapshot; None if one is missing or malformed."""
     from pyarrow.parquet import read_table
 
     parts: dict[int, dict[str, Any]] = {}

@@ -1,8 +1,8 @@
-"""One soft goal at a time: bring nodes that have too much of a load down, each move accepted by all goals before.
+"""The balancer serves one soft goal at a time: it relieves overloaded nodes by moves that all earlier goals accept.
 
-Mastership first, since that is nearly free, largest queues first; then copies, those that help most for what they
-cost. A queue below the floor of shares waits until nothing else helps. Where single moves don't help, two at a time
-are tried in small fleets. Source: reference spark.md §3.3.
+It moves masterships first, since that is nearly free, the largest queues first; then copies, in the order of their
+benefit per cost. A queue below the floor of shares waits until nothing else helps. Where single moves don't help,
+`chains` tries several at once in small fleets. Source: reference spark.md §3.3.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,16 +17,16 @@ from spark_ops.planning.goals import MASTERS, Settings, SoftGoal
 from spark_ops.planning.state import SLACK, Done, Kind, State, Vector
 
 BENEFIT_MIN: Final = 1e-4
-"""Of the square of a mean share: what improves less is no improvement."""
+"""A smaller improvement does not count; unit: the square of a mean share."""
 
 COLD_TRIED: Final = 16
-"""Nodes that are tried for a copy."""
+"""The number of nodes that are tried for a copy."""
 
 FAILURES_MAX: Final = 300
-"""Copies of a node that find no place before the node is given up for now."""
+"""A node is given up for now after so many of its copies found no place."""
 
 RING_PREFERENCE: Final = 0.05
-"""Of the mean: who comes next in the ring is taken although another node has that much less."""
+"""The next node in the ring is preferred if no other has a load lower by this share of the mean."""
 
 
 class Enough(Exception):
@@ -35,9 +35,9 @@ class Enough(Exception):
 
 @dataclass(slots=True)
 class Bounds:
-    """What a goal means for this fleet: by node, what it may have at most, and from where on there is to be acted.
+    """The limits of a goal in this fleet: by node, the most load, and the load above which moves are made.
 
-    Measured anew only after moves that had to be; so no move for a goal can make it easier.
+    They are measured anew only after moves for hard goals; so no move for a soft goal can make it easier.
     """
 
     goal: SoftGoal
@@ -46,18 +46,18 @@ class Bounds:
     mean: list[float]
 
     def excess(self, state: State, node: int) -> float:
-        """What a node has above its limit."""
+        """Return a node's load above its limit; 0 if it is below."""
         return max(0.0, state.load[self.goal.dimension][node] - self.limit[node])
 
     def is_active(self, state: State) -> bool:
-        """Whether any node has so much that there is to be acted."""
+        """True if some node has so much load that moves are made."""
         load = state.load[self.goal.dimension]
         return any(
             load[node] > self.act[node] * (1 + SLACK) for node, bad in enumerate(state.is_bad) if not bad
         )
 
     def objective(self, state: State) -> float:
-        """What there is above limits: squares, so that one node far above is worse than two a little."""
+        """Return the sum of squared loads above limits, so that one node far above is worse than two a little above."""
         capacity = state.capacity[self.goal.dimension]
         return sum(
             self.excess(state, node) ** 2 / capacity[node] for node, bad in enumerate(state.is_bad) if not bad
@@ -65,7 +65,7 @@ class Bounds:
 
 
 def bounds_of(goal: SoftGoal, state: State) -> Bounds:
-    """The bounds, by the means of groups of nodes that may have anything."""
+    """Return the bounds of a goal, by the means over the usable nodes of each group."""
     count = len(state.is_bad)
     groups = state.fleet.groups.tolist()
     load, capacity = state.load[goal.dimension], state.capacity[goal.dimension]
@@ -89,7 +89,7 @@ def bounds_of(goal: SoftGoal, state: State) -> Bounds:
 
 
 class Balancer:
-    """Carries a goal out. `take` records a move and raises `Enough` where there may be no more."""
+    """Makes moves for one goal at a time. `take` records a move and raises `Enough` if the plan is full."""
 
     def __init__(
         self, state: State, settings: Settings, earlier: Sequence[Bounds], take: Callable[[Done], None]
@@ -101,11 +101,11 @@ class Balancer:
         self._tie = _tie_order(state.fleet.count, settings.seed)
 
     def run(self, bounds: Bounds) -> None:
-        """Bring all nodes below their limits, as far as that can be done."""
+        """Bring all nodes below their limits, as far as possible."""
         if not bounds.is_active(self._state):
             return
         settings = self._settings
-        # With the floor at first; below it only for nodes that are still where there is to be acted.
+        # At first only queues above the floor; small ones only for nodes that are still above the level for action.
         for level, factor in ((bounds.limit, 1.0), (bounds.act, 0.0)):
             if bounds.goal.of_masters:
                 self._promote(bounds, level, settings.promote_share * factor)
@@ -125,7 +125,7 @@ class Balancer:
         )
 
     def _masters_on(self, hot: Bools, amount: Floats, bounds: Bounds, share: float) -> Longs:
-        """Queues with their master on such nodes, of so much of the load of their node."""
+        """Return queues with their master on hot nodes that make at least this share of their node's load."""
         state = self._state
         if not hot.any():
             return np.zeros(0, np.int64)
@@ -144,7 +144,7 @@ class Balancer:
             fleet.out_bytes,
             fleet.memory,
             fleet.disk,
-            # The least busy ones go: they are noticed least.
+            # The least busy queues move first: fewest clients notice.
             1.0 / (1.0 + fleet.promote_cpu.clip(0)),
             np.ones(fleet.count),
         )
@@ -168,7 +168,7 @@ class Balancer:
                 self._do("promote", queue, source, target, bounds, vector)
 
     def _heir_for(self, bounds: Bounds, queue: int, source: int, vector: Vector) -> int | None:
-        """Who gets the mastership: the coldest, but the next one in the ring if it is about as cold."""
+        """Return the mirror to promote: the coldest, but the next in the ring if about as cold. None: no node."""
         state = self._state
         dimension = bounds.goal.dimension
         ring = state.ring(queue)
@@ -213,7 +213,7 @@ class Balancer:
                 cold[state.zone[node]].changed(node)
 
     def _coldest(self, dimension: int) -> dict[int, Coldest]:
-        """By zone."""
+        """Return the nodes that may receive copies, the coldest first, by zone."""
         state = self._state
         return {
             zone: Coldest(
@@ -224,7 +224,7 @@ class Balancer:
         }
 
     def _copies_on(self, hot: Bools, bounds: Bounds, share: float) -> Iterator[tuple[int, int]]:
-        """Queue and node of copies on such nodes: those first whose leaving helps most for what copying costs."""
+        """Return queue and node of copies on hot nodes, in the order of benefit per cost of copying."""
         state = self._state
         amount = self._amount(bounds)
         if bounds.goal.of_masters:
@@ -251,13 +251,13 @@ class Balancer:
         vector: Vector,
         cold: dict[int, Coldest],
     ) -> int | None:
-        """The coldest node that may have the copy, so that no zone is lost."""
+        """Return the coldest node that may have the copy such that no zone is lost; None: no node."""
         state = self._state
         dimension = bounds.goal.dimension
         ring = state.ring(queue)
         for node in _merged(state, [cold[zone] for zone in state.zones_for(ring, source)], dimension):
             if not self._improves(bounds, source, node, vector[dimension]):
-                return None  # nor will it with one that has more
+                return None  # a node with more load will not improve it either
             if (
                 node not in ring
                 and state.allowed(queue, node)
@@ -272,7 +272,7 @@ class Balancer:
     def accepts(
         self, kind: Kind, queue: int, source: int, target: int, bounds: Bounds, vector: Vector
     ) -> bool:
-        """Whether the goal gets better, and no goal before it worse."""
+        """True if a move makes the goal better, and no earlier goal worse."""
         state = self._state
         if not self._improves(bounds, source, target, vector[bounds.goal.dimension]):
             return False
@@ -310,7 +310,7 @@ class Balancer:
 
 
 def _merged(state: State, cold: Sequence[Coldest], dimension: int) -> Iterator[int]:
-    """The first nodes of some zones, the coldest first."""
+    """Return the coldest nodes of some zones together, the coldest first."""
     if len(cold) == 1:
         return cold[0].first(COLD_TRIED)
     found = [node for each in cold for node in each.first(COLD_TRIED)]
@@ -318,19 +318,19 @@ def _merged(state: State, cold: Sequence[Coldest], dimension: int) -> Iterator[i
 
 
 def goal_reason(goal: SoftGoal) -> str:
-    """What a step of it gives as its reason."""
+    """Return the reason that steps for a goal name."""
     return "capacity" if goal.id.startswith("capacity") else f"{goal.id}-balance"
 
 
 def fits(state: State, settings: Settings, kind: Kind, queue: int) -> bool:
-    """Whether the plan may copy what such a move copies."""
+    """True if the plan's limit of bytes allows the copy that such a move makes."""
     if kind in ("promote", "drop") or settings.max_bytes is None:
         return True
     return state.copied + int(state.fleet.size[queue]) <= settings.max_bytes
 
 
 def tolerated(state: State, bounds: Sequence[Bounds], source: int, target: int, vector: Vector) -> bool:
-    """Whether no node comes above a limit of these goals by a move, nor further above it."""
+    """True if a move takes no node above a limit of these goals, nor further above it."""
     for each in bounds:
         amount = vector[each.goal.dimension]
         gaining = target if amount > 0 else source
@@ -342,6 +342,6 @@ def tolerated(state: State, bounds: Sequence[Bounds], source: int, target: int, 
 
 
 def _tie_order(count: int, seed: int) -> Longs:
-    """Who is first among equals: by name, or with a seed by chance that is the same each time."""
+    """Return the order of queues that are equal otherwise: by name, or with a seed by reproducible chance."""
     order: Longs = np.arange(count, dtype=np.int64)
     return np.random.default_rng(seed).permutation(order) if seed else order

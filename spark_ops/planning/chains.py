@@ -1,8 +1,9 @@
-"""Several promotions at once, where one alone does not help: a large queue comes only if another one goes.
+"""Several promotions at once help where one alone does not: a large queue can come only if another one leaves.
 
 Only for small fleets: there single queues are a large part of a node. They are legal one after the other, and together
 they make the goal better and none before it worse. Where masters can be placed in few ways all of these are compared;
-else chains are tried, in which each queue goes where the next one leaves. Source: reference spark.md §1 (swaps), §6.17.
+else chains are tried, in which each queue goes where the next one leaves. Source: reference spark.md §1 (swaps),
+§6.17.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,24 +18,24 @@ from spark_ops.planning.state import SLACK, Done, State
 
 QUEUES_MAX: Final = 2000
 TRIED: Final = 16
-"""Queues of a node that are tried, the largest first."""
+"""The most queues of a node that are tried, the largest first."""
 
 LENGTHS: Final = ((5, 8), (4, 12), (3, 32))
-"""How many at a time are tried in fleets of so many queues."""
+"""The longest chains (number of promotions) that are tried in fleets of at most so many queues."""
 
 PLACEMENTS_MAX: Final = 1000
-"""Ways to place all masters, up to which each is looked at: six queues of three copies, or nine of two."""
+"""Up to so many ways to place all masters, each is compared: six queues of three copies, or nine of two."""
 
 CHAINS_MAX: Final = 200
-"""Of one goal in one round."""
+"""The most sets of promotions for one goal in one round."""
 
 
 Link: TypeAlias = tuple[int, int, int]
-"""Queue, source, target."""
+"""A promotion: queue, source, target."""
 
 
 def exchange(state: State, earlier: Sequence[Bounds], bounds: Bounds, take: Callable[..., None]) -> None:
-    """Promote queues together while a node has so much that there is to be acted: two, in small fleets also more.
+    """Promote queues together while a node is above its level for action: two, in small fleets also more.
 
     take: records moves that belong together, or raises.
     """
@@ -49,7 +50,7 @@ def exchange(state: State, earlier: Sequence[Bounds], bounds: Bounds, take: Call
 
 
 def _hot(state: State, bounds: Bounds) -> list[int]:
-    """Nodes where there is to be acted, the hottest first."""
+    """Return the nodes above their level for action, the hottest first."""
     dimension = bounds.goal.dimension
     hot = [
         node
@@ -62,7 +63,7 @@ def _hot(state: State, bounds: Bounds) -> list[int]:
 def _together(
     state: State, earlier: Sequence[Bounds], bounds: Bounds, hot: Sequence[int]
 ) -> Iterator[list[Done]]:
-    """Promotions that help and are legal, those to be preferred first."""
+    """Yield sets of promotions that help and are legal, the preferred ones first."""
     ways = _ways(state)
     found = _chains(state, bounds, hot) if ways is None else _sets(state, bounds, hot[0], ways)
     for links in found:
@@ -71,7 +72,7 @@ def _together(
 
 
 def _ways(state: State) -> list[list[Link | None]] | None:
-    """Of each queue, to stay and to go to each mirror that may lead; None where all together are too many."""
+    """Return for each queue its options: to stay, or a mirror to promote; None if there are too many combinations."""
     found: list[list[Link | None]] = []
     for queue in np.flatnonzero(state.fleet.movable & (state.master >= 0)).tolist():
         master = int(state.master[queue])
@@ -85,7 +86,7 @@ def _ways(state: State) -> list[list[Link | None]] | None:
 def _sets(
     state: State, bounds: Bounds, hottest: int, ways: Sequence[Sequence[Link | None]]
 ) -> list[list[Link]]:
-    """All that helps: what helps most, in steps below which nothing is an improvement; among equals the fewest."""
+    """Return all sets of promotions that help, the best gain in whole steps first; among equals the smallest set."""
     step = _step(state, bounds, hottest)
     found = []
     for choice in product(*ways):
@@ -96,7 +97,7 @@ def _sets(
 
 
 def _chains(state: State, bounds: Bounds, hot: Sequence[int]) -> Iterator[list[Link]]:
-    """Chains that help: from the hottest node on, short ones and large queues first. Who makes room comes first."""
+    """Yield chains that help, the last link first: from the hottest node on, short ones and large queues first."""
     dimension = bounds.goal.dimension
     longest = next((length for length, most in LENGTHS if state.fleet.count <= most), 2)
     for length in range(2, longest + 1):
@@ -107,7 +108,7 @@ def _chains(state: State, bounds: Bounds, hot: Sequence[int]) -> Iterator[list[L
 
 
 def _linked(state: State, dimension: int, source: int, length: int) -> Iterator[list[Link]]:
-    """Each queue goes where the next one leaves."""
+    """Yield chains from a node in which each queue goes where the next one leaves."""
     for queue in _largest(state, dimension, source):
         for target in _targets(state, queue):
             link = (queue, source, target)
@@ -131,12 +132,12 @@ def _targets(state: State, queue: int) -> list[int]:
 
 
 def _step(state: State, bounds: Bounds, node: int) -> float:
-    """Less is no improvement, where that node is the hottest."""
+    """Return the least gain that counts as an improvement where that node is the hottest."""
     return max(BENEFIT_MIN * bounds.mean[node] ** 2 / state.capacity[bounds.goal.dimension][node], 1e-12)
 
 
 def _gain(state: State, bounds: Bounds, links: Sequence[Link]) -> float:
-    """By how much what is above limits gets less by all of them together."""
+    """Return by how much the squared loads above limits shrink by all promotions together."""
     dimension = bounds.goal.dimension
     load, capacity, limit = state.load[dimension], state.capacity[dimension], bounds.limit
     change: dict[int, float] = {}
@@ -154,7 +155,7 @@ def _gain(state: State, bounds: Bounds, links: Sequence[Link]) -> float:
 def _legal(
     state: State, earlier: Sequence[Bounds], bounds: Bounds, links: Sequence[Link]
 ) -> list[Done] | None:
-    """All as moves, in an order in which each may be made after those before it."""
+    """Return all links as moves, in an order in which each is legal after those before it; None if there is none."""
     trial = state.copy()
     hottest = max(
         (source for _, source, _ in links), key=lambda node: state.share(bounds.goal.dimension, node)

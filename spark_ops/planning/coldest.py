@@ -1,4 +1,4 @@
-"""Nodes in order of how little they have, while that changes: a heap that forgives entries that are old."""
+"""Nodes in order of their score while scores change: a heap in which outdated entries are skipped."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
@@ -14,12 +14,12 @@ class Coldest:
         heapq.heapify(self._heap)
 
     def changed(self, node: int) -> None:
-        """The score of a node may be another one."""
+        """Note that the score of a node may have changed."""
         if node in self._known:
             heapq.heappush(self._heap, (self._score(node), node))
 
     def first(self, count: int) -> Iterator[int]:
-        """So many nodes at most, the coldest first. Scores must not change while they are asked for."""
+        """Yield at most so many nodes, the lowest score first. Scores must not change during the iteration."""
         taken: list[tuple[float, int]] = []
         seen: set[int] = set()
         try:

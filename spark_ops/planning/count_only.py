@@ -1,6 +1,6 @@
-"""Masters spread by their number alone, as `rabbitmq-queues rebalance` does: what to compare a plan with.
+"""Masters spread by their number alone, as `rabbitmq-queues rebalance` does: the baseline for a plan.
 
-A broker does this by itself (its rebalance command); here it is for reports and for holding the planner against it.
+A broker has this as its rebalance command; here reports and tests compare the planner with it.
 The share of a node is the number of queues by the number of nodes, rounded up. From each node that has more the
 shortest queue goes to the synchronised mirror's node with the fewest. Source: reference spark.md §1, §6.24.
 """
@@ -13,7 +13,7 @@ from spark_ops.planning.rows import QueueRow
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """The master of a queue goes from a node to another."""
+    """The move of a queue's mastership from one node to another."""
 
     vhost: str
     queue: str
@@ -24,10 +24,10 @@ class Promotion:
 def rebalanced(
     queues: Iterable[QueueRow], nodes: Sequence[str], messages: Mapping[tuple[str, str], int] | None = None
 ) -> list[Promotion]:
-    """Which masters go where, in order.
+    """Return the promotions, in order.
 
     queues: mirrored ones; those with one copy count, and stay.   nodes: that may have masters.
-    messages: by vhost and name; without them, what a copy's bytes are.
+    messages: lengths by vhost and name; None: the bytes of a copy count instead.
     """
     by_node: dict[str, list[QueueRow]] = {node: [] for node in sorted(nodes)}
     if not by_node:
@@ -60,7 +60,7 @@ def _length(row: QueueRow, messages: Mapping[tuple[str, str], int] | None) -> fl
 
 
 def _target(row: QueueRow, node: str, by_node: Mapping[str, Sequence[QueueRow]]) -> str | None:
-    """Where there are the fewest, unless that were no better than before."""
+    """Return the node of a synchronised mirror with the fewest masters; None if that would not improve the numbers."""
     able = [each for each in row.ring if each in row.synced and each != row.master and each in by_node]
     if not able:
         return None

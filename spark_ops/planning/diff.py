@@ -1,4 +1,4 @@
-"""What two plans do differently, queue by queue. Source: reference spark.md §5 (`show --diff`, `diff`)."""
+"""The difference of two plans, queue by queue. Source: reference spark.md §5 (`show --diff`, `diff`)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from spark_ops.planning.plan import Plan, Step
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a plan does with a queue: where its master goes (None: stays), who gets and who loses a copy."""
+    """The change of a queue by a plan: its master's next node (None: stays), nodes that get and that lose a copy."""
 
     vhost: str
     queue: str
@@ -18,7 +18,7 @@ class Change:
 
     @property
     def text(self) -> str:
-        """In a few words."""
+        """The change in a few words."""
         parts = [] if self.master is None else [f"master to {self.master}"]
         parts += [f"copy to {node}" for node in self.adds]
         parts += [f"no copy on {node}" for node in self.drops]
@@ -27,7 +27,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of two plans: what only one does, and queues with which they do different things (first, second)."""
+    """The difference of two plans: changes of only one, and queues that they change differently (first, second)."""
 
     only_first: tuple[Change, ...]
     only_second: tuple[Change, ...]
@@ -36,12 +36,12 @@ class Difference:
 
     @property
     def is_none(self) -> bool:
-        """Whether both do the same."""
+        """True if both plans make the same changes."""
         return not (self.only_first or self.only_second or self.changed)
 
 
 def changes_of(steps: Iterable[Step]) -> dict[tuple[str, str], Change]:
-    """What steps do all together, by queue, in order of their first step."""
+    """Return the net change of each queue by some steps, in order of their first step."""
     copies: dict[tuple[str, str], dict[str, int]] = {}
     masters: dict[tuple[str, str], str | None] = {}
     for step in steps:
@@ -67,7 +67,7 @@ def changes_of(steps: Iterable[Step]) -> dict[tuple[str, str], Change]:
 
 
 def difference(first: Plan, second: Plan) -> Difference:
-    """What two plans do differently."""
+    """Return the difference of two plans."""
     one, other = changes_of(first.steps), changes_of(second.steps)
     both = [key for key in one if key in other]
     changed = tuple((one[key], other[key]) for key in both if _differ(one[key], other[key]))

@@ -1,4 +1,4 @@
-"""From a cluster to the document of a plan: runs the planner and writes down moves, figures and advice.
+"""This module runs the planner for a cluster and writes the document of the plan: moves, figures and advice.
 
 Figures before and after are made of the same placements that the steps begin and end with, so they can be checked.
 Source: reference spark.md §3.4, §6.11, §7.6.
@@ -23,21 +23,21 @@ from spark_ops.planning.times import iso
 
 TOOL: Final = "1"
 Note: TypeAlias = tuple[str, str | None, str | None, str | None, str]
-"""Reason, vhost, queue, node, text."""
+"""A piece of advice: reason, vhost, queue, node, text."""
 
 NOTES_MAX: Final = 50
-"""Notes about single queues; how many there are more is told in one."""
+"""The most notes about single queues; one more note gives the number of the others."""
 
 COVERAGE_MIN: Final = 0.95
-"""Of what should have been seen of the window, that a plan by loads may be made of."""
+"""The least coverage of the window from which a plan by loads may be made."""
 
 
 def draft(
     cluster: ClusterRows, settings: Settings, *, now: float, came_from: str | None = None
 ) -> dict[str, Any]:
-    """The document of the best plan that was found.
+    """Return the document of the best plan that was found.
 
-    now: seconds since 1970.   came_from: the URL of the node that told of the cluster, without credentials.
+    now: seconds since 1970.   came_from: URL of the node that reported the cluster, without credentials.
     Raises: SettingsError.
     """
     inputs = inputs_of(cluster, settings)
@@ -47,7 +47,7 @@ def draft(
 
 
 def inputs_of(cluster: ClusterRows, settings: Settings) -> dict[str, Any]:
-    """What a plan says of where it comes from."""
+    """Return the inputs that a plan names: the placement, the window of loads and the settings."""
     return {
         "view_id": cluster.view_id,
         "topology_hash": cluster.topology_hash,
@@ -60,7 +60,7 @@ def inputs_of(cluster: ClusterRows, settings: Settings) -> dict[str, Any]:
 
 
 def draft_of(fleet: Fleet, settings: Settings, inputs: Mapping[str, Any], *, now: float) -> dict[str, Any]:
-    """The document of the best plan for a fleet."""
+    """Return the document of the best plan for a fleet."""
     outcome = planned(fleet, settings)
     if settings.optimize == "milp":
         outcome = polished(fleet, settings, outcome)
@@ -103,7 +103,7 @@ def _steps(fleet: Fleet, outcome: Outcome, nodes: Mapping[str, NodeRow]) -> list
         move = _move(fleet, done, placements.get(queue) or fleet.placement(queue))
         try:
             made = steps_of(move, count + 1, nodes, after=last.get(queue), has_epoch=queue not in promoted)
-        except NotPossible as error:  # the planner only makes moves that are
+        except NotPossible as error:  # the planner only makes possible moves
             raise AssertionError(f"{done}: {error}") from error
         found.append(made)
         count += len(made)
@@ -129,7 +129,7 @@ def _move(fleet: Fleet, done: Done, before: Placement) -> Move:
 
 
 def _waves(by_move: list[list[Step]], wave: list[int]) -> list[list[str]]:
-    """The planner's own: a later one relies on what an earlier one has given back."""
+    """Return the ids of the steps by wave; waves are the planner's: later ones use room that earlier ones free."""
     found: dict[int, list[str]] = {}
     for steps, number in zip(by_move, wave, strict=True):
         found.setdefault(number, []).extend(step.id for step in steps)
@@ -140,7 +140,7 @@ def _waves(by_move: list[list[Step]], wave: list[int]) -> list[list[str]]:
 
 
 def _ratio(state: State, bounds: Bounds) -> float:
-    """The most that a node has, by what it should have."""
+    """Return the largest load of a node, divided by its share of the mean."""
     load = state.load[bounds.goal.dimension]
     return max(
         (load[node] / mean for node, mean in enumerate(bounds.mean) if mean > 0 and not state.is_bad[node]),
@@ -149,7 +149,7 @@ def _ratio(state: State, bounds: Bounds) -> float:
 
 
 def score(state: State, bounds: list[Bounds]) -> int:
-    """0 to 100: how near nodes are to what they should have; at most 40 where a hard goal is violated."""
+    """Return 0 to 100: how near loads are to their means; at most 40 where a hard goal is violated."""
     parts = []
     for each in bounds:
         is_idle = all(
@@ -197,7 +197,7 @@ def _goals(before: State, outcome: Outcome, settings: Settings) -> list[dict[str
 
 
 def _node_rows(before: State, after: State) -> list[dict[str, Any]]:
-    """What each node has. Shares of what there is of it, where that is known; else null."""
+    """Return the figures of each node; CPU, memory and disk as shares of its capacity, or null if that is not known."""
     found = []
     for node, row in enumerate(before.fleet.nodes):
         figures: dict[str, Any] = {"node": row.node, "zone": row.zone}
@@ -229,7 +229,7 @@ def _node_rows(before: State, after: State) -> list[dict[str, Any]]:
 
 
 def _notes(fleet: Fleet, settings: Settings, outcome: Outcome) -> list[Note]:
-    """What an operator should know that is no move."""
+    """Return advice for the operator that no step carries out."""
     found: list[Note] = []
     stuck = sorted(outcome.stuck.items())
     for (queue, node), why in stuck[:NOTES_MAX]:
@@ -244,7 +244,7 @@ def _notes(fleet: Fleet, settings: Settings, outcome: Outcome) -> list[Note]:
 
 
 def _large_queues(fleet: Fleet, settings: Settings, state: State) -> list[Note]:
-    """Queues that are too much for any node: those on nodes that stay above their limit."""
+    """Return notes on queues that are too large for any node: those of nodes that stay above their limit."""
     found: list[Note] = []
     for node, row in enumerate(fleet.nodes):
         limit = state.hard[CPU][node]
@@ -267,7 +267,7 @@ def _large_queues(fleet: Fleet, settings: Settings, state: State) -> list[Note]:
 
 
 def _size(fleet: Fleet, settings: Settings, state: State) -> list[Note]:
-    """Whether there are too few nodes for what there is to do."""
+    """Return a note if there are too few nodes for the load."""
     good = [node for node, bad in enumerate(state.is_bad) if not bad]
     whole = sum(fleet.nodes[node].cores for node in good)
     used = sum(state.load[CPU][node] for node in good)

@@ -1,8 +1,8 @@
-"""A cluster in columns: what a planner reads of up to a million queues, as arrays.
+"""A fleet is a cluster in columns: the planner's input for up to a million queues, as arrays.
 
-Nodes are sorted by name and queues by (vhost, name), so the order in which rows came changes nothing; a node or queue
-is named by its place. `members` has a row of nodes a queue, -1 where there are fewer. Nothing here changes after it
-was made; see `spark_ops.planning.state` for what does. Source: reference spark.md §3.3, §6.8.
+Nodes are sorted by name and queues by (vhost, name), so the order of the input rows changes nothing; a node or queue
+is named by its place. `members` has a row of nodes for each queue, filled up with -1. Nothing here changes after it
+was made; `spark_ops.planning.state` has the parts that change. Source: reference spark.md §3.3, §6.8.
 """
 
 import re
@@ -19,7 +19,7 @@ from spark_ops.planning.rows import ClusterRows, NodeRow, QueueRow
 from spark_ops.planning.topology import members_of, ram_nodes
 
 CELLS_MAX: Final = 200_000_000
-"""Queues times the most copies of any: some 2 GB while a plan is made."""
+"""The most queues times copies: some 2 GB of memory during planning. Larger clusters are refused."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
@@ -32,10 +32,14 @@ class Fleet:
     """The columns.
 
     zones: by node, a number, -1 for none; all -1: the cluster has no zones.   groups: by node.
-    members, synced: [queue, place]: nodes in the order that decides who is heir; who has all.
-    master_at: place of the master in it; -1: none.   promote_cpu: what goes with the master; mirror_cpu: what each
-    copy costs.   movable: may be touched at all.   fixed: by queue, nodes to which its policy holds it.
-    clients: by queue, of each node.   rows: the queues in order; empty: `row` makes them.
+    members, synced: [queue, place]: nodes in the order that decides which one is heir; True if the copy is
+    synchronised.
+    master_at: place of the master in it; -1: none.   promote_cpu: cores that go with the master; mirror_cpu: cores of
+    each
+    copy.   movable: False if no step may touch it.   fixed: by queue, nodes to which its policy holds it.
+    clients: by queue, numbers by node.   ram: nodes without quorum queues.   why_not: reasons, by queue that is not
+    movable.
+    rows: the queues in order; empty: `row` makes them.
     """
 
     cluster: str
@@ -63,11 +67,11 @@ class Fleet:
 
     @property
     def count(self) -> int:
-        """Of queues."""
+        """The number of queues."""
         return len(self.want)
 
     def row(self, queue: int) -> QueueRow:
-        """A queue with all that is known of it."""
+        """Return a queue with all that is known about it."""
         if self.rows:
             return self.rows[queue]
         placement = self.placement(queue)
@@ -91,7 +95,7 @@ class Fleet:
         )
 
     def placement(self, queue: int) -> Placement:
-        """Where its copies are at first. It has a master."""
+        """Return the initial placement of a queue, which must have a master."""
         places = [int(node) for node in self.members[queue] if node >= 0]
         names = tuple(self.nodes[node].node for node in places)
         has_all = frozenset(name for at, name in enumerate(names) if self.synced[queue, at])
@@ -99,10 +103,11 @@ class Fleet:
 
 
 def fleet_of(cluster: ClusterRows, settings: Settings, *, now: float) -> Fleet:
-    """The columns of a cluster.
+    """Return the columns of a cluster.
 
-    now: seconds since 1970.   Raises: SettingsError: a node that settings or queues name is not there, or there is
-    more than can be planned for.
+    now: seconds since 1970.   Raises: SettingsError if a node that settings or queues name does not exist, or the
+    cluster
+    is too large to plan for.
     """
     nodes = tuple(sorted(cluster.nodes, key=lambda row: row.node))
     at = {row.node: place for place, row in enumerate(nodes)}
@@ -171,13 +176,13 @@ def _column(values: list[float]) -> Floats:
 
 
 def _numbered(names: Sequence[str | None]) -> Ints:
-    """By place in order of names; -1 for None."""
+    """Return numbers of names by their alphabetical order; -1 for None."""
     known = {name: number for number, name in enumerate(sorted({name for name in names if name is not None}))}
     return np.array([-1 if name is None else known[name] for name in names], np.int32)
 
 
 def _left_alone(rows: Sequence[QueueRow], settings: Settings, now: float) -> dict[int, str]:
-    """Queues that no step may touch, with the reason."""
+    """Return the queues that no step may touch, with the reason."""
     only = re.compile(settings.only_vhost or "")
     exclude = None if settings.exclude_queue is None else re.compile(settings.exclude_queue)
     found: dict[int, str] = {}

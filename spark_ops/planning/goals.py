@@ -1,10 +1,10 @@
-"""What a plan is for: the chain of goals, in order, with their limits, and what an operator may say about a plan.
+"""The goals of a plan, in order, with their limits, and the operator's settings for a plan.
 
     hard: drain · copies · zones · capacity · failover      never more violated than before, by any move
     soft: cpu · in · out · memory · disk · masters · locality    each only as far as all before it accept
 
 A soft goal acts where a node's load is above `act_above` times the mean of its group, and stops at `stop_at` times:
-what lies between is left alone, so noise moves nothing. Loads are compared as shares of what a node has.
+loads in between are left alone, so noise moves nothing. Loads are compared as shares of the nodes' capacities.
 Source: reference spark.md §3.3.
 """
 
@@ -29,16 +29,16 @@ PlanMode: TypeAlias = Literal["full", "drain-node", "add-node", "repair"]
 
 
 class SettingsError(ValueError):
-    """What an operator said about a plan that makes no sense. The text is one line."""
+    """An operator's settings for a plan are invalid; the error's text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class SoftGoal:
     """A load that should be even.
 
-    of_masters: it goes with the master; else with each copy.
-    act_above, stop_at: times the mean of a group.   floor: share of a node's capacity, or bytes a second, below which
-    nobody cares.
+    of_masters: the load goes with the master; else with each copy.
+    act_above, stop_at: times the mean of a group.   floor: share of a node's capacity, bytes per second or number of
+    masters, below which nothing is moved.
     """
 
     id: str
@@ -63,14 +63,15 @@ GOAL_IDS: Final = (*(goal.id for goal in SOFT_GOALS), LOCALITY)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an operator says about a plan.
+    """The operator's settings for a plan.
 
-    node: of drain-node and add-node.   max_moves, max_bytes: None: as many as it takes.
-    only_vhost, exclude_queue: regular expressions that have to match somewhere in the name.
-    cool_down_s: a queue is left alone that long after a move.   seed: who is first among equals.
-    wave_moves, wave_bytes: of each wave.   cpu_max to fds_max: shares of what a node has, also after any other node
-    died (cpu).   copies_max: of a node; 0: no limit.   promote_share, copy_share: queues below are left alone
-    while others will do, as a share of their node's load.   group_label: nodes with the same value of that label are
+    node: of drain-node and add-node.   max_moves, max_bytes: None: no limit.
+    only_vhost, exclude_queue: regular expressions, searched in the names of vhosts to include, of queues to leave
+    alone.
+    cool_down_s: a queue is left alone that long after a move.   seed: chooses the order of equals; 0: by name.
+    wave_moves, wave_bytes: of each wave.   cpu_max to fds_max: shares of a node's capacity, also after any other node
+    died (cpu).   copies_max: of a node; 0: no limit.   promote_share, copy_share: queues with a smaller share of their
+    node's load move only if no others help.   group_label: nodes with the same value of that label are
     compared with each other; None: all are.   goals: ids of the soft ones, in order.
     """
 
@@ -99,18 +100,18 @@ class Settings:
 
     @property
     def config_hash(self) -> str:
-        """Names what was asked for."""
+        """The hash that names these settings."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return content_hash({**named, "goals": list(self.goals)})
 
     def soft_goals(self) -> tuple[SoftGoal, ...]:
-        """Those that are asked for, in their order."""
+        """Return the soft goals of the settings, in their order."""
         known = {goal.id: goal for goal in SOFT_GOALS}
         return tuple(known[id_] for id_ in self.goals if id_ in known)
 
 
 def checked(settings: Settings) -> Settings:
-    """The settings, if they make sense. Raises: SettingsError."""
+    """Return the settings if they are valid. Raises: SettingsError."""
     if (settings.node is None) != (settings.mode in ("full", "repair")):
         raise SettingsError(f"mode {settings.mode} {'has no' if settings.node else 'needs a'} node")
     for name in ("cpu_max", "memory_max", "disk_max", "fds_max"):
@@ -142,7 +143,7 @@ def checked(settings: Settings) -> Settings:
 
 
 def settings_from(document: Mapping[str, Any], base: Settings) -> Settings:
-    """Settings with those of a document (TOML) in place of `base`'s; names as of `Settings`. Raises: SettingsError."""
+    """Return `base` with the settings of a document (TOML), named as in `Settings`. Raises: SettingsError."""
     known = {field.name: field for field in fields(Settings)}
     given: dict[str, Any] = {}
     for name, value in document.items():

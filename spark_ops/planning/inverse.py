@@ -1,9 +1,8 @@
-"""The plan that undoes a plan, or the part of it that was carried out: queue by queue, the last one first.
+"""The inverse plan undoes a plan, or the part of it that was carried out: queue by queue, the last one first.
 
-It is never blind: what is done is taken from a fresh topology, which gives each step its own conditions, and a queue
-that is not where the plan left it is left alone. Copies come back before others go, as in every plan.
-
-Where the order of a ring depends on who joined when it may differ afterwards; a note says so, with the heir.
+It is made from a fresh topology, which gives each step its own conditions, and a queue that is not where the plan left
+it is left alone. Copies come back before others are dropped, as in every plan.
+The order of a ring depends on the order of joining, so it may differ afterwards; a note then says so.
 Source: reference spark.md §3.4 (rollback), §6.12.
 """
 
@@ -21,7 +20,7 @@ WAVE_BYTES: Final = 1 << 30
 
 
 def undone(plan: Plan, completed: Collection[str], current: ClusterRows, *, now: float) -> dict[str, Any]:
-    """The document of the plan that undoes the steps that were completed.
+    """Return the document of the plan that undoes the completed steps.
 
     completed: ids of steps that are done (not: skipped), of any prefix of the plan or of any of its queues.
     current: the cluster as it is now; its loads don't matter.   now: seconds since 1970.
@@ -72,8 +71,8 @@ def undone(plan: Plan, completed: Collection[str], current: ClusterRows, *, now:
 
 
 def _net(steps: list[Step]) -> tuple[dict[str, int], str | None, str | None]:
-    """What steps did together: nodes that got (+1) and lost (-1) a copy; the master before the first promotion and
-    after the last, None without any."""
+    """Return the net effect of steps: nodes that got (+1) and lost (-1) a copy; the master before the first promotion
+    and after the last, None without any."""
     copies: dict[str, int] = {}
     first = last = None
     for step in steps:
@@ -90,7 +89,7 @@ def _net(steps: list[Step]) -> tuple[dict[str, int], str | None, str | None]:
 
 
 def _why_not(steps: list[Step], row: QueueRow | None) -> str | None:
-    """Why a queue is to be left alone; None: it is where the plan left it."""
+    """Return why a queue is to be left alone; None if it is where the plan left it."""
     copies, _, last = _net(steps)
     if row is None or any(step.pre is not None and step.pre.uid != row.uid for step in steps):
         return "left as it is: the queue of the plan is not there any more"
@@ -115,9 +114,9 @@ def _move(plan: Plan, steps: list[Step], row: QueueRow) -> Move:
 
 
 def _difference(steps: list[Step], move: Move) -> str | None:
-    """Says so if the ring has another order after all than before the plan."""
+    """Return a note if the ring will have another order than before the plan, or if that order is unknown."""
     before, ring = _ring_before(steps[0]), check(move).ring
-    if before is None:  # a copy went first, and nothing says where in the ring it was
+    if before is None:  # a copy was dropped first, and no step says where in the ring it was
         return f"the order of its ring will be {', '.join(ring)}; that may not be what it was"
     if ring == before or set(ring) != set(before):
         return None
@@ -125,7 +124,7 @@ def _difference(steps: list[Step], move: Move) -> str | None:
 
 
 def _ring_before(first: Step) -> tuple[str, ...] | None:
-    """The ring of a queue before its first step of a plan; None: that cannot be told."""
+    """Return the ring of a queue before its first step of a plan; None if the step does not tell."""
     if first.post is None or first.pre is None:
         return None
     ring = first.post.ring

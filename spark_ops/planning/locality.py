@@ -1,4 +1,4 @@
-"""The last goal: a master where most of its clients are, so that operations make fewer hops.
+"""The last goal is locality: a master should be where most of its clients are, so that operations make fewer hops.
 
 Source: reference spark.md §3.3, goal 8.
 """
@@ -11,14 +11,14 @@ from spark_ops.planning.goals import CPU
 from spark_ops.planning.state import Done, State
 
 CLIENTS_SHARE: Final = 0.6
-"""Of a queue's clients that have to be on the other node: with an even split nothing is won."""
+"""The share of a queue's clients that must be at the other node: with an even split nothing is won."""
 
 LOAD_SHARE: Final = 0.005
-"""Of a node's cpu that a queue has to use: for the others hops don't matter."""
+"""The share of its node's cpu that a queue must use: for smaller ones hops don't matter."""
 
 
 def localize(state: State, earlier: Sequence[Bounds], take: Callable[[Done], None]) -> None:
-    """Promote mirrors at which most clients of a queue are, where all goals before accept it."""
+    """Promote the mirrors at which most clients of a queue are, where all earlier goals accept it."""
     fleet = state.fleet
     for queue, clients in sorted(fleet.clients.items()):
         source = int(state.master[queue])
@@ -42,7 +42,7 @@ def localize(state: State, earlier: Sequence[Bounds], take: Callable[[Done], Non
 
 
 def remote_share(state: State) -> float:
-    """Of all clients that are known, those that are not where the master of their queue is."""
+    """Return the share of the known clients that are not at their queue's master."""
     count = local = 0
     for queue, clients in state.fleet.clients.items():
         count += sum(clients.values())

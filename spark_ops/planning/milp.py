@@ -1,7 +1,8 @@
-"""A plan polished by an exact solver (HiGHS, of scipy): as even by cpu as the greedy one, with fewer moves.
+"""An exact solver (HiGHS, of scipy) polishes a plan: as even by cpu as the greedy one, with fewer moves.
 
-The solver sees one load, cpu, and each queue's ways to go; what it chooses is made move by move under all the rules of
-the planner, and is taken only if no goal is worse than in the greedy plan and the moves cost less, or a goal is better.
+The solver sees one load, cpu, and each queue's options; its choice is made move by move under all the rules of
+the planner, and is taken only if no goal is worse than in the greedy plan and the moves cost less, or a goal is
+better.
 For small clusters, where operators care about each move. Source: reference spark.md §3.3, step 4; §6.17.
 """
 
@@ -19,11 +20,11 @@ CANDIDATES_MAX: Final = 4000
 SECONDS_MAX: Final = 20.0
 GAP: Final = 0.01
 OVERLOAD_COST: Final = 1e4
-"""Of a mean share of cpu above the limit, in promotions."""
+"""The cost of cpu load above the limit: this many promotions for one mean node load."""
 
 
 def polished(fleet: Fleet, settings: Settings, greedy: Outcome) -> Outcome:
-    """The better one of the greedy plan and the solver's."""
+    """Return the better one of the greedy plan and the solver's."""
     if settings.mode != "full" or not greedy.moves or "cpu" not in settings.goals:
         return greedy
     planner = Planner(fleet, settings)
@@ -40,7 +41,7 @@ def polished(fleet: Fleet, settings: Settings, greedy: Outcome) -> Outcome:
         if settings.max_moves is not None and len(state.done) >= settings.max_moves:
             return greedy
         planner.take(done)
-    # The goals after cpu, and what the solver left, are the planner's.
+    # The planner handles the goals after cpu, and load that the solver left.
     outcome = planner.run()
     mine = objective(outcome.state, greedy.bounds), _cost(outcome)
     theirs = objective(greedy.state, greedy.bounds), _cost(greedy)
@@ -59,7 +60,7 @@ def _cost(outcome: Outcome) -> float:
 
 
 def _solved(state: State, greedy: Outcome, settings: Settings) -> list[Done]:
-    """The cheapest moves that bring all nodes below their limit of cpu; none, if there is no answer in time."""
+    """Return the cheapest moves that bring all nodes below their limit of cpu; none, if there is no answer in time."""
     from scipy.optimize import Bounds, LinearConstraint, milp  # type: ignore[import-untyped]
     from scipy.sparse import coo_array  # type: ignore[import-untyped]
 
@@ -101,7 +102,7 @@ def _solved(state: State, greedy: Outcome, settings: Settings) -> list[Done]:
 
 
 def _options(state: State, settings: Settings) -> list[Done]:
-    """The largest queues' ways to go: to each synchronised mirror, and with their copy to the coldest node."""
+    """Return the options of the largest queues: promotion of each synchronised mirror, a move to the coldest node."""
     fleet = state.fleet
     order = np.lexsort((np.arange(fleet.count), -fleet.promote_cpu))
     cold = sorted(

@@ -1,10 +1,10 @@
-"""A plan: what it says, how it is written, and what makes a file of one.
+"""A plan: its contents, its document, and the checks of a file.
 
-A plan is a JSON document whose `plan_id` is the hash of all the rest, so whoever approved one approved every word.
-The hash is no signature: what a step may do is checked again by the broker that does it. A file may come from
-anybody: `parse` believes nothing, takes bounded space and answers with one line.
+A plan is a JSON document whose `plan_id` is the hash of all the rest, so an approval covers every word.
+The hash is no signature: the broker that does a step checks again what the step may do. A file may come from
+any source: `parse` trusts nothing in it, takes bounded space and answers with one line.
 
-    drafted ─► approved ─► running ◄─► paused          (the applier's business)
+    drafted ─► approved ─► running ◄─► paused          (states that the applier keeps)
                               └─► done | aborted | stale | expired | rolled-back
 
 Source: reference spark.md §3.4.
@@ -20,13 +20,13 @@ from spark_ops.planning.times import iso, seconds
 
 FORMAT: Final = "spark-ops-plan/1"
 BYTES_MAX: Final = 1 << 30
-"""Of a file. A plan of half a million steps has 400 MB."""
+"""The largest file in bytes; a larger one is refused. A plan of half a million steps has 400 MB."""
 
 EXPIRES_S: Final = 3600.0
-"""How long a plan is good for unless it says otherwise: loads change."""
+"""The time for which a plan is valid unless it says otherwise: loads change."""
 
 CREATED_AHEAD_S: Final = 120.0
-"""By how much the clock of who made the plan may be ahead of ours."""
+"""The most seconds by which the clock of the plan's author may be ahead of ours."""
 
 Action: TypeAlias = Literal["promote", "add_mirror", "wait_synced", "drop_mirror", "note"]
 Mode: TypeAlias = Literal["full", "drain-node", "add-node", "repair", "rollback"]
@@ -35,12 +35,12 @@ _MODES: Final[dict[str, Mode]] = {mode: mode for mode in get_args(Mode)}
 
 
 class PlanError(ValueError):
-    """A plan that must not be carried out, or no plan at all. The text is one line for the operator."""
+    """A plan must not be carried out, or a file is no plan; the error's text is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a step costs: units to compare with, bytes that are copied, seconds that it takes by estimate."""
+    """The cost of a step: comparable units, bytes that are copied, estimated seconds."""
 
     units: float = 0.0
     bytes: int = 0
@@ -49,9 +49,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Pre:
-    """What has to be so before a step.
+    """The conditions that must hold before a step.
 
-    uid: the incarnation of the queue.   epoch: of its mastership; None: whatever an earlier step of this plan, which
+    uid: the incarnation of the queue.   epoch: of its mastership; None: the epoch that an earlier step of this plan,
+    which
     promotes the queue, left.   master: node.   synced: nodes that have to be synchronised.
     min_synced: synchronised copies, the master counted, that there must be; for drop_mirror: without the one dropped.
     max_lag_ops: of any mirror.
@@ -67,7 +68,7 @@ class Pre:
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What is so after a step, as far as is known: master and nodes with a copy, the master first."""
+    """The placement after a step, as far as it is known: master and nodes with a copy, the master first."""
 
     master: str
     ring: tuple[str, ...]
@@ -80,8 +81,8 @@ class Step:
     promote: the master goes from `source` to `target`.   add_mirror: a copy is begun on `target`, `source` is the
     master that it comes from.   wait_synced: until `target` has all.   drop_mirror: `source` gives up its copy.
     note: advice; nothing is done, and vhost and queue are None unless it is about one.
-    effect: by `node.dimension`, shares of what the node has; see `Node.cpu_before`.
-    inverse: action, source and target of what undoes it; None: nothing to undo.
+    effect: by `node.dimension`, shares of the node's capacity.
+    inverse: action, source and target of the step that undoes it; None: nothing to undo.
     """
 
     id: str
@@ -102,7 +103,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan as it was checked.   created, expires: seconds since 1970.   waves: ids of steps.
+    """A plan after its checks.   created, expires: seconds since 1970.   waves: ids of steps.
 
     goals, nodes, summary, inputs: for reports; of them only the JSON types are known to be right.
     """
@@ -121,13 +122,13 @@ class Plan:
 
     @property
     def came_from(self) -> str | None:
-        """The URL of the node that told of the cluster, if the plan says so. Whoever made the file chose it."""
+        """The URL of the node that reported the cluster, or None. The file's author chose it: never trust it."""
         url = self.inputs.get("url")
         return url if isinstance(url, str) else None
 
     @property
     def by_id(self) -> dict[str, Step]:
-        """The steps by their id. Made anew each time."""
+        """The steps by their id. The map is made anew each time."""
         return {step.id: step for step in self.steps}
 
 
@@ -144,7 +145,7 @@ def build(
     steps: Sequence[Step],
     expires_s: float = EXPIRES_S,
 ) -> dict[str, Any]:
-    """The document of a plan, `plan_id` among it."""
+    """Return the document of a plan, `plan_id` included."""
     body: dict[str, Any] = {
         "format": FORMAT,
         "cluster": cluster,
@@ -162,12 +163,12 @@ def build(
 
 
 def written(document: Mapping[str, Any]) -> str:
-    """The text of a plan's file: canonical, one line."""
+    """Return the text of a plan's file: canonical, one line."""
     return canonical(document) + "\n"
 
 
 def step_document(step: Step) -> dict[str, Any]:
-    """A step as it stands in the document."""
+    """Return a step as it stands in the document."""
     return {
         "id": step.id,
         "action": step.action,
@@ -204,7 +205,7 @@ def step_document(step: Step) -> dict[str, Any]:
 
 
 def parse(data: bytes | str) -> Plan:
-    """A plan from a file, of anybody. Raises: PlanError."""
+    """Return the plan of an untrusted file. Raises: PlanError."""
     if len(data) > BYTES_MAX:
         raise PlanError(f"this is no plan: it has more than {BYTES_MAX >> 20} MiB")
     try:
@@ -215,7 +216,7 @@ def parse(data: bytes | str) -> Plan:
 
 
 def parse_document(document: Any) -> Plan:
-    """A plan from a document, of anybody. Raises: PlanError."""
+    """Return the plan of an untrusted document. Raises: PlanError."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         format_ = document.get("format") if isinstance(document, dict) else None
         shown = format_[:40] if isinstance(format_, str) else None
@@ -223,7 +224,7 @@ def parse_document(document: Any) -> Plan:
     body = {name: value for name, value in document.items() if name != "plan_id"}
     try:
         found = content_hash(body)
-    except (ValueError, RecursionError) as error:  # numbers that JSON doesn't have, or what nests too deep
+    except (ValueError, RecursionError) as error:  # numbers that JSON doesn't have, or too deep nesting
         raise PlanError("this is no plan: parts of it cannot be written down again") from error
     if found != document.get("plan_id"):
         raise PlanError(
@@ -240,7 +241,7 @@ def parse_document(document: Any) -> Plan:
 def refuse_unless_valid(plan: Plan, *, cluster: str | None, now: float) -> None:
     """Refuse a plan that is expired, from the future, or another cluster's.
 
-    cluster: what the cluster calls itself; None: not known.   now: seconds since 1970.   Raises: PlanError.
+    cluster: the cluster's own name; None: not known.   now: seconds since 1970.   Raises: PlanError.
     """
     if cluster is not None and plan.cluster != cluster:
         raise PlanError(f"this plan is for the cluster {plan.cluster!r}, this one is {cluster!r}")
@@ -326,7 +327,7 @@ def _pre(document: dict[str, Any]) -> Pre:
 
 
 def _check(plan: Plan) -> None:
-    """What types don't say: steps that can be carried out in this order, each in one wave."""
+    """Check the rules beyond types: steps can be done in this order, and each is in one wave. Raises: Malformed."""
     if plan.expires < plan.created:
         raise Malformed("it expires before it was made")
     known: dict[str, Step] = {}
@@ -352,7 +353,7 @@ def _check_step(step: Step, depends: Sequence[Step]) -> None:
     if step.vhost is None or step.queue is None or pre is None or post is None:
         raise Malformed(f"step {step.id} does not say which queue, or what has to be before or after")
     source, target = step.source, step.target
-    # Whoever is dropped has no target, whoever is added no copy before.
+    # A step that drops a copy has no target; in all others source and target differ.
     if source is None or (target is None) != (step.action == "drop_mirror") or source == target:
         raise Malformed(f"step {step.id} does not say from where to where")
     if pre.min_synced < 1 or post.ring[:1] != (post.master,) or len(set(post.ring)) != len(post.ring):

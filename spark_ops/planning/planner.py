@@ -1,6 +1,6 @@
-"""The planner: runs the chain of goals over a fleet, until nothing gets better or the plan is as long as it may be.
+"""The planner runs the chain of goals over a fleet, until nothing gets better or the plan has its most moves.
 
-The order of moves does not depend on how many there may be, and each makes its goal better and none before it worse:
+The order of moves does not depend on the limit of moves, and each makes its goal better and none before it worse:
 so a longer plan begins with the shorter one and is never worse. Same fleet and settings, same moves.
 Source: reference spark.md §3.3, §6.3, §6.7-10.
 """
@@ -35,18 +35,18 @@ FILL_GOALS: Final = (
     SoftGoal("copies", COPIES, False, 1.0, 1.0, 0.0),
     SoftGoal("masters", MASTERS, True, 1.0, 1.0, 0.0),
 )
-"""What a new node gets its share of."""
+"""The loads of which a new node gets its share."""
 
 FILLED: Final = 0.9
-"""Of the mean: from there on a new node has enough."""
+"""A new node has enough from this share of the mean on."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a planner found.
+    """The result of a planner's run.
 
     state: after all moves.   moves: in order.   wave: of each, from 0.   bounds: of the soft goals, for figures.
-    stuck: by queue and node: copies that cannot leave a node that they have to leave.
+    stuck: by queue and node: why the copy cannot leave a node that it has to leave.
     """
 
     state: State
@@ -57,7 +57,7 @@ class Outcome:
 
 
 class Planner:
-    """One run. `outcome` gives what came of it."""
+    """One run of the planner; `run` returns its outcome."""
 
     def __init__(self, fleet: Fleet, settings: Settings) -> None:
         self.state = State(fleet, settings)
@@ -70,7 +70,7 @@ class Planner:
         self._capacity: list[Bounds] = []
 
     def take(self, *moves: Done) -> None:
-        """Record moves that belong together. Raises: Enough, and records none, where there may be no more."""
+        """Record moves that belong together. Raises: Enough, and records none, if the plan would have too many."""
         settings, state = self._settings, self.state
         if settings.max_moves is not None and len(state.done) + len(moves) > settings.max_moves:
             raise Enough
@@ -92,12 +92,12 @@ class Planner:
         return self.state.begin_wave()
 
     def run(self) -> Outcome:
-        """All goals of the mode, again and again until a round changes nothing."""
+        """Serve all goals of the mode, again and again until a round changes nothing. Returns: the outcome."""
         try:
             for _ in range(ROUNDS_MAX):
                 before = len(self.state.done)
                 self._round()
-                # What was given back may be what the next move needs; it may be used in another wave.
+                # The next move may need room that was freed; it may be used in another wave.
                 if len(self.state.done) == before and not self._next_wave():
                     break
         except Enough:
@@ -119,7 +119,7 @@ class Planner:
         self._repairer.trim()
         self._repairer.spread()
         if len(self.state.done) > before:
-            # What comes from nodes that are to be left, and copies that come or go, change what is the mean.
+            # Moves off nodes to be left, and copies that come or go, change the mean.
             self._capacity, self._bounds = [], []
             return
         self._capacity = self._capacity or capacity_bounds(self.state)
@@ -144,7 +144,7 @@ class Planner:
         return [bounds_of(goal, self.state) for goal in goals]
 
     def _fill(self) -> None:
-        """Bring a share of everything to the new node, and nothing anywhere else."""
+        """Move a share of every load to the new node, and nothing anywhere else."""
         state = self.state
         at = next(place for place, row in enumerate(state.fleet.nodes) if row.node == self._settings.node)
         state.may_receive = [may and node == at for node, may in enumerate(state.may_receive)]
@@ -159,15 +159,15 @@ class Planner:
 
 
 def planned(fleet: Fleet, settings: Settings) -> Outcome:
-    """What to move in a fleet."""
+    """Plan the moves of a fleet."""
     return Planner(fleet, settings).run()
 
 
 def objective(state: State, bounds: list[Bounds]) -> tuple[float, ...]:
-    """What a plan makes smaller, the most important first: compared from left to right. Rounded, for float's sake.
+    """Return the values that a plan makes smaller, the most important first: compared from left to right, rounded.
 
-    Copies on nodes that have to be left, copies that lack or are too many, zones, what is above hard limits, what a
-    loss would bring above them, and each soft goal.
+    In order: copies on nodes that have to be left, missing and surplus copies, missing zones, loads above hard limits,
+    loads above them after a loss, and each soft goal.
     """
     fleet = state.fleet
     there = state.members >= 0
@@ -188,5 +188,5 @@ def objective(state: State, bounds: list[Bounds]) -> tuple[float, ...]:
 
 
 def without_limits(settings: Settings) -> Settings:
-    """The same goals with as many moves as it takes."""
+    """Return the same settings without limits of moves and bytes."""
     return replace(settings, max_moves=None, max_bytes=None)

@@ -1,6 +1,6 @@
-"""The hard goals: what has to leave a node, what lacks copies or zones, and nodes that are or would be too full.
+"""The hard goals: draining of nodes, missing copies and zones, and nodes that are too full or would be after a loss.
 
-What cannot be done is told with its reason. Source: reference spark.md §3.3, goals 0 to 3; §6.2-6.
+Copies that cannot move are reported with the reason. Source: reference spark.md §3.3, goals 0 to 3; §6.2-6.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,14 +21,14 @@ CAPACITY_GOALS: Final = (
 )
 
 LOSS_LESS: Final = 1e-4
-"""Of a node's limit: a move that takes less off what it would have too much is none."""
+"""A move is made only if it lowers the excess after a loss by more than this share of the node's limit."""
 
 NO_NODE: Final = "no other node may have a copy of it"
 NO_ROOM: Final = "no node that may have a copy of it has room"
 
 
 def capacity_bounds(state: State) -> list[Bounds]:
-    """What must not be above: the same machinery as for what should not. Nodes' means are what to compare with."""
+    """Return the hard limits as bounds, so that the balancer can serve them. The mean is that of the usable nodes."""
     found = []
     for goal in CAPACITY_GOALS:
         limit = state.hard[goal.dimension]
@@ -42,9 +42,9 @@ def capacity_bounds(state: State) -> list[Bounds]:
 
 
 class Repairer:
-    """Carries out what must be. `take` records a move and raises `Enough` where there may be no more.
+    """Makes the moves for hard goals. `take` records a move and raises `Enough` if the plan is full.
 
-    stuck: by queue, why it cannot leave a node that it has to leave.
+    stuck: by queue and node, why the copy cannot leave the node.
     """
 
     def __init__(self, state: State, settings: Settings, take: Callable[[Done], None]) -> None:
@@ -57,7 +57,7 @@ class Repairer:
         )
 
     def _fullness(self, node: int) -> float:
-        """What a node has of what it has least left of; who has fewer copies is better among equals."""
+        """Return a node's largest used share of cpu, memory, disk; of equal nodes one with fewer copies is lower."""
         state = self._state
         worst = max(
             state.share(dimension, node) / self._scale(dimension) for dimension in (CPU, MEMORY, DISK)
@@ -72,7 +72,7 @@ class Repairer:
     # --- goal 0: what has to leave ---
 
     def drain(self) -> None:
-        """Take masters and then copies off nodes that are down, in maintenance, or that are to be emptied."""
+        """Move masters and then copies off nodes that are down, in maintenance, or to be emptied."""
         state = self._state
         self.stuck.clear()
         for queue, node in self._stranded():
@@ -82,7 +82,7 @@ class Repairer:
             self._copy_away(queue, node)
 
     def _stranded(self) -> Iterator[tuple[int, int]]:
-        """Queue and node of each copy that has to go, the smallest first."""
+        """Return queue and node of each copy that has to leave, the smallest first."""
         state = self._state
         if not any(state.is_bad):
             return iter(())
@@ -137,13 +137,13 @@ class Repairer:
                 self._make(kind, queue, node, target, "drain", self._why(node))
 
     def _can_spare(self, queue: int, node: int) -> bool:
-        """Whether enough are synchronised with a copy more and without that one."""
+        """True if enough synchronised copies remain with one more copy and without that one."""
         state = self._state
         synced = state.synced_nodes(queue)
         return len(synced) + 1 - (node in synced) > int(state.fleet.want[queue])
 
     def _target(self, kind: Kind, queue: int, source: int) -> tuple[int | None, str]:
-        """Where a copy goes: if there is any, to where no zone is lost; then to where the loss of a node is borne."""
+        """Return a copy's target, preferably one that loses no zone and bears a node's loss; or why there is none."""
         state = self._state
         ring = state.ring(queue)
         vector = state.vector(kind, queue)
@@ -169,7 +169,7 @@ class Repairer:
     # --- goals 0 and 1: copies and zones ---
 
     def complete(self) -> None:
-        """Give copies to queues that have fewer than their policy wants, where nodes are left."""
+        """Give copies to queues that have fewer than their policy wants, where nodes are available."""
         state = self._state
         if not self._settings.with_copies:
             return
@@ -198,7 +198,7 @@ class Repairer:
         return min(found, key=lambda node: state.zone[node] in zones, default=None)
 
     def trim(self) -> None:
-        """Take copies away that the policy does not want: what is left of a plan that was given up."""
+        """Drop copies that the policy does not want, as an aborted plan leaves them."""
         state = self._state
         fleet = state.fleet
         have = (state.members >= 0).sum(axis=1)
@@ -208,8 +208,8 @@ class Repairer:
             for _ in range(int(have[queue]) - int(fleet.want[queue]) - 1):
                 synced = state.synced_nodes(queue)
                 able = [node for node in ring if node != master and self._is_spare(queue, node, synced)]
-                # What has to leave goes first, then what has not all yet, then who joined last, unless a zone would be
-                # lost.
+                # A copy on a node to be left is dropped first, then an unsynchronised one, then one whose loss costs no
+                # zone, then the last that joined.
                 node = max(
                     able,
                     key=lambda each: (
@@ -229,7 +229,7 @@ class Repairer:
         return len(synced) - (node in synced) > int(self._state.fleet.want[queue])
 
     def spread(self) -> None:
-        """Bring copies into other zones where two are in one that could be in two."""
+        """Move copies into other zones where two are in one zone but could be in two."""
         state = self._state
         if not state.has_zones or not self._settings.with_copies:
             return
@@ -296,14 +296,14 @@ class Repairer:
         self._take(Done(kind, queue, source, target, reason, why))
 
     def moved(self, done: Done) -> None:
-        """A move was made, for whatever goal: how full its nodes are has changed."""
+        """Note a move for any goal: the order of its nodes by fullness has changed."""
         for node in (done.source, done.target):
             if node >= 0:
                 self._cold.changed(node)
 
 
 def _zone_deficits(state: State) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Queues whose copies are in fewer zones than there could be."""
+    """Return the queues whose copies are in fewer zones than possible."""
     zone = np.array(state.zone)
     there = state.members >= 0
     of_copies = np.where(there, zone[state.members], -1)
@@ -317,5 +317,5 @@ def _zone_deficits(state: State) -> "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 
 def zone_deficit(state: State) -> int:
-    """How many queues there are in fewer zones than they could be."""
+    """Return the number of queues whose copies are in fewer zones than possible."""
     return len(_zone_deficits(state)) if state.has_zones else 0

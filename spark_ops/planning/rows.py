@@ -1,6 +1,6 @@
-"""What a planner is told of a cluster: its nodes and its queues, with their loads.
+"""The planner's input: the nodes and queues of a cluster, with their loads.
 
-Loads are of a window of telemetry. One that is not known is 0, and `ClusterRows.coverage` tells how much was seen.
+Loads are of a window of telemetry. An unknown load is 0, and `ClusterRows.coverage` tells how much was seen.
 Source: reference spark.md §3.1, §3.3.
 """
 
@@ -12,8 +12,9 @@ from typing import Any
 class NodeRow:
     """A node.
 
-    zone: None: the cluster has no zones.   capacity: what a broker can use of cpu (cores), memory (watermark, bytes),
-    disk (bytes that may be used in all), fds.   base: what of it is used by what is not a queue, in the same units.
+    zone: None: the cluster has no zones.   cores, memory, disk, fds: the capacity for a broker: cores, bytes up to the
+    watermark, bytes that may be used in all, descriptors.   base_…: the part used by other things than queues, same
+    units.
     """
 
     node: str
@@ -36,12 +37,13 @@ class QueueRow:
     """A queue with all of its copies.
 
     uid: names this incarnation of it.   epoch: rises with each change of its master.
-    ring: nodes with a copy, in order, the master first.   synced: of those who has all, the master too.
-    want_mirrors: beside the master.   fixed_nodes: where the policy wants them; None: anywhere.
+    ring: nodes with a copy, in order, the master first.   synced: those of them with all messages, the master
+    included.
+    want_mirrors: beside the master.   fixed_nodes: nodes to which the policy binds the copies; None: anywhere.
     cpu: cores that the master uses.   mirror_cpu: that each mirror uses.   cpu_p95: of the master, for peaks.
-    in_bytes, out_bytes: a second.   memory, disk: bytes of each copy.   size: bytes that a new copy has to get.
-    clients: of it, by node, publishers and consumers together.
-    lag: operations that the slowest synchronised mirror has yet to hear.
+    in_bytes, out_bytes: per second.   memory, disk: bytes of each copy.   size: bytes that a new copy has to get.
+    clients: numbers by node, publishers and consumers together.
+    lag: operations that the slowest synchronised mirror lacks.
     moved_at: seconds since 1970 of its last planned move; 0: never.
     members: nodes with a copy in order of seniority: if the master dies the first synchronised one becomes master
         (node/catalogue/mirrors/views.py `_promoted`); empty: as `ring`.
@@ -78,7 +80,7 @@ class ClusterRows:
     """A cluster at one moment.
 
     view_id, topology_hash: of the placement.   window: seconds since 1970, of the loads.   coverage: 0 to 1.
-    facts: what else a plan should carry of where this comes from.
+    facts: further facts about the sources, for the plan.
     """
 
     cluster: str

@@ -1,7 +1,7 @@
-"""Plays a plan over a topology, step by step as the broker would take it, also with nodes that die on the way.
+"""The simulator plays a plan over a topology, step by step as the broker would, also with nodes that die meanwhile.
 
-Says which steps would be refused, what each prefix leaves, and which queues nobody could bring back. The broker's
-checks are done with what the plan says has to be before a step. Source: reference spark.md §5, §6.1-4, §7.10.
+It finds the steps that would be refused, the placements after each prefix, and the queues that could not be recovered.
+The broker's checks are made with the conditions of each step. Source: reference spark.md §5, §6.1-4, §7.10.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ PROBLEMS_MAX: Final = 1000
 
 @dataclass(slots=True)
 class Simulation:
-    """What came of it.
+    """The result of a simulation.
 
     done, skipped: ids of steps.   refused: why, by id.   lost: queues without a synchronised copy after a node died,
-    at the step.   would_be_lost: how many it would have been had the same nodes died before the first step.
-    problems: where a prefix of the steps breaks a rule: never, or the plan is wrong.
+    at the step.   would_be_lost: how many queues the same deaths would have lost before the first step.
+    problems: prefixes of the steps that break a rule; a correct plan has none.
     """
 
     placements: dict[tuple[str, str], Placement]
@@ -34,7 +34,7 @@ class Simulation:
     problems: list[str] = field(default_factory=list)
 
     def masters(self) -> dict[str, int]:
-        """How many each node has."""
+        """Return the number of masters by node."""
         found: dict[str, int] = {}
         for placement in self.placements.values():
             found[placement.master] = found.get(placement.master, 0) + 1
@@ -50,7 +50,7 @@ class _Queue:
 
 
 class Simulator:
-    """One run over one cluster."""
+    """One simulation of steps over one cluster."""
 
     def __init__(self, cluster: ClusterRows) -> None:
         self._queues: dict[tuple[str, str], _Queue] = {}
@@ -70,7 +70,7 @@ class Simulator:
         return len({self._zone.get(node) for node in placement.members})
 
     def step(self, step: Step) -> None:
-        """Take a step, or say why not."""
+        """Carry out a step, or record why it is refused."""
         if step.action == "note" or step.vhost is None or step.queue is None:
             return
         result, key = self.result, (step.vhost, step.queue)
@@ -101,7 +101,7 @@ class Simulator:
         self._check(step, queue, after)
 
     def _refusal(self, step: Step, queue: _Queue, placement: Placement) -> str | None:
-        """Why the broker would not take a step; None: it would."""
+        """Return why the broker would refuse a step; None if it would not."""
         pre = step.pre
         if pre is None or pre.uid != queue.row.uid:
             return "the queue is another one of the same name"
@@ -120,7 +120,7 @@ class Simulator:
         return None
 
     def _check(self, step: Step, queue: _Queue, placement: Placement) -> None:
-        """The rules that hold after each prefix."""
+        """Record the rules that a queue breaks after a step."""
         problems = []
         if placement.master not in placement.synced:
             problems.append("its master has not all")
@@ -133,7 +133,7 @@ class Simulator:
             self.result.problems += [f"after {step.id}, queue {name!r}: {problem}" for problem in problems]
 
     def kill(self, node: str, at: str) -> None:
-        """A node dies, after the step of that id."""
+        """Let a node die after the step of that id."""
         self._up.discard(node)
         result = self.result
         for key, placement in list(result.placements.items()):
@@ -154,7 +154,7 @@ class Simulator:
 def simulated(
     plan: Plan, cluster: ClusterRows, kills: Mapping[str, Iterable[str]] | None = None
 ) -> Simulation:
-    """What would come of a plan.   kills: by id of a step, nodes that die after it."""
+    """Simulate a plan.   kills: by id of a step, nodes that die after it."""
     simulator = Simulator(cluster)
     dying = {id_: list(nodes) for id_, nodes in (kills or {}).items()}
     for step in plan.steps:

@@ -1,11 +1,10 @@
-"""A fleet while it is planned for: where copies and loads would be after the moves so far, and which moves are legal.
+"""The state of a fleet during planning: copies and loads after the moves so far, and which moves are legal.
 
 A move brings something of a queue from one node to another: its mastership, its copy, or both; so it is one vector of
-loads that leaves a node and comes to another. What a copy takes is taken where it comes before it is given back where
-it leaves, and within a wave nothing that was given back is counted: steps of a wave may run in any order.
-
-A legal move takes no node over a hard limit, nor one that is over it further; it does not make worse what would
-happen if a node died; and it gives up no zone. Source: reference spark.md §3.3, §6.1-5.
+loads that leaves a node and arrives at another. The target needs room for a copy before the source's is free again,
+and within a wave no freed room is counted: steps of a wave may run in any order.
+A legal move takes no node over a hard limit, nor further over it; it does not make the effect of a node's death
+worse; and it gives up no zone. Source: reference spark.md §3.3, §6.1-5.
 """
 
 import math
@@ -32,7 +31,7 @@ from spark_ops.planning.goals import (
 
 NODES_MAX: Final = 4096
 SLACK: Final = 1e-9
-"""Relative: what sums of floats may differ by."""
+"""The relative difference that sums of floats may have."""
 
 Kind: TypeAlias = Literal["promote", "copy", "move", "add", "drop"]
 Vector: TypeAlias = tuple[float, float, float, float, float, float, float]
@@ -40,8 +39,7 @@ Vector: TypeAlias = tuple[float, float, float, float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A move: the master goes (promote), a mirror (copy), the master with its copy (move); a mirror comes (add) or goes
-    (drop).
+    """A move: of the master (promote), a mirror (copy), the master's copy (move); a mirror comes (add) or goes (drop).
 
     source: -1 for add.   target: -1 for drop.
     """
@@ -88,16 +86,16 @@ class State:
     # --- reading ---
 
     def ring(self, queue: int) -> list[int]:
-        """Nodes with a copy, in order of members."""
+        """Return the nodes with a copy, in order of members."""
         return [node for node in self.members[queue].tolist() if node >= 0]
 
     def synced_nodes(self, queue: int) -> list[int]:
-        """Of them, who has all."""
+        """Return the nodes with a synchronised copy, in order of members."""
         row = self.members[queue].tolist()
         return [node for node, has_all in zip(row, self.synced[queue].tolist(), strict=True) if has_all]
 
     def heirs(self) -> Longs:
-        """By queue, who becomes master if the master dies; -1: nobody."""
+        """Return by queue the heir, the node that becomes master if the master dies; -1: none."""
         able = self.synced.copy()
         places = np.arange(len(able))
         has_master = self.master_at >= 0
@@ -108,15 +106,15 @@ class State:
         return found
 
     def heir(self, queue: int, master: int) -> int:
-        """Who would be heir with the master there; -1: nobody."""
+        """Return the heir of a queue if its master were on a node; -1: none."""
         return next((node for node in self.synced_nodes(queue) if node != master), -1)
 
     def share(self, dimension: int, node: int) -> float:
-        """Of what the node has."""
+        """Return a node's load as a share of its capacity."""
         return self.load[dimension][node] / self.capacity[dimension][node]
 
     def vector(self, kind: Kind, queue: int) -> Vector:
-        """What leaves and comes with a move of that kind."""
+        """Return the loads that a move of that kind takes from the source to the target."""
         fleet = self.fleet
         lead = float(fleet.promote_cpu[queue])
         mirror = float(fleet.mirror_cpu[queue])
@@ -131,7 +129,7 @@ class State:
     # --- what is legal ---
 
     def allowed(self, queue: int, node: int) -> bool:
-        """Whether the node may get a copy of the queue."""
+        """True if the node may get a copy of the queue."""
         fixed = self.fleet.fixed.get(queue)
         return (
             self.may_receive[node]
@@ -140,19 +138,19 @@ class State:
         )
 
     def may_promote(self, queue: int, node: int) -> bool:
-        """Whether the master may go there, where there is a synchronised copy."""
+        """True if a synchronised copy on the node may become the master."""
         fixed = self.fleet.fixed.get(queue)
         return self.may_lead[node] and (fixed is None or node in fixed)
 
     def keeps_zones(self, ring: Sequence[int], source: int, target: int) -> bool:
-        """Whether the copies are in as many zones as before when one goes from source to target."""
+        """True if the copies are in at least as many zones as before after one moves from source to target."""
         if not self.has_zones:
             return True
         after = {self.zone[node] for node in ring if node != source} | {self.zone[target]}
         return len(after) >= len({self.zone[node] for node in ring})
 
     def zones_for(self, ring: Sequence[int], source: int) -> list[int]:
-        """Zones in which a copy may take the place of the source's, and no zone is lost."""
+        """Return the zones in which a copy may replace the source's without the loss of a zone."""
         others = {self.zone[node] for node in ring if node != source}
         every = sorted(set(self.zone))
         if not self.has_zones or self.zone[source] in others:
@@ -160,13 +158,13 @@ class State:
         return [zone for zone in every if zone not in others]
 
     def may_drop(self, queue: int) -> bool:
-        """Whether there are enough synchronised copies, so that one may go when another has come."""
+        """True if there are enough synchronised copies, so that one may go when another has come."""
         return int(self.synced[queue].sum()) > int(self.fleet.want[queue]) > 0
 
     def has_room(self, source: int, target: int, vector: Vector) -> bool:
-        """Whether no hard limit is broken, or broken more, also while both have what is copied."""
+        """True if a move breaks no hard limit, and none further, even while both nodes have the copy."""
         for dimension, amount in enumerate(vector):
-            # Where a mirror costs more than its master the source gains.
+            # Where a mirror costs more than its master the source gains load.
             gaining = target if amount > 0 else source
             if amount and gaining >= 0:
                 limit = self.hard[dimension][gaining] * (1 + SLACK)
@@ -175,7 +173,7 @@ class State:
         return True
 
     def survives(self, kind: Kind, queue: int, source: int, target: int) -> bool:
-        """Whether what a dying node leaves to its heirs is not more than before above what these can bear.
+        """True if a move does not raise the load above limits that heirs would have after the death of a node.
 
         Source: spark.md §3.3, goal 2 (N+1).
         """
@@ -183,7 +181,7 @@ class State:
         lead = float(self.fleet.promote_cpu[queue])
         load, limit, worst = self.load[CPU], self.loss_limit, self.worst
         _, heir = self._led(kind, queue, source, target)
-        # Most nodes are far from their limits; then nobody has to look closer.
+        # Most nodes are far from their limits; then the exact sum is not needed.
         for node, gain in ((target, cpu), (source, -cpu), (heir, 0.0)):
             extra = max(gain, 0.0) + (max(lead, 0.0) if node == heir else 0.0)
             if node >= 0 and load[node] + worst[node] + extra > limit[node]:
@@ -191,7 +189,7 @@ class State:
         return True
 
     def loss_change(self, kind: Kind, queue: int, source: int, target: int) -> float:
-        """By how many cores `loss_excess` would rise with a move."""
+        """Return by how many cores a move would raise `loss_excess`."""
         lead = float(self.fleet.promote_cpu[queue])
         cpu = self.vector(kind, queue)[CPU]
         old_master = int(self.master[queue])
@@ -212,7 +210,7 @@ class State:
         return after - before
 
     def loss_excess(self) -> float:
-        """Cores that nodes would lack, all together, each after the loss that is worst for it."""
+        """Return the cores that nodes would lack, all together, each after the loss that is worst for it."""
         return sum(
             max(0.0, load + most - limit)
             for load, most, limit, bad in zip(
@@ -222,7 +220,7 @@ class State:
         )
 
     def _led(self, kind: Kind, queue: int, source: int, target: int) -> tuple[int, int]:
-        """Master and heir after a move."""
+        """Return master and heir after a move."""
         master = int(self.master[queue])
         order, _ = self._after(kind, queue, source, target)
         if kind in ("promote", "move"):
@@ -231,7 +229,7 @@ class State:
         return master, next((node for node in order if node != master and node in synced), -1)
 
     def _after(self, kind: Kind, queue: int, source: int, target: int) -> tuple[list[int], int]:
-        """Members after a move, and the place of the master."""
+        """Return the members after a move, and the place of the master."""
         order = self.ring(queue)
         master = int(self.master[queue])
         if kind in ("copy", "move", "add"):
@@ -247,7 +245,7 @@ class State:
     # --- moving ---
 
     def make(self, done: Done) -> None:
-        """Take a move as made."""
+        """Apply a move to placements and loads."""
         kind, queue, source, target = done.kind, done.queue, done.source, done.target
         lead = float(self.fleet.promote_cpu[queue])
         old_master = int(self.master[queue])
@@ -279,7 +277,7 @@ class State:
         self.done.append(done)
 
     def copy(self) -> "State":
-        """A state of its own, to try moves on."""
+        """Return an independent copy of the state, to try moves on."""
         other = copy(self)
         other.members, other.synced = self.members.copy(), self.synced.copy()
         other.master_at, other.master = self.master_at.copy(), self.master.copy()
@@ -290,7 +288,7 @@ class State:
         return other
 
     def begin_wave(self) -> bool:
-        """What was given back may be used from now on. Returns: whether there was any."""
+        """Begin a wave, in which room freed so far may be used. Returns: True if any was freed."""
         before = self.peak
         self.peak = [column.copy() for column in self.load]
         return before != self.peak
@@ -302,7 +300,7 @@ def _masters(fleet: Fleet) -> Ints:
 
 
 def _capacities(fleet: Fleet) -> list[list[float]]:
-    """What nodes have, by dimension; for what has no limit, or none that is known, 1: absolute values are compared."""
+    """Return the capacities by dimension; 1 where no limit is known, so that absolute values are compared."""
     found = []
     for dimension in range(len(DIMENSIONS)):
         match dimension:
@@ -361,7 +359,7 @@ def _shifts(
     master: Ints,
     heirs: Longs,
 ) -> Floats:
-    """By [heir, master]: cores that come to the heir if the master's node dies."""
+    """Return by [heir, master] the cores that come to the heir if the master's node dies."""
     count = len(fleet.nodes)
     there = (heirs >= 0) & (master >= 0)
     flat = heirs[there] * count + master[there]

@@ -1,7 +1,7 @@
-"""From where the copies of a queue should be to the steps that bring them there, and how steps are put into waves.
+"""A move (the wanted placement of a queue) becomes steps here, and steps are put into waves.
 
 A copy that moves is added, filled and only then given up elsewhere, so a queue has at no prefix of the steps fewer
-synchronised copies than before, or than its policy wants. Where that cannot be there are no steps, but a reason.
+synchronised copies than before, or than its policy wants. Where that is impossible a reason is given instead of steps.
 Source: reference spark.md §3.3, §3.4, §6.1-3.
 """
 
@@ -15,27 +15,27 @@ from spark_ops.planning.rows import NodeRow, QueueRow
 from spark_ops.planning.topology import members_of
 
 MAX_LAG_OPS: Final = 1000
-"""Operations that a mirror may be behind when something about its queue changes."""
+"""The most operations that a mirror may be behind when its queue's placement changes."""
 
 PROMOTE_S: Final = 0.2
 COPY_S: Final = 1.0
 DROP_S: Final = 0.1
 COPY_BYTES_S: Final = 20e6
-"""Estimates of what a step takes; a copy its bytes too, at the rate that `apply` keeps to by default."""
+"""The estimated duration of steps; a copy also takes its bytes at this rate, the default limit of `apply`."""
 
 UNIT_BYTES: Final = 1 << 20
-"""Copying that much costs as much as a promotion."""
+"""Copying so many bytes costs as much as a promotion."""
 
 
 class NotPossible(ValueError):
-    """Why a queue cannot be brought where it should be, as a sentence's end."""
+    """A queue cannot be brought where it should be; the error's text is the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where the copies of a queue should be, and why.
+    """The wanted placement of a queue's copies, and the reason.
 
-    before: where they are.   master: where it should be.   adds, drops: nodes that get a copy, that lose theirs.
+    before: the present placement.   master: the wanted node.   adds, drops: nodes that get a copy, that lose theirs.
     reason: a goal's id.   why: a sentence.
     """
 
@@ -49,17 +49,17 @@ class Move:
 
     @property
     def size(self) -> int:
-        """Bytes that are copied."""
+        """The number of bytes that are copied."""
         return int(self.queue.size) * len(self.adds)
 
 
 def placement_of(queue: QueueRow) -> Placement:
-    """Where a queue's copies are."""
+    """Return the placement of a queue's copies."""
     return Placement(members_of(queue), queue.master, frozenset(queue.synced))
 
 
 def check(move: Move) -> Placement:
-    """Where the copies are after a move. Raises: NotPossible, where a step would take away what nobody can spare."""
+    """Return the placement after a move. Raises: NotPossible if the broker or the wanted number of copies forbid it."""
     queue, before = move.queue, move.before
     after = before
     if queue.is_exclusive:
@@ -85,7 +85,7 @@ def check(move: Move) -> Placement:
 def steps_of(
     move: Move, first: int, nodes: Mapping[str, NodeRow], *, after: str | None = None, has_epoch: bool = True
 ) -> list[Step]:
-    """The steps of a move; their ids begin with s`first`.
+    """Return the steps of a move; their ids begin with s`first`.
 
     after: the last step of an earlier move of the queue.   has_epoch: whether no earlier move promoted it.
     Raises: NotPossible.
@@ -124,7 +124,7 @@ def steps_of(
 class _Steps:
     """The steps of a move so far.
 
-    pre: what the next one relies on.   placement: what there is before the next one.
+    pre: the conditions of the next step.   placement: the placement before the next step.
     """
 
     def __init__(self, base: Step, first: int, pre: Pre, placement: Placement) -> None:
@@ -135,14 +135,14 @@ class _Steps:
         self._first = first
 
     def add(self, **given: object) -> str:
-        """Add a step: the base with what is given. Returns: its id."""
+        """Add a step: the base with the given fields. Returns: its id."""
         made = replace(self._base, id=f"s{self._first + len(self.made)}", **given)  # type: ignore[arg-type]
         self.made.append(made)
         return made.id
 
 
 def _copy(steps: _Steps, queue: QueueRow, nodes: Mapping[str, NodeRow], node: str) -> str:
-    """A copy comes to a node, and is filled. Returns: the id of the step after which it is whole."""
+    """Add the steps that bring a copy to a node. Returns: the id of the step after which it is synchronised."""
     master = steps.placement.master
     placement = steps.placement.added(node)
     post = Post(master, placement.ring)
@@ -171,7 +171,7 @@ def _copy(steps: _Steps, queue: QueueRow, nodes: Mapping[str, NodeRow], node: st
 def _drop(
     steps: _Steps, queue: QueueRow, nodes: Mapping[str, NodeRow], node: str, depends: tuple[str, ...]
 ) -> str:
-    """A node's copy goes. Returns: the step's id."""
+    """Add the step that drops a node's copy. Returns: its id."""
     placement = steps.placement = steps.placement.dropped(node)
     return steps.add(
         action="drop_mirror",
@@ -201,7 +201,7 @@ def _share(cpu: float, nodes: Mapping[str, NodeRow], node: str) -> float:
 
 
 def _copied(queue: QueueRow, nodes: Mapping[str, NodeRow], node: str, sign: int) -> dict[str, float]:
-    """What a mirror more or less is to a node."""
+    """Return the effect of one mirror more or less on a node, as shares of its capacity."""
     row = nodes.get(node)
     if row is None:
         return {}
@@ -214,9 +214,9 @@ def _copied(queue: QueueRow, nodes: Mapping[str, NodeRow], node: str, sign: int)
 
 
 def waves_of(moves: Sequence[Sequence[Step]], *, moves_max: int, bytes_max: int) -> list[list[str]]:
-    """The steps of each move in a wave, in order, a wave having so many moves and bytes at most, but one move at least.
+    """Return the ids of steps by wave. A wave has whole moves, at most so many moves and bytes, but at least one move.
 
-    Whoever carries out a wave may stop after it: no step waits for one of a later wave.
+    No step depends on a step of a later wave, so the applier may stop after any wave.
     """
     waves: list[list[str]] = []
     count = size = 0
@@ -231,7 +231,7 @@ def waves_of(moves: Sequence[Sequence[Step]], *, moves_max: int, bytes_max: int)
 
 
 def summary_of(steps: Iterable[Step]) -> dict[str, int | float]:
-    """What all of the steps are together: promotions, copies, drops, bytes, units, seconds by estimate."""
+    """Return the totals of steps: promotions, copies, drops, bytes, units, estimated seconds."""
     found = list(steps)
     return {
         "promotions": sum(step.action == "promote" for step in found),

@@ -1,6 +1,6 @@
-"""JSON from strangers: read without trust, each value of the type that was asked for.
+"""Strict reading of untrusted JSON: each value must have the type that the caller asks for.
 
-Nothing is put right silently. Source: spark.md §3.4; issue 7, "Bad input".
+Nothing is corrected silently. Source: spark.md §3.4; issue 7, "Bad input".
 """
 
 import json
@@ -8,17 +8,17 @@ import math
 from typing import Any, Final, Literal, NoReturn, overload
 
 TEXT_MAX: Final = 4096
-"""Characters of any text: names of AMQP have 255 bytes, reasons are a line."""
+"""The most characters of any text: names of AMQP have 255 bytes, reasons are a line."""
 
 WHOLE_MAX: Final = (1 << 63) - 1
 
 
 class Malformed(ValueError):
-    """What is wrong with a document, in a few words."""
+    """A document is malformed; the error's text says why in a few words."""
 
 
 def loaded(data: bytes | str) -> Any:
-    """The value of a JSON text. Raises: Malformed, also for keys that come twice, NaN and what nests too deep."""
+    """Return the value of a JSON text. Raises: Malformed, also for duplicate keys, NaN and too deep nesting."""
     try:
         text_ = data.decode("utf-8") if isinstance(data, bytes) else data
         return json.loads(text_, object_pairs_hook=_once, parse_constant=_no_constant)
@@ -50,7 +50,7 @@ def text(document: dict[str, Any], name: str) -> str: ...
 @overload
 def text(document: dict[str, Any], name: str, *, optional: Literal[True]) -> str | None: ...
 def text(document: dict[str, Any], name: str, *, optional: bool = False) -> str | None:
-    """A text of bounded length; with `optional` None for what is null or missing."""
+    """Return a text of at most `TEXT_MAX` characters; with `optional` None if null or missing. Raises: Malformed."""
     value = document.get(name)
     if value is None and optional:
         return None
@@ -60,7 +60,7 @@ def text(document: dict[str, Any], name: str, *, optional: bool = False) -> str 
 
 
 def texts(document: dict[str, Any], name: str) -> tuple[str, ...]:
-    """A list of texts."""
+    """Return a list of texts. Raises: Malformed."""
     value = document.get(name)
     if not isinstance(value, list) or any(
         not isinstance(each, str) or len(each) > TEXT_MAX for each in value
@@ -70,7 +70,7 @@ def texts(document: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def whole(document: dict[str, Any], name: str) -> int:
-    """An integer from 0 to 2**63 - 1."""
+    """Return an integer from 0 to 2**63 - 1. Raises: Malformed."""
     value = document.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= WHOLE_MAX:
         raise Malformed(f"{name} is no whole number from 0 on")
@@ -78,7 +78,7 @@ def whole(document: dict[str, Any], name: str) -> int:
 
 
 def number(document: dict[str, Any], name: str) -> float:
-    """A number from 0 on."""
+    """Return a number from 0 on. Raises: Malformed."""
     value = _finite(document.get(name), name)
     if value < 0:
         raise Malformed(f"{name} is below 0")
@@ -86,7 +86,7 @@ def number(document: dict[str, Any], name: str) -> float:
 
 
 def numbers(document: dict[str, Any], name: str) -> dict[str, float]:
-    """A map of texts to numbers."""
+    """Return a map of texts to numbers. Raises: Malformed."""
     value = document.get(name)
     if not isinstance(value, dict):
         raise Malformed(f"{name} is no map")
@@ -102,7 +102,7 @@ def _finite(value: Any, name: str) -> float:
 
 
 def flag(document: dict[str, Any], name: str) -> bool:
-    """True or false."""
+    """Return a boolean. Raises: Malformed."""
     value = document.get(name)
     if not isinstance(value, bool):
         raise Malformed(f"{name} is neither true nor false")
@@ -110,7 +110,7 @@ def flag(document: dict[str, Any], name: str) -> bool:
 
 
 def fields_of(document: dict[str, Any], name: str, *, single: bool = False) -> list[dict[str, Any]]:
-    """A list of objects; with `single` the one object in its place."""
+    """Return a list of objects; with `single` a list of the one object in its place. Raises: Malformed."""
     value = document.get(name)
     found = [value] if single else value
     if not isinstance(found, list) or any(not isinstance(each, dict) for each in found):

@@ -1,4 +1,4 @@
-"""Fleets that are made up, of any size: for benchmarks, tests, and for trying what a planner would do.
+"""Made-up fleets of any size, for benchmarks, tests, and trials of the planner.
 
 Loads have heavy tails and masters crowd on some nodes, as after years of failovers. Same seed, same fleet.
 Source: reference spark.md §3.3 (measured planners).
@@ -14,11 +14,11 @@ CORES = 16.0
 MEMORY = 64e9
 DISK = 1e12
 UTILIZATION = 0.35
-"""Of the cluster's cores; masters on the fullest nodes use several times as much."""
+"""The used share of the cluster's cores; masters on the fullest nodes use several times as much."""
 
 
 def synthetic_fleet(nodes: int, queues: int, *, copies: int = 3, seed: int = 0) -> Fleet:
-    """A fleet whose copies are in different zones. Some masters have low numbers more often than not."""
+    """Return a fleet whose copies are in different zones; some nodes get copies more often than others."""
     random = np.random.default_rng(seed)
     zones = min(ZONES, nodes)
     copies = min(copies, nodes)
@@ -32,7 +32,7 @@ def synthetic_fleet(nodes: int, queues: int, *, copies: int = 3, seed: int = 0) 
             chosen = (first_zone + place) % zones == zone
             share = weight[of_zone] / weight[of_zone].sum()
             members[chosen, place] = random.choice(of_zone, size=int(chosen.sum()), p=share)
-    for place in range(1, copies):  # more copies than zones: no two on one node
+    for place in range(1, copies):  # more copies than zones: no two may be on one node
         for _ in range(8 * nodes):
             same = (members[:, :place] == members[:, place : place + 1]).any(axis=1)
             if not same.any():
@@ -68,6 +68,6 @@ def synthetic_fleet(nodes: int, queues: int, *, copies: int = 3, seed: int = 0) 
 
 
 def rows_of(fleet: Fleet) -> ClusterRows:
-    """The same as rows. Slow for a million queues."""
+    """Return a fleet as rows. Slow for a million queues."""
     queues: tuple[QueueRow, ...] = tuple(fleet.row(queue) for queue in range(fleet.count))
     return ClusterRows(fleet.cluster, 1, "sha256:" + "0" * 64, (0.0, 3600.0), 1.0, fleet.nodes, queues)

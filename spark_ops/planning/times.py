@@ -1,10 +1,10 @@
-"""Times in documents: seconds since 1970 here, `2026-11-21T09:00:00Z` there. Reads no clock."""
+"""Times in documents (`2026-11-21T09:00:00Z`) from and to seconds since 1970. No clock is read."""
 
 from datetime import UTC, datetime
 
 
 def iso(seconds: float) -> str:
-    """The time in whole seconds, rounded down. Raises: ValueError for what no calendar has."""
+    """Return a time as text, in whole seconds, rounded down. Raises: ValueError outside of the calendar's years."""
     try:
         moment = datetime.fromtimestamp(int(seconds), UTC)
     except (OverflowError, OSError) as error:
@@ -13,7 +13,7 @@ def iso(seconds: float) -> str:
 
 
 def seconds(text: str) -> float:
-    """Seconds since 1970 of such a text. Raises: ValueError: it is none."""
+    """Return a text of this form as seconds since 1970. Raises: ValueError for any other text."""
     if len(text) != 20:
         raise ValueError(f"not a time: {text[:40]!r}")
     try:

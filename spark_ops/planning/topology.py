@@ -1,7 +1,7 @@
-"""The topology document: where the copies of all queues are at one moment, without their loads.
+"""The topology document says where the copies of all queues are at one moment, without their loads.
 
-A node makes it (`GET /api/mirroring/topology`, telemetry's rows of the kind topology), a planner reads it. It is read
-strictly: what makes no sense is refused, since moves would come of it. Source: reference spark.md §2.6, §3.1.
+A node writes it (`GET /api/mirroring/topology`, telemetry's rows of the kind topology), a planner reads it. It is read
+strictly: an invalid one is refused, since moves are planned from it. Source: reference spark.md §2.6, §3.1.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ FORMAT: Final = "fluffle-topology/1"
 
 
 class TopologyError(ValueError):
-    """What is wrong with a topology. The text is one line for the operator."""
+    """A topology is invalid; the error's text is one line for the operator."""
 
 
 def parse(data: bytes | str, *, now: float = 0.0) -> ClusterRows:
-    """A cluster without loads, from a topology's JSON text. Raises: TopologyError."""
+    """Return a cluster without loads, from a topology's JSON text. Raises: TopologyError."""
     try:
         return rows_of(loaded(data), now=now)
     except Malformed as error:
@@ -27,7 +27,7 @@ def parse(data: bytes | str, *, now: float = 0.0) -> ClusterRows:
 
 
 def rows_of(document: Any, *, now: float = 0.0) -> ClusterRows:
-    """A cluster without loads, from a topology document.
+    """Return a cluster without loads, from a topology document.
 
     now: seconds since 1970, end of the window.   Raises: TopologyError.
     """
@@ -69,7 +69,7 @@ def _node(document: dict[str, Any]) -> NodeRow:
 
 
 def _queue(document: dict[str, Any]) -> QueueRow:
-    """A queue without loads. One without a master has no ring; nothing can be done about it."""
+    """Return a queue without loads. A queue without a master is never moved. Raises: Malformed."""
     ring = texts(document, "ring")
     master = text(document, "master", optional=True)
     synced = texts(document, "synced")
@@ -101,18 +101,18 @@ def _queue(document: dict[str, Any]) -> QueueRow:
 
 
 def members_of(queue: QueueRow) -> tuple[str, ...]:
-    """Nodes with a copy of a queue, in the order that decides who is heir."""
+    """Return the nodes with a copy of a queue, in the order that decides which one is heir."""
     return queue.members or queue.ring
 
 
 def ram_nodes(rows: ClusterRows) -> tuple[str, ...]:
-    """Nodes that keep no quorum queues."""
+    """Return the nodes that keep no quorum queues."""
     ram: tuple[str, ...] = rows.facts.get("ram", ())
     return ram
 
 
 def document_of(rows: ClusterRows) -> dict[str, Any]:
-    """The topology document of a cluster, as a node would write it."""
+    """Return the topology document of a cluster, as a node would write it."""
     return {
         "format": FORMAT,
         "cluster": rows.cluster,
@@ -151,5 +151,5 @@ def document_of(rows: ClusterRows) -> dict[str, Any]:
 
 
 def hash_of(document: Mapping[str, Any]) -> str:
-    """Names a topology by what it says."""
+    """Return the hash that names a topology by its contents."""
     return content_hash(document)

@@ -1,7 +1,7 @@
-"""What a plan promised, and what came: per node and per queue, with the error of the prediction.
+"""The comparison of a plan's prediction with later measurements: per node and per queue, with the errors.
 
-A plan predicts from the load of its own window. If the whole cluster has more or less to do by now, no move is to
-blame for that: `cpu_expected` is the prediction scaled by the cluster's load now and then, and errors are against it.
+A plan predicts from the load of its own window. A change of the whole cluster's load since then is not an error of
+the plan: `cpu_expected` is the prediction scaled by that change, and errors are measured against it.
 The document is kept next to the plan as `<plan>.after.json`.
 Source: reference spark.md §3.4 (Verify).
 """
@@ -16,16 +16,17 @@ from spark_ops.reports.moves import moves_of
 FORMAT: Final = "spark-ops-after/1"
 
 NEAR_ENOUGH: Final = 0.1
-"""A node may be this share of its capacity away from what was predicted, and the prediction was good."""
+"""A prediction is good if no node's CPU is further than this share of its capacity from `cpu_expected`."""
 
 COVERAGE_MIN: Final = 0.95
-"""Below it nothing is said about loads: too little was seen."""
+"""The least coverage with which loads are compared; below it too little was seen."""
 
 
 def compare(plan: dict[str, Any], rows: ClusterRows, *, created: str) -> dict[str, Any]:
-    """Prediction and measurement.   rows: of a window after the plan was carried out.   created: ISO, UTC.
+    """Return the document that compares prediction and measurement.
 
-    Raises: ValueError: the rows are of another cluster.
+    rows: of a window after the plan was carried out.   created: ISO, UTC.
+    Raises: ValueError if the rows are of another cluster.
     """
     if rows.cluster != plan.get("cluster"):
         raise ValueError(f"the plan is for the cluster {plan.get('cluster')}, not for {rows.cluster}")
@@ -60,7 +61,7 @@ def compare(plan: dict[str, Any], rows: ClusterRows, *, created: str) -> dict[st
 
 
 def node_loads(rows: ClusterRows) -> dict[str, float]:
-    """CPU of each node that is up, as a share of its cores: what is not a queue, its masters and its mirrors."""
+    """Return the CPU of each node that is up, as a share of its cores: the broker's own, masters and mirrors."""
     used = {node.node: node.base_cpu for node in rows.nodes if node.is_up}
     for queue in rows.queues:
         for member in queue.ring:
@@ -70,7 +71,7 @@ def node_loads(rows: ClusterRows) -> dict[str, float]:
 
 
 def _load_change(plan: dict[str, Any], measured: dict[str, float]) -> float | None:
-    """The cluster's load now over that in the plan's window, on the nodes that both know; None: not known."""
+    """Return the cluster's load now over the predicted one, on the nodes that both have; None if unknown."""
     both = [
         (node["cpu_after"], measured[node["node"]])
         for node in plan.get("nodes") or ()
@@ -107,13 +108,13 @@ def _nodes(plan: dict[str, Any], rows: ClusterRows, measured: dict[str, float]) 
 
 
 def _queues(plan: dict[str, Any], rows: ClusterRows) -> list[dict[str, Any]]:
-    """Each queue that the plan moves: is it where it should be, and does it cost what it cost?"""
+    """Return each move of the plan with its queue's present state: whether it has arrived, and its CPU."""
     now = {(queue.vhost, queue.queue): queue for queue in rows.queues}
     cores = {node.node: node.cores for node in rows.nodes}
     moves, compared = moves_of(plan), []
     last = {
         (move["vhost"], move["queue"]): move for move in moves
-    }  # a queue may move twice: where it ends counts
+    }  # a queue may move twice: its last move counts
     for move in moves:
         queue = now.get((move["vhost"], move["queue"]))
         predicted = move["effect"].get(f"{move['to']}.cpu") if move["to"] else None
@@ -139,7 +140,7 @@ def _queues(plan: dict[str, Any], rows: ClusterRows) -> list[dict[str, Any]]:
 
 
 def _is_arrived(move: dict[str, Any], queue: QueueRow | None) -> bool | None:
-    """Is it as the move leaves it? None: the queue is gone."""
+    """Return whether a queue is as the move leaves it; None: the queue is gone."""
     if queue is None:
         return None
     if move["kind"] in ("promote", "move master"):
@@ -150,7 +151,7 @@ def _is_arrived(move: dict[str, Any], queue: QueueRow | None) -> bool | None:
 
 
 def _balance(nodes: list[dict[str, Any]]) -> dict[str, float | None]:
-    """The busiest node over the mean: before, as predicted, as measured."""
+    """Return the busiest node over the mean: before, as predicted, as measured."""
     return {
         when: _spread([node[key] for node in nodes])
         for when, key in (

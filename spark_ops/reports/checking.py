@@ -1,6 +1,6 @@
-"""Documents from files, before a report is made of them: is each part of the type that it has to be?
+"""Checks that the parts of documents from files have the right types, before a report is made of them.
 
-Names and texts may be anything; shapes may not. What is not named here is not used, or is looked at where it is used.
+Names and texts may be anything; shapes may not. Parts that no shape names are not used, or are checked where they are.
 """
 
 from typing import Any, Final, TypeAlias
@@ -60,7 +60,7 @@ HEALTH: Final[Shape] = {
         },
     ),
 }
-"""Of a health document."""
+"""The shape of a health document."""
 
 PLAN: Final[Shape] = {
     "cluster": str,
@@ -83,11 +83,11 @@ PLAN: Final[Shape] = {
         }
     ],
 }
-"""Of a plan, beside what `spark_ops.planning.plan` checks."""
+"""The shape of a plan's parts that `spark_ops.planning.plan` does not check."""
 
 
 def check(document: Any, shape: Shape, where: str = "it") -> None:
-    """Raises: ValueError, naming the part that is not as it should be. Keys that are missing are not looked at."""
+    """Check a document against a shape. Raises: ValueError, which names the wrong part. Missing keys are allowed."""
     if isinstance(shape, tuple):
         if not any(_is(document, each) for each in shape):
             raise ValueError(f"{where} is {_what(document)}")
@@ -106,7 +106,7 @@ def check(document: Any, shape: Shape, where: str = "it") -> None:
 
 
 def _is(value: Any, shape: Shape) -> bool:
-    """Is it of the outermost type?"""
+    """True if a value has the outermost type of a shape."""
     if isinstance(shape, tuple):
         return any(_is(value, each) for each in shape)
     if isinstance(shape, list):

@@ -1,7 +1,7 @@
-"""The report document: everything that a report says, as JSON. The page, the CSV and the Parquet files are views of it.
+"""The report document has all contents of a report as JSON. The page, the CSV and the Parquet files are views of it.
 
-Built from a health document, a plan, or both, and what came of the plan (`spark_ops.reports.after`). It calculates
-nothing that those do not say but sums and orders. Source: reference spark.md §3.6.
+It is built from a health document, a plan, or both, and the plan's result (`spark_ops.reports.after`). It only
+sums up and orders what those contain. Source: reference spark.md §3.6.
 """
 
 from typing import Any, Final
@@ -34,7 +34,7 @@ def build(
     *,
     created: str,
 ) -> dict[str, Any]:
-    """The report document.   created: ISO, UTC.
+    """Return the report document.   created: ISO, UTC.
 
     Raises: ValueError if there is nothing to report or the documents are about different clusters.
     """
@@ -85,7 +85,7 @@ def _verdict(health: dict[str, Any], after: dict[str, Any] | None) -> str:
 
 
 def _findings(given: Any) -> list[dict[str, Any]]:
-    """The worst first; of the same severity what affects most."""
+    """Return the findings, the worst first; of the same severity the largest share first."""
     rank = {severity: place for place, severity in enumerate(SEVERITIES)}
     listed = [{**one, "subject": one.get("subject") or {}} for one in given]
     listed.sort(
@@ -100,7 +100,7 @@ def _findings(given: Any) -> list[dict[str, Any]]:
 
 
 def _nodes(health: Any, plan: Any) -> list[dict[str, Any]]:
-    """A row for each node: how it is, and what the plan makes of it (`cpu_before`, `cpu_after`, …)."""
+    """Return a row for each node: its present figures, and those of the plan (`cpu_before`, `cpu_after`, …)."""
     rows: dict[str, dict[str, Any]] = {}
     for each in health:
         rows[each["node"]] = {"node": each["node"], **{key: each.get(key) for key in _NOW}}
@@ -132,7 +132,7 @@ def _coverage(given: dict[str, Any] | None, plan: dict[str, Any]) -> dict[str, A
 
 
 def _forecasts(given: Any) -> list[dict[str, Any]]:
-    """What comes first first, then what has no forecast."""
+    """Return the forecasts, the earliest first, and those without a time at the end."""
     return sorted(
         (dict(one) for one in given),
         key=lambda one: (
@@ -153,7 +153,7 @@ def _many(number: int, one: str, more: str | None = None) -> str:
 
 
 def _headline(document: dict[str, Any]) -> str:
-    """One sentence: what has to be known if nothing else is read."""
+    """Return the most important statement in one sentence."""
     verdict, counts, findings = document["verdict"], document["counts"], document["findings"]
     if document["after"]:
         return _headline_after(document["after"])
@@ -180,7 +180,7 @@ def _first_text(findings: list[dict[str, Any]]) -> str:
 
 
 def _promise(plan: dict[str, Any]) -> str | None:
-    """What the plan would bring; None: it moves nothing."""
+    """Return a sentence about the plan's effect; None if it moves nothing."""
     summary, parts = plan["summary"], list[str]()
     if not summary["moves"]:
         return None
@@ -208,7 +208,7 @@ def _headline_after(after: dict[str, Any]) -> str:
 
 
 def _lead(document: dict[str, Any]) -> str | None:
-    """What the plan would bring, or why there is none."""
+    """Return the sentences below the headline: the plan's effect, or why there is none; None: nothing to add."""
     plan, counts = document["plan"], document["counts"]
     if document["after"]:
         serious = counts["crit"] or counts["warn"]

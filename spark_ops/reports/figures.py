@@ -1,7 +1,7 @@
-"""How numbers and times are written: one way for each kind of figure, in the page and in tests.
+"""The text forms of numbers and times: one for each kind of figure, in the page and in tests.
 
-The same style as the management UI (js/format.js): `61%`, `1.5 MiB`, `3d 4h`, `–` for what is not known.
-A figure in the page is `<data value="0.6123">61%</data>`: what is shown, and what it was in the document.
+The same style as the management UI (js/format.js): `61%`, `1.5 MiB`, `3d 4h`, `–` for unknown values.
+A figure in the page is `<data value="0.6123">61%</data>`: the shown text, and the value in the document.
 Times are UTC; no clock is read.
 """
 
@@ -18,7 +18,7 @@ _PERIODS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def is_number(value: object) -> bool:
-    """A finite number; True and False are none."""
+    """True for a finite number; False for booleans."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -31,23 +31,23 @@ def _trimmed(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """`1,234,567`, rounded to a whole number."""
+    """Return `1,234,567`, rounded to a whole number."""
     return f"{round(value):,}"
 
 
 def decimal(value: float) -> str:
-    """`1.83`, `12.5`, `1,234`: three digits that say something. What is not 0 does not look like it."""
+    """Return `1.83`, `12.5`, `1,234`: three significant digits. A value other than 0 is never shown as 0."""
     text = _trimmed(value)
     return f"{value:.1e}" if text == "0" and value else text
 
 
 def fixed(value: float) -> str:
-    """`1.80`: always two digits, so that figures beside each other align."""
+    """Return `1.80`: always two digits, so that figures beside each other align."""
     return f"{value:,.2f}"
 
 
 def short(value: float) -> str:
-    """`1.2M`, for axes."""
+    """Return `1.2M`, for axes."""
     for least, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= least:
             return f"{_trimmed(value / (1e3 if letter == 'k' else least))}{letter}"
@@ -55,7 +55,7 @@ def short(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """0.614 → `61%`; under ten per cent one digit more."""
+    """Return 0.614 as `61%`; under ten per cent with one more digit."""
     percent = value * 100
     if 0 < abs(percent) < 0.05:
         return "<0.1%" if percent > 0 else ">-0.1%"
@@ -66,7 +66,7 @@ def share(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes: `1.5 MiB`, powers of 1024."""
+    """Return bytes as `1.5 MiB`, by powers of 1024."""
     rest, unit = float(value), 0
     while abs(rest) >= 1024 and unit < len(_UNITS) - 1:
         rest /= 1024
@@ -75,7 +75,7 @@ def size(value: float) -> str:
 
 
 def duration(value: float) -> str:
-    """Seconds: `3d 4h`, `5m 12s`, `0.8 s`; the two largest units."""
+    """Return seconds as `3d 4h`, `5m 12s`, `0.8 s`; the two largest units."""
     if abs(value) < 60:
         return f"{_trimmed(value)} s"
     left, parts = abs(round(value)), list[str]()
@@ -106,25 +106,25 @@ KINDS: Final[dict[str, Callable[[Any], str]]] = {
     "cores": lambda value: f"{decimal(value)} cores",
     "days": lambda value: f"{_trimmed(value)} d",
 }
-"""Each kind of figure and how it is written."""
+"""The kinds of figures and the functions that write them."""
 
 
 def shown(value: object, kind: str) -> str:
-    """A value as text; `–` for what is no finite number."""
+    """Return a value as text; `–` if it is no finite number."""
     if not is_number(value):
         return UNKNOWN
     return KINDS[kind](value)
 
 
 def figure(value: object, kind: str) -> Markup:
-    """A number in the page, with what stands in the document."""
+    """Return a number as an element of the page, which also has the document's value."""
     if not is_number(value):
         return tag("span", UNKNOWN, class_="unknown")
     return tag("data", shown(value, kind), value=repr(value))
 
 
 def kind_of(name: str) -> str:
-    """What a figure of this name is, by the unit at the end of it: `lag_ms`, `size_bytes`, `eta_s`, `used_share`."""
+    """Return the kind of a figure by the unit at the end of its name: `lag_ms`, `size_bytes`, `eta_s`, `used_share`."""
     for ends, kind in _BY_END:
         if name.endswith(ends):
             return kind
@@ -144,7 +144,7 @@ _BY_END: Final = (
 
 
 def moment(value: object) -> datetime | None:
-    """A time of a document: ISO text with Z, or seconds since 1970. None: it is none."""
+    """Return a time of a document: ISO text with Z, or seconds since 1970. None if it is neither."""
     try:
         if isinstance(value, str):
             read = datetime.fromisoformat(value.replace("Z", "+00:00"))
@@ -157,13 +157,13 @@ def moment(value: object) -> datetime | None:
 
 
 def iso(value: object) -> str | None:
-    """A time as documents have it: `2026-11-21T09:00:00Z`."""
+    """Return a time as documents have it: `2026-11-21T09:00:00Z`."""
     read = moment(value)
     return read.strftime("%Y-%m-%dT%H:%M:%SZ") if read else None
 
 
 def when(value: Any, *, has_date: bool = True) -> Markup:
-    """A time in the page: `21 Nov 09:00`, with the whole of it in its tooltip."""
+    """Return a time in the page: `21 Nov 09:00`, with the complete time in its tooltip."""
     read = moment(value)
     if read is None:
         return tag("span", UNKNOWN, class_="unknown")

@@ -1,6 +1,6 @@
-"""HTML and SVG as values: what is text is escaped, because only `Markup` is not.
+"""HTML and SVG as values: all text is escaped unless it is `Markup`.
 
-There is no way to put a string into a page unescaped but to call `trusted` on it, and only constants of ours are.
+Only `trusted` puts a string into a page unescaped, and it is called on our own constants only.
 """
 
 from collections.abc import Iterable
@@ -25,12 +25,12 @@ _EMPTY_IN_SVG: Final = frozenset({"path", "rect", "line", "circle", "polyline", 
 
 
 def trusted(text: str) -> Markup:
-    """A constant of ours that is HTML. Never call it on what came from a document."""
+    """Return a constant of ours as HTML. Never call it on text from a document."""
     return Markup(text)
 
 
 def flat(content: Content) -> Markup:
-    """One piece of HTML: strings escaped, parts joined, None left out."""
+    """Return content as one piece of HTML: strings escaped, parts joined, None left out."""
     if content is None:
         return NOTHING
     if isinstance(content, Markup):
@@ -41,14 +41,14 @@ def flat(content: Content) -> Markup:
 
 
 def number(value: float) -> str:
-    """A coordinate: at most two digits behind the point, no exponent."""
+    """Return a coordinate as text: at most two decimal places, no exponent."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
 
 
 def tag(name: str, *content: Content, **attributes: Attribute) -> Markup:
-    """An element. Attributes: `class_` is class, `aria_label` aria-label; None and False leave one out, True has no
-    value. Names of elements and attributes are ours."""
+    """Return an element. Attributes: `class_` is class, `aria_label` aria-label; None and False leave one out, True
+    has no value. Names of elements and attributes must be ours: they are not escaped."""
     parts = [name]
     for key, value in attributes.items():
         if value is None or value is False:

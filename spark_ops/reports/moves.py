@@ -1,16 +1,16 @@
-"""The steps of a plan as its reader thinks of them: a copy is one move, though it takes three steps."""
+"""The moves of a plan for its reader: a copy is one move, though it takes three steps."""
 
 from typing import Any, Final
 
 _STAGES: Final = ("add_mirror", "wait_synced", "promote", "drop_mirror")
-"""In a move of several steps each comes after those before it here."""
+"""The order of the steps in a move of several steps."""
 
 
 def moves_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each move with its steps, in the order of the plan: where from, where to, why, what it costs and what it brings.
+    """Return each move with its steps, in the order of the plan: from, to, reason, cost and effect.
 
     A step belongs to the move of a step that it depends on, if both are about the same queue and it is a later stage
-    of what an added mirror begins. A queue may move twice.
+    of a move that begins with an added mirror. A queue may move twice.
     """
     wave_of = {step: wave.get("n") for wave in plan.get("waves", ()) for step in wave.get("steps", ())}
     moves: list[dict[str, Any]] = []
@@ -41,7 +41,7 @@ def moves_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def notes_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the plan says that no move can do: shard this queue, add a node."""
+    """Return the plan's notes, for problems that no move can solve: shard this queue, add a node."""
     return [
         {"text": step.get("why") or step.get("reason") or "", "reason": step.get("reason"), **_subject(step)}
         for step in plan.get("steps", ())
@@ -50,7 +50,7 @@ def notes_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _goes_on(actions: list[str], action: object) -> bool:
-    """Is this the next stage of a move that had these?"""
+    """True if an action is a later stage of a move that had these actions."""
     return (
         actions[0] == "add_mirror"
         and action in _STAGES
@@ -99,7 +99,7 @@ def _joined(move: dict[str, Any], step: dict[str, Any]) -> None:
 
 
 def _kind(actions: list[str]) -> str:
-    """What to call a move of these steps."""
+    """Return the name for a move of these steps."""
     did = set(actions)
     if "add_mirror" in did:
         if "promote" in did:

@@ -1,7 +1,7 @@
 """A report as one HTML file that needs nothing else: no network, no script, no font.
 
-Its policy allows its one style sheet by hash and forbids all else, so a name that got through would still do
-nothing. What comes first can be read in ten seconds: verdict, one sentence, score, five figures.
+Its policy allows its one style sheet by hash and forbids all else, so an unescaped name would still do
+nothing. The top can be read in ten seconds: verdict, one sentence, score, five figures.
 Source: reference spark.md §3.6.
 """
 
@@ -28,7 +28,7 @@ _LEVELS: Final = {
 
 
 def page(document: dict[str, Any]) -> str:
-    """The page. It is UTF-8 with no character that UTF-8 lacks."""
+    """Return the page of a report document. It has only characters that UTF-8 can encode."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = f"{document['title']} · {document['cluster']} · Fluffle"
@@ -51,7 +51,7 @@ def page(document: dict[str, Any]) -> str:
 
 
 def _parts(document: dict[str, Any]) -> list[tuple[str, str, Markup]]:
-    """The sections that there is something for: anchor, name, content."""
+    """Return the sections that have content: anchor, name, content."""
     candidates = (
         ("after", "Result", plan_sections.after(document)),
         ("findings", "Findings", sections.findings(document)),

@@ -1,4 +1,4 @@
-"""What the sections of a report are made of: badges, names, tables, charts with their figures as a table."""
+"""The parts of which a report's sections are made: badges, names, tables, charts with their figures as a table."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -9,17 +9,17 @@ from spark_ops.reports.figures import figure, is_number, shown
 from spark_ops.reports.markup import Content, Markup, tag, trusted
 
 NAME_MAX: Final = 80
-"""Characters of a name in a table; all of it is in the tooltip and in the files."""
+"""The most characters of a name in a table; the whole name is in the tooltip and in the files."""
 
 SEVERITIES: Final = {"crit": ("critical", "bad"), "warn": ("warning", "warn"), "info": ("note", "info")}
 
 UNBROKEN_MAX: Final = 26
-"""Characters of a name that no line breaks through."""
+"""A shown name of at most so many characters gets the class that prevents line breaks."""
 
 ARROW: Final = tag("span", "→", class_="arrow", aria_hidden="true")
 
 Cell = tuple[str, Content, str]
-"""What a column is called, what stands in it, and its class."""
+"""A cell: the title of its column, its content, its class."""
 
 _ICONS: Final = {
     "critical": "M12 3 22 20.500H2zM12 10v4.500M12 17.200v.3",
@@ -32,7 +32,7 @@ _ICONS: Final = {
 
 
 def icon(name: str) -> Markup:
-    """A drawing of 24 × 24 in the colour of the text; nothing for those who listen."""
+    """Return a drawing of 24 × 24 in the colour of the text; screen readers skip it."""
     return tag(
         "svg", tag("path", d=_ICONS[name]), class_="icon", viewBox="0 0 24 24", aria_hidden="true", focusable="false"
     )  # fmt: skip
@@ -49,7 +49,7 @@ LOGO: Final = trusted(
 
 
 def name(text: object, characters_max: int = NAME_MAX) -> Markup:
-    """A name that somebody chose; whole in its tooltip if it is too long to show. `<bdi>`: it keeps its direction."""
+    """Return a name from a document, all of it in the tooltip if it is too long. `<bdi>` keeps its direction."""
     if text is None or text == "":
         return tag("span", figures.UNKNOWN, class_="unknown")
     whole = str(text)
@@ -68,7 +68,7 @@ def severity_badge(severity: object) -> Markup:
 
 
 def subject(of: dict[str, Any]) -> list[Content]:
-    """`queue orders in /`, `link n1 → n2`, `node n1`, `the cluster`."""
+    """Return the subject of a finding: `queue orders in /`, `link n1 → n2`, `node n1`, `the cluster`."""
     parts: list[Content] = []
     if of.get("queue") is not None:
         parts += ["queue ", name(of["queue"])]
@@ -88,12 +88,12 @@ def subject(of: dict[str, Any]) -> list[Content]:
 
 
 def prose(text: str) -> list[Content]:
-    """A sentence; what stands in backticks in it is code."""
+    """Return a sentence in which text between backticks is code."""
     return [tag("code", piece) if place % 2 else piece for place, piece in enumerate(text.split("`"))]
 
 
 def section(anchor: str, title: str, *content: Content, note: Content = None) -> Markup:
-    """A card of the page."""
+    """Return a section of the page, drawn as a card."""
     head = tag(
         "header", tag("h2", title, id=f"{anchor}-title"), tag("p", note, class_="note") if note else None
     )
@@ -106,7 +106,7 @@ def rows_table(
     cells: Callable[[dict[str, Any]], Sequence[Cell]],
     caption: str,
 ) -> Markup:
-    """A table; on a phone each row is a card, so each cell knows the name of its column."""
+    """Return a table; on a phone each row is a card, so each cell knows the title of its column."""
     made = [cells(row) for row in rows]
     head = tag("tr", (tag("th", title, scope="col", class_=kind or None) for title, _, kind in made[0]))
     body = [
@@ -120,14 +120,14 @@ def rows_table(
 
 
 def change(before: object, after: object, kind: str) -> Markup:
-    """`61% → 37%`; one figure if nothing changes."""
+    """Return `61% → 37%`; one figure if nothing changes."""
     if is_number(before) and shown(before, kind) == shown(after, kind):
         return tag("span", figure(after, kind), class_="change is-same")
     return tag("span", figure(before, kind), " ", ARROW, " ", tag("b", figure(after, kind)), class_="change")
 
 
 def bounded(shown_number: int, total: int, what: str) -> Markup | None:
-    """Says that a list goes on in the files."""
+    """Return a line that says that a list goes on in the files; None if it is complete."""
     if shown_number >= total:
         return None
     text = f" {what} are in the JSON, CSV and Parquet files of this report."
@@ -135,21 +135,21 @@ def bounded(shown_number: int, total: int, what: str) -> Markup | None:
 
 
 def legend(items: Iterable[tuple[str, Content]]) -> Markup:
-    """Colours with what they stand for."""
+    """Return a legend: colours and their meanings."""
     return tag(
         "ul", (tag("li", tag("i", class_=f"swatch {kind}"), text) for kind, text in items), class_="legend"
     )  # fmt: skip
 
 
 def level_of(share: object, warn: float = 0.7, bad: float = 0.85) -> str:
-    """How bad a share of something limited is."""
+    """Return the level of a share of something limited: good, warn or bad; quiet if unknown."""
     if not is_number(share):
         return "quiet"
     return "bad" if float(share) >= bad else "warn" if float(share) >= warn else "good"  # type: ignore[arg-type]
 
 
 def gauge(share: object, what: str) -> Markup:
-    """A meter with its figure."""
+    """Return a meter with its figure."""
     text = tag("span", figure(share, "share"), class_="gauge-text")
     if not is_number(share):
         return tag("span", text, class_="gauge")
@@ -159,7 +159,7 @@ def gauge(share: object, what: str) -> Markup:
 
 
 def axis_times(begin: float, end: float, ticks: int = 5) -> Markup:
-    """The labels under a plot, at equal distances."""
+    """Return the labels under a plot, at equal distances."""
     has_date = end - begin > 36 * 3600
     marks = [begin + (end - begin) * tick / (ticks - 1) for tick in range(ticks)]
     texts = []
@@ -171,7 +171,7 @@ def axis_times(begin: float, end: float, ticks: int = 5) -> Markup:
 
 
 def line_figure(chart: dict[str, Any], window: Sequence[Any]) -> Markup:
-    """A chart with its axes, its legend and its figures as a table.   window: it begins and ends there, if known."""
+    """Return a chart with its axes, its legend and its figures as a table.   window: its begin and end, if known."""
     lines, kind = chart["lines"], chart["kind"]
     edges = [edge.timestamp() for edge in map(figures.moment, window) if edge is not None]
     begin = min([*edges, *(line["ts"][0] for line in lines)])

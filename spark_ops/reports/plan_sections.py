@@ -1,4 +1,4 @@
-"""The sections of a report about a plan: what it would do, its moves, and what came of it."""
+"""The sections of a report about a plan: its goals, its moves, and its result."""
 
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ _GOALS: Final = {
 
 
 def plan(document: dict[str, Any]) -> Markup | None:
-    """What the plan would do: goals, and each node before and after."""
+    """Return the section about the plan's effect: goals, and each node before and after."""
     given = document["plan"]
     if given is None:
         return None
@@ -145,7 +145,7 @@ def _notes(notes: list[dict[str, Any]]) -> Markup | None:
 
 
 def moves(document: dict[str, Any]) -> Markup | None:
-    """Each move with its reason, wave by wave."""
+    """Return the section of moves, each with its reason, wave by wave."""
     given = document["plan"]
     if given is None or not given["moves"]:
         return None
@@ -185,7 +185,7 @@ def _way(move: dict[str, Any]) -> list[Content]:
 
 
 def after(document: dict[str, Any]) -> Markup | None:
-    """What came of the plan: each node as predicted and as measured, and each queue."""
+    """Return the section about the plan's result: each node as predicted and as measured, and each queue."""
     given = document["after"]
     if given is None:
         return None

@@ -37,7 +37,7 @@ _HORIZONS: Final = (6 * 3600.0, DAY_S, 3 * DAY_S, 7 * DAY_S, 30 * DAY_S, 90 * DA
 
 
 def findings(document: dict[str, Any]) -> Markup | None:
-    """What is wrong, with the evidence and what to do."""
+    """Return the section of findings, with their evidence and advice."""
     if not document["has_health"]:
         return None
     listed = document["findings"]
@@ -96,7 +96,7 @@ def _evidence(evidence: dict[str, Any]) -> Markup | None:
 
 
 def _label(key: str) -> str:
-    """`lag_ms` → `lag`: the figure has its unit."""
+    """Return a key as a label without its unit, `lag_ms` → `lag`: the figure shows the unit."""
     for unit in ("_per_s", "_bytes", "_us", "_ms", "_s"):
         if key.endswith(unit) and key != unit:
             key = key.removesuffix(unit)
@@ -105,7 +105,7 @@ def _label(key: str) -> str:
 
 
 def nodes(document: dict[str, Any]) -> Markup | None:
-    """How the nodes are now."""
+    """Return the section with the present figures of the nodes."""
     listed = [
         row for row in document["nodes"] if any(row[key] is not None for key in ("cpu", "memory", "score"))
     ]
@@ -140,7 +140,7 @@ def nodes(document: dict[str, Any]) -> Markup | None:
 
 
 def over_time(document: dict[str, Any]) -> Markup | None:
-    """Load over time: a heat map of the nodes, and charts."""
+    """Return the section with load over time: a heat map of the nodes, and charts."""
     charts, map_ = document["charts"], document["heat"]
     if not charts and not map_:
         return None
@@ -179,7 +179,7 @@ def _heat(map_: dict[str, Any]) -> Markup:
 
 
 def forecasts(document: dict[str, Any]) -> Markup | None:
-    """When a limit will be reached, with the band, and the queues behind it."""
+    """Return the section of forecasts: when a limit will be reached, with the band, and the queues behind it."""
     listed = document["forecasts"]
     if not listed:
         return None
@@ -236,7 +236,7 @@ def _coming(coming: list[dict[str, Any]]) -> Markup:
 
 
 def _part(part: object, whole: object) -> float | None:
-    """How much of the whole it is; of a disk, how near what is free has come to what has to be. None: not known."""
+    """Return a part as a share of the whole; for a disk, limit over free space. None if unknown."""
     if not is_number(part) or not is_number(whole) or not whole:
         return None
     return float(str(part)) / float(str(whole))
@@ -247,7 +247,7 @@ def _rate(kind: str) -> str:
 
 
 def _used(share: float | None) -> Content:
-    """A meter without a figure of its own: the figures stand before it."""
+    """Return a meter without a figure of its own: the figures stand before it."""
     if share is None:
         return None
     return svg.meter(share, title=f"{shown(share, 'share')} used", level=level_of(share))
@@ -276,7 +276,7 @@ def _quiet(quiet: list[dict[str, Any]]) -> Markup:
 
 
 def coverage(document: dict[str, Any]) -> Markup | None:
-    """What was not seen."""
+    """Return the section about telemetry that was not seen."""
     given = document["coverage"]
     if given is None:
         return None
@@ -344,7 +344,7 @@ def _gaps(document: dict[str, Any]) -> Content:
 
 
 def sources(document: dict[str, Any]) -> Markup:
-    """Where all of it comes from, for who wants to check it."""
+    """Return the section that names the sources of all figures, so that a reader can check them."""
     plan = document["plan"] or {}
     inputs = plan.get("inputs") or {}
     window: Sequence[Any] = document["window"] or ()

@@ -23,7 +23,7 @@ _NODE_CHARTS: Final = (
 
 
 def thinned(ts: Sequence[float], values: Sequence[float | None]) -> tuple[list[float], list[float | None]]:
-    """At most POINTS_MAX points that keep each peak and each gap: of every stretch its lowest and its highest."""
+    """Return at most POINTS_MAX points: of each stretch the lowest and the highest, or a gap and the highest."""
     if len(ts) <= POINTS_MAX:
         return list(ts), list(values)
     stretches = POINTS_MAX // 2
@@ -40,7 +40,7 @@ def thinned(ts: Sequence[float], values: Sequence[float | None]) -> tuple[list[f
 
 
 def line(name: str, ts: Sequence[Any], values: Sequence[Any]) -> dict[str, Any] | None:
-    """One line of a chart; None: nothing of it is known. What is no number is a gap."""
+    """Return one line of a chart; None if it has no numbers. Values that are no numbers are gaps."""
     points = [
         (read.timestamp(), value if is_number(value) else None)
         for read, value in ((moment(at), value) for at, value in zip(ts, values, strict=False))
@@ -63,7 +63,7 @@ def line(name: str, ts: Sequence[Any], values: Sequence[Any]) -> dict[str, Any] 
 
 
 def node_charts(nodes: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Charts of what there are series of; the busiest nodes, if they are many."""
+    """Return a chart for each metric that has series; of many nodes only the busiest."""
     charts = []
     for metric, title, kind in _NODE_CHARTS:
         lines = [
@@ -89,7 +89,7 @@ def node_charts(nodes: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def queue_chart(queues: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The longest queues' ready messages, as a list of one chart or none."""
+    """Return a chart of the longest queues' ready messages, as a list of one chart or none."""
     lines = []
     for each in queues:
         vhost, queue = str(each.get("vhost", "")), str(each.get("queue", ""))
@@ -113,13 +113,13 @@ def queue_chart(queues: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _busiest(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines with the highest peaks, in the order in which they came."""
+    """Return the lines with the highest peaks, in their given order."""
     best = sorted(lines, key=lambda drawn: (-drawn["max"], drawn["name"]))[:LINES_MAX]
     return [drawn for drawn in lines if any(drawn is one for one in best)]
 
 
 def heat(nodes: dict[str, dict[str, Any]], metric: str) -> dict[str, Any] | None:
-    """Node × time: the highest value of each stretch, the rows with the highest peaks. None: no series."""
+    """Return a heat map of nodes by time: the highest value of each stretch, for the highest rows. None: no series."""
     read: dict[str, list[tuple[float, float | None]]] = {}
     for node, series in sorted(nodes.items()):
         drawn = [

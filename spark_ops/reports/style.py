@@ -1,6 +1,6 @@
 """The one style sheet of a report: light and dark by the reader's setting, phones, paper.
 
-Colours are those of the management UI (css/theme.css). No address, no font of its own, no motion.
+Colours are those of the management UI (css/theme.css). There is no address, no font of its own, no motion.
 """
 
 from typing import Final

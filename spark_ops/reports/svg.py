@@ -15,14 +15,14 @@ from spark_ops.reports.markup import Content, Markup, number, tag
 
 PLOT: Final = (600.0, 180.0)
 HOVER_COLUMNS: Final = 48
-"""How many places of a plot tell their values to a mouse."""
+"""The most columns of a plot that show their values under the mouse."""
 
 LEVELS: Final = 12
-"""Shades of a heat map."""
+"""The number of shades of a heat map."""
 
 
 def nice_top(highest: float, kind: str = "decimal") -> float:
-    """The end of a scale that begins at 0: the least of 1, 1.2, 1.6, 2, 3, 4, 5, 6, 8 × 10^n that holds it all.
+    """Return the end of a scale that begins at 0: the least of 1, 1.2, 1.6, 2, 3, 4, 5, 6, 8 × 10^n for the peak.
 
     Bytes count by powers of 1024; a share whose peak is near 1 ends there.
     """
@@ -41,7 +41,7 @@ def nice_top(highest: float, kind: str = "decimal") -> float:
 def drawing(
     width: float, height: float, title: str, *content: Content, kind: str, is_fixed: bool = False
 ) -> Markup:
-    """An `<svg>` with its name for those who do not see it."""
+    """Return an `<svg>` with a title for screen readers."""
     return tag(
         "svg",
         tag("title", title),
@@ -57,7 +57,7 @@ def drawing(
 def plot(
     lines: Sequence[dict[str, Any]], begin: float, end: float, top: float, *, title: str, kind: str
 ) -> Markup:
-    """Lines over time, from 0 to `top`; the first of few with its area. A value of None is a gap."""
+    """Return lines over time, from 0 to `top`; one or two lines have their areas filled. A value of None is a gap."""
     width, height = PLOT
     span = (end - begin) or 1.0
 
@@ -90,7 +90,7 @@ _THIN: Final = "non-scaling-stroke"
 
 
 def _pieces(ts: Sequence[float], values: Sequence[float | None]) -> list[list[tuple[float, float]]]:
-    """The points between gaps."""
+    """Return the stretches of points between gaps."""
     pieces: list[list[tuple[float, float]]] = [[]]
     for at, value in zip(ts, values, strict=True):
         if value is not None:
@@ -109,7 +109,7 @@ def _area(
 
 
 def _hover(lines: Sequence[dict[str, Any]], begin: float, span: float, kind: str) -> Markup:
-    """Columns that name the time and all values there to a mouse that rests on them."""
+    """Return columns whose tooltips show the time and all values there."""
     columns = min(HOVER_COLUMNS, max((len(line["ts"]) for line in lines), default=1))
     width, height = PLOT
     step = span / columns
@@ -135,7 +135,7 @@ def _hover(lines: Sequence[dict[str, Any]], begin: float, span: float, kind: str
 def pair(
     before: float | None, after: float | None, top: float, *, title: str, mean: float | None = None
 ) -> Markup:
-    """Two bars, before above after, and the mean as a line."""
+    """Return two bars, before above after, and the mean as a line."""
     top = top or 1.0
     bars = [
         tag("rect", class_=kind, x=0, y=y, width=max(0.6, min(1.0, value / top) * 100), height=height)
@@ -153,7 +153,7 @@ def pair(
 
 
 def meter(share: float, *, title: str, level: str = "good") -> Markup:
-    """How much of something is used. level: good, warn or bad."""
+    """Return a bar for the used share of something. level: good, warn or bad."""
     return drawing(
         100, 6, title,
         tag("rect", class_="track", x=0, y=0, width=100, height=6),
@@ -163,9 +163,9 @@ def meter(share: float, *, title: str, level: str = "good") -> Markup:
 
 
 def strip(values: Sequence[float | None], top: float, *, title: str, is_share: bool = False) -> Markup:
-    """A row of a heat map: a cell for each value, darker the higher; a gap stays empty.
+    """Return a row of a heat map: a cell for each value, darker the higher; a gap stays empty.
 
-    is_share: the top is 1, and what is near it has the colours of warnings.
+    is_share: the top is 1, and values near it have the colours of warnings.
     """
     cells = [
         tag("rect", class_=f"h{level(value, top)}", x=column, y=0, width=1.04, height=1)
@@ -176,12 +176,12 @@ def strip(values: Sequence[float | None], top: float, *, title: str, is_share: b
 
 
 def level(value: float, top: float) -> int:
-    """The shade of a value, 0 to LEVELS - 1."""
+    """Return the shade of a value, 0 to LEVELS - 1."""
     return max(0, min(LEVELS - 1, int(value / (top or 1.0) * LEVELS)))
 
 
 def dial(now: float | None, planned: float | None, *, title: str, level: str) -> Markup:
-    """A score of 100 as a ring; what a plan adds is a paler piece of it."""
+    """Return a ring for a score of 100; the increase by a plan is a paler part of it."""
     radius, middle = 42.0, 50.0
     around = 2 * math.pi * radius
 
@@ -201,7 +201,7 @@ def dial(now: float | None, planned: float | None, *, title: str, level: str) ->
 
 
 def eta(at_s: float, band: Sequence[float] | None, horizon_s: float, *, title: str, level: str) -> Markup:
-    """When a limit is reached, from now to the horizon: the band, and the best guess in it."""
+    """Return the time at which a limit is reached, from now to the horizon: the band, and the best guess in it."""
     horizon = horizon_s or 1.0
     low, high = (band[0], band[1]) if band else (at_s, at_s)
     left, right = (max(0.0, min(1.0, value / horizon)) * 100 for value in (low, high))
@@ -216,7 +216,7 @@ def eta(at_s: float, band: Sequence[float] | None, horizon_s: float, *, title: s
 
 
 def spans(pieces: Sequence[tuple[float, float]], begin: float, end: float, *, title: str) -> Markup:
-    """A stretch of time in which something was seen, with the pieces in which it was not."""
+    """Return a stretch of time with the pieces in which nothing was seen."""
     span = (end - begin) or 1.0
     holes = []
     for low, high in pieces:

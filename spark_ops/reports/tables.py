@@ -1,7 +1,7 @@
 """The tables of a report: the same rows in the page, as CSV and as Parquet.
 
-A column that is no figure is text. CSV is what a spreadsheet may open: texts that would be formulas are none any
-more (`escape.csv_text`). Parquet and JSON have every name as it is.
+A column that is no figure is text. A spreadsheet may open the CSV, so `escape.csv_text` disarms texts that would be
+formulas. Parquet and JSON have every name as it is.
 """
 
 import csv
@@ -17,7 +17,7 @@ from spark_ops.reports.figures import KINDS, is_number
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """key: in a row.   kind: of `figures.KINDS`, or `text`."""
+    """A column.   key: in a row.   kind: of `figures.KINDS`, or `text`."""
 
     key: str
     title: str
@@ -30,7 +30,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows are plain: texts, numbers and None."""
+    """A table. The values in its rows are plain: texts, numbers and None."""
 
     name: str
     columns: tuple[Column, ...]
@@ -125,7 +125,7 @@ AFTER_QUEUES: Final = (
 
 
 def tables_of(document: dict[str, Any]) -> list[Table]:
-    """All tables that the report document has rows for."""
+    """Return all tables that the report document has rows for."""
     plan, after = document["plan"] or {}, document["after"] or {}
     listed = (
         ("findings", FINDINGS, [{**one["subject"], **one} for one in document["findings"]]),
@@ -141,7 +141,7 @@ def tables_of(document: dict[str, Any]) -> list[Table]:
 
 
 def table(name: str, columns: tuple[Column, ...], rows: Iterable[dict[str, Any]]) -> Table:
-    """The rows with what the columns ask for, and nothing else."""
+    """Return a table with only the columns' values of the rows."""
     return Table(
         name,
         columns,
@@ -166,7 +166,7 @@ def _plain(value: Any, column: Column) -> Any:
 
 
 def csv_of(table: Table) -> str:
-    """CSV with a head line; every text in quotation marks, so that no separator of any country splits it."""
+    """Return CSV with a head line; every text is in quotation marks, so that no country's separator splits it."""
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
     writer.writerow([column.key for column in table.columns])
@@ -182,7 +182,7 @@ def _cells(table: Table, row: dict[str, Any]) -> list[Any]:
 
 
 def write_parquet(table: Table, path: Path) -> None:
-    """The table as Parquet (zstd): figures are doubles. Raises: ImportError without pyarrow, OSError."""
+    """Write the table as Parquet (zstd); figures are doubles. Raises: ImportError without pyarrow, OSError."""
     import pyarrow  # type: ignore[import-untyped]
     from pyarrow import parquet
 
@@ -201,7 +201,7 @@ def write_parquet(table: Table, path: Path) -> None:
 
 
 def _storable(value: Any) -> Any:
-    """A text that UTF-8 can hold."""
+    """Return a text with surrogates escaped, since UTF-8 cannot hold them; a number as float."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     return None if value is None else float(value)

@@ -1,1 +1,1 @@
-"""Telemetry as files: what nodes write, what `collect` makes of it, where it lies. Without Spark."""
+"""Telemetry as files: the nodes' segments, the Parquet files that `collect` makes, their paths. Without Spark."""

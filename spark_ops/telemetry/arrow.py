@@ -1,4 +1,4 @@
-"""Rows as Parquet files: the columns of each kind, made of `schema`, and how a file is written.
+"""This module writes rows as Parquet files; the columns of each kind come from `schema`.
 
 Files are sorted, so that a queue's rows lie together (12 to 20 B a row instead of 300 or more), and appear whole or
 not at all. pyarrow is imported when this module is; `collect` says what to install if there is none.
@@ -46,10 +46,10 @@ ORDER: Final[dict[Kind, tuple[str, ...]]] = {
     "event": ("node", "boot_id", "ts", "seq"),
     "topology": ("snapshot", "part", "seq"),
 }
-"""What the rows of a file are sorted by. The end of it makes the order of a file's rows the same each time."""
+"""The columns by which the rows of a file are sorted; the last ones make the order the same each time."""
 
 UNIQUE: Final = b"fluffle.unique"
-"""Metadata of a file, see `write`."""
+"""The metadata key of a file in which no two rows have the same key, see `write`."""
 _NULL: Final = type(None)
 _PYTHON_TYPES: Final[dict[FieldType, tuple[frozenset[type], frozenset[type]]]] = {
     "int32": (frozenset((int, _NULL)), frozenset()),
@@ -62,7 +62,7 @@ _PYTHON_TYPES: Final[dict[FieldType, tuple[frozenset[type], frozenset[type]]]] =
     "texts": (frozenset((dict, _NULL)), frozenset((str,))),
     "histogram": (frozenset((list, _NULL)), frozenset((int,))),
 }
-"""Of values, and of what they consist of."""
+"""The Python types that a column accepts: of its values, and of the items of these if they are lists or maps."""
 
 ROW_GROUP_ROWS: Final = 256 * 1024
 _COMPRESSION_LEVEL: Final = 3
@@ -70,14 +70,17 @@ _COMPRESSION_LEVEL: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """bad: rows that have a value of another type than its field's, with the field's name."""
+    """A table and the rows that did not fit into it.
+
+    bad: rows that have a value of another type than its field's, with the field's name.
+    """
 
     table: pa.Table
     bad: list[tuple[Row, str]]
 
 
 def convert(kind: Kind, rows: Sequence[Row]) -> Converted:
-    """Rows of one kind with right envelopes as a table, sorted by `ORDER`."""
+    """Return a table, sorted by `ORDER`, of rows of one kind whose envelopes `segments.parse` has checked."""
     try:
         return Converted(_table(kind, rows), [])
     except (TypeError, ValueError, OverflowError, AttributeError, pa.ArrowException):
@@ -96,7 +99,7 @@ def _table(kind: Kind, rows: Sequence[Row]) -> pa.Table:
 
 
 def _values(rows: Sequence[Row], name: str, field_type: FieldType) -> list[Any]:
-    """A column. A map is a list of pairs for pyarrow; in the order of keys, so that equal rows give equal files.
+    """Return the values of a column. A map becomes pairs in the order of keys, so that equal rows give equal files.
 
     Raises: TypeError if a value is of another type; pyarrow itself would take 1.5 for an integer.
     """
@@ -115,9 +118,9 @@ def _values(rows: Sequence[Row], name: str, field_type: FieldType) -> list[Any]:
 
 
 def write(table: pa.Table, path: Path, *, unique: bool) -> None:
-    """Write a file with all its directories: temporary name, fsync, rename, fsync. Raises: OSError.
+    """Write a file and create its directories: temporary name, fsync, rename, fsync. Raises: OSError.
 
-    unique: no two rows have a key in common; the file says so, and its readers need not look.
+    unique: no two rows have the same key; the file's metadata says so, and readers need not look for duplicates.
     """
     metadata = {**(table.schema.metadata or {}), UNIQUE: b"1"} if unique else table.schema.metadata
     table = table.replace_schema_metadata(metadata)
@@ -137,7 +140,7 @@ def write(table: pa.Table, path: Path, *, unique: bool) -> None:
 
 
 def options(schema: pa.Schema) -> dict[str, Any]:
-    """How a file of these columns is compressed: numbers that rise by their differences, the rest by dictionaries."""
+    """Return the writer's options: rising integers are stored as differences, other plain columns with dictionaries."""
     rising = [
         field.name
         for field in schema
@@ -161,9 +164,9 @@ def options(schema: pa.Schema) -> dict[str, Any]:
 
 
 def rewrite(source: Path, path: Path, known: pa.Schema) -> int:
-    """Copy a file with unique rows, as they are sorted, in our way of writing. Returns: its rows. Raises: OSError.
+    """Copy a file with unique rows, in their order, with our columns and options. Returns: its rows. Raises: OSError.
 
-    Only a part of it is in memory at a time.
+    Only one row group at a time is in memory.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")

@@ -1,7 +1,7 @@
-"""How far a collector is with one source: which segments it has taken, which rows it has seen, and the facts of them.
+"""A checkpoint names the segments of one source that were taken and the rows that were seen, and has hourly facts.
 
-One file for each directory of a node, `<root>/_collect/<name>-<hash of the path>.json`, replaced whole after the rows
-are in their files. If a collector dies in between it takes those segments again, and writes the same files again.
+There is one file for each directory of a node, `<root>/_collect/<name>-<hash of the path>.json`, replaced whole after
+the rows are in their files. If a collector dies in between it takes those segments again and writes the same files.
 """
 
 import fcntl
@@ -19,31 +19,34 @@ from spark_ops.telemetry.quality import CHECKPOINTS, Ranges, Watch, facts_of_jso
 
 FORMAT: Final = "spark-ops-collect/1"
 HOURS_MAX: Final = 14 * 24
-"""Of facts."""
+"""A checkpoint keeps at most this many hours of facts; the oldest are dropped."""
 SEQUENCES_MAX: Final = 200
-"""Of processes and kinds: some forty starts of a node."""
+"""A checkpoint keeps at most this many sequences (one for each process and kind): some forty starts of a node."""
 
 
 class CheckpointError(Exception):
-    """A checkpoint that makes no sense, or that somebody else holds; its text is one line."""
+    """A checkpoint cannot be read, or another collector holds it; the error's text is one line."""
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """taken: size in bytes of the segments that were taken and are still there, by name."""
+    """The state of a collector for one source.
+
+    taken: size in bytes of the segments that were taken and still exist, by name.
+    """
 
     taken: dict[str, int] = field(default_factory=dict)
     watch: Watch = field(default_factory=Watch)
 
 
 def path_of(root: Path, source: Path) -> Path:
-    """Where the checkpoint of a node's directory lies."""
+    """Return the path of the checkpoint of a node's directory."""
     where = hashlib.sha256(str(source.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     return root / CHECKPOINTS / f"{escape(source.name)[:100]}-{where}.json"
 
 
 def load(path: Path) -> Checkpoint:
-    """The checkpoint; an empty one if there is none. Raises: CheckpointError, OSError."""
+    """Read a checkpoint; it is empty if there is no file. Raises: CheckpointError, OSError."""
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -69,7 +72,7 @@ def _damaged(path: Path) -> str:
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Replace the file. Raises: OSError."""
+    """Replace the checkpoint's file, without facts and sequences over the limits. Raises: OSError."""
     watch = checkpoint.watch
     watch.forget(HOURS_MAX, SEQUENCES_MAX)
     document: dict[str, Any] = {
@@ -88,7 +91,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Keep other collectors away from a source meanwhile. Raises: CheckpointError if one has it, OSError."""
+    """Hold a source's lock during the `with` block. Raises: CheckpointError if another collector has it, OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("wb") as file:
         try:

@@ -1,11 +1,11 @@
-"""The collector: takes the segments of nodes and makes Parquet files of their rows.
+"""The collector takes the segments of nodes and makes Parquet files of their rows.
 
     segments ─► lines ─► rows not seen before ─► one table for each kind, hour and process ─► files
                   └► _quarantine                      then the checkpoint, then the segments are removed
 
-Each step can be the last one of a process: whatever was not finished is done again and gives the same files. Only if
+A process may die after any step: the next one repeats what was not finished and writes the same files. Only if
 more segments came meanwhile may a row be in two files; readers see that by the files' ranges and drop it.
-It runs beside a node, as a process of its own, and reads only what the node has closed.
+The collector runs beside a node, as a process of its own, and reads only segments that the node has closed.
 Source: reference spark.md §2.7; issue 7.
 """
 
@@ -31,14 +31,17 @@ from spark_ops.telemetry.segments import (
 )
 
 LEFT_BEHIND_S: Final = 300
-"""A segment that is open and was not written to for so long belongs to a node that died."""
+"""An open segment that was not written to for so long belongs to a node that died."""
 BATCH_BYTES: Final = 64 * 1024 * 1024
-"""Of segments that go into files together: what a minute of a busy node is at most."""
+"""Segments of this size together are converted at once: what a busy node writes in a minute at most."""
 
 
 @dataclass(slots=True)
 class Taken:
-    """What a turn did.   rows: that were written.   rejected: lines that gave no row, by what is wrong with them."""
+    """Counts of one run of the collector.
+
+    rows: rows that were written.   torn, bad, unknown_versions: lines that gave no row.
+    """
 
     segments: int = 0
     rows: int = 0
@@ -61,7 +64,7 @@ class Taken:
 
 
 class _Place(NamedTuple):
-    """Which file a row goes to."""
+    """The values that decide to which file a row goes."""
 
     kind: Kind
     hour_ms: int
@@ -72,8 +75,9 @@ class _Place(NamedTuple):
 
 
 def take_all(directories: Iterable[Path], root: Path, *, keep: bool, now: float) -> Taken:
-    """Take all segments of all nodes.   directories: each of a node, or with one for each node.
+    """Take all segments of all nodes.
 
+    directories: each is a node's directory, or has one subdirectory for each node.
     keep: leave segments where they are.   now: seconds since 1970.
     Raises: CheckpointError, OSError; what was taken before stays taken.
     """
@@ -85,7 +89,7 @@ def take_all(directories: Iterable[Path], root: Path, *, keep: bool, now: float)
 
 
 def take(source: Path, root: Path, total: Taken, *, keep: bool, now: float) -> None:
-    """Take the segments of one node, and count them in `total`. Raises: CheckpointError, OSError."""
+    """Take the segments of one node and count them in `total`. Raises: CheckpointError, OSError."""
     path = checkpoint.path_of(root, source)
     if not segments(source):
         return
@@ -113,7 +117,7 @@ def _is_ready(segment: Segment, state: Checkpoint, now: float) -> bool:
 
 
 def _batches(new: list[Segment]) -> Iterator[list[Segment]]:
-    """As many at a time as fit into memory."""
+    """Yield the segments in groups that fit into memory, see `BATCH_BYTES`."""
     batch: list[Segment] = []
     size = 0
     for segment in new:
@@ -127,7 +131,7 @@ def _batches(new: list[Segment]) -> Iterator[list[Segment]]:
 
 
 def _remove(batch: Iterable[Segment]) -> None:
-    """A segment that is open is its node's."""
+    """Remove closed segments; an open one still belongs to its node."""
     for segment in batch:
         if not segment.is_open:
             segment.path.unlink(missing_ok=True)
@@ -159,7 +163,7 @@ def _take_batch(batch: list[Segment], root: Path, state: Checkpoint, total: Take
 
 
 def _write(root: Path, place: _Place, rows: list[Row], state: Checkpoint, total: Taken) -> None:
-    """One file; rows with a value of another type are counted, and left out."""
+    """Write one file; rows with a value of another type are counted as bad and left out."""
     converted = arrow.convert(place.kind, rows)
     if converted.bad:
         state.watch.rejected(Problem.BAD, len(converted.bad))
@@ -183,7 +187,7 @@ def _write(root: Path, place: _Place, rows: list[Row], state: Checkpoint, total:
 
 
 def _quarantine(root: Path, segment: Segment, lines: list[bytes]) -> None:
-    """Keep what gave no row, for people to look at."""
+    """Keep the lines that gave no row in a file for the operator."""
     if not lines:
         return
     directory = root / layout.QUARANTINE / layout.escape(segment.node_directory.name)

@@ -1,7 +1,7 @@
-"""Where telemetry lies: the one place that makes and reads paths below a root.
+"""Paths of telemetry files: only this module makes and reads paths below a root.
 
     <root>/v1/kind=queue/dt=2026-11-22/hour=13/cluster=C/node=N/<boot>-<seq0>-<seq1>.parquet   rows of one process
-    …/hour=13/cluster=C/node=N/late=1/<boot>-<seq0>-<seq1>.parquet    the same, come when the hour was over long since
+    …/hour=13/cluster=C/node=N/late=1/<boot>-<seq0>-<seq1>.parquet   rows that came `LATENESS_S` after the hour
     …/hour=13/cluster=C/node=_all/merged-<hash>.parquet               what `compact` made of an hour's files
     …/hour=13/_manifest.json                                          which files that replaced, see `manifest`
     <root>/_collect/…  <root>/_quarantine/…                           of the collector; Spark does not look into them
@@ -26,24 +26,24 @@ VERSION_DIRECTORY: Final = "v1"
 MERGED_NODE: Final = "_all"
 MERGED_PREFIX: Final = "merged-"
 RAW_GLOB: Final = "[0-9a-f]*-*-*.parquet"
-"""Files as collectors write them; no boot id begins with an `m`."""
+"""A glob for files that collectors wrote, not `compact`: no boot id begins with an `m`."""
 QUARANTINE: Final = "_quarantine"
-"""Below the root: lines that gave no row."""
+"""The directory below the root for lines that gave no row."""
 LATE_DIRECTORY: Final = "late=1"
 LATENESS_S: Final = 15 * 60
-"""A row is late if its node has already told of this long after the end of the row's hour."""
+"""A row is late if its node has already sent a row of this long after the end of the row's hour."""
 TS_MAX_MS: Final = 253_402_300_799_000
-"""The end of the year 9999: what comes after it has no date."""
+"""The end of the year 9999, the last time that has a `datetime`."""
 
 PART_MAX: Final = 200
-"""Of a part of a path, in bytes; file systems take 255."""
+"""The most bytes of one part of a path; file systems allow 255."""
 
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9@.+-]")
 _FILE: Final = re.compile(r"(?P<boot>[^/]+)-(?P<first>\d+)-(?P<last>\d+)\.parquet")
 
 
 def escape(name: str) -> str:
-    """A name as one part of a path: all but letters, digits and `@.+-` as %XX of UTF-8, as Spark reads it back.
+    """Return a name as one part of a path: all but letters, digits and `@.+-` become %XX of UTF-8, as Spark reads it.
 
     A dot at the beginning is quoted too: it would hide the file.
     """
@@ -56,7 +56,7 @@ def escape(name: str) -> str:
 
 
 def unescape(part: str) -> str:
-    """The name that `escape` made a part of a path of."""
+    """Return the name from which `escape` made a part of a path."""
     if "%" not in part:
         return part
     text = re.sub(rb"%([0-9A-F]{2})", lambda match: bytes([int(match.group(1), 16)]), part.encode())
@@ -64,12 +64,12 @@ def unescape(part: str) -> str:
 
 
 def hour_of(ts: int) -> datetime:
-    """The hour in which something happened.   ts: ms since 1970, see `TS_MAX_MS`."""
+    """Return the beginning of the hour of a time.   ts: ms since 1970, at most `TS_MAX_MS`."""
     return datetime.fromtimestamp(ts // 3_600_000 * 3600, UTC)
 
 
 def hours(since: datetime, until: datetime) -> Iterator[datetime]:
-    """The hours that `since` ≤ t < `until` touches."""
+    """Yield the beginnings of the hours that the time `since` ≤ t < `until` touches."""
     hour = since.replace(minute=0, second=0, microsecond=0)
     while hour < until:
         yield hour
@@ -77,18 +77,18 @@ def hours(since: datetime, until: datetime) -> Iterator[datetime]:
 
 
 def kind_directory(root: Path, kind: str) -> Path:
-    """Of all hours of a kind; `kind` may also be one of a rollup."""
+    """Return the directory of all hours of a kind; `kind` may also be one of a rollup."""
     return root / VERSION_DIRECTORY / f"kind={kind}"
 
 
 def hour_directory(root: Path, kind: str, hour: datetime) -> Path:
-    """Of an hour of a kind."""
+    """Return the directory of one hour of a kind."""
     return kind_directory(root, kind) / f"dt={hour:%Y-%m-%d}" / f"hour={hour:%H}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class DataFile:
-    """A file of rows of one process: kind, hour, and which of its rows it has."""
+    """A file of rows of one process in one hour.   first, last: the lowest and highest `seq` in it."""
 
     kind: Kind
     hour: datetime
@@ -100,7 +100,7 @@ class DataFile:
     is_late: bool = False
 
     def path(self, root: Path) -> Path:
-        """Where it lies."""
+        """Return the file's path below a root."""
         directory = (
             hour_directory(root, self.kind, self.hour)
             / f"cluster={escape(self.cluster)}"
@@ -112,7 +112,7 @@ class DataFile:
 
 
 def parse(path: Path, root: Path, kind: Kind) -> DataFile | None:
-    """What the path of a file of rows says; None: it is something else, for example a merged file."""
+    """Return the file that a path names; None if it is not a collector's, for example a merged file."""
     try:
         parts = path.relative_to(kind_directory(root, kind)).parts
     except ValueError:
@@ -140,7 +140,7 @@ def parse(path: Path, root: Path, kind: Kind) -> DataFile | None:
 
 
 def existing_hours(root: Path, kind: str) -> list[datetime]:
-    """The hours of a kind that have a directory, in order; what is not named like one is passed over."""
+    """Return the hours of a kind that have a directory, in order; directories with other names are passed over."""
     found = []
     for directory in kind_directory(root, kind).glob("dt=*/hour=*"):
         try:
@@ -152,5 +152,5 @@ def existing_hours(root: Path, kind: str) -> list[datetime]:
 
 
 def existing_kinds(root: Path) -> list[str]:
-    """The kinds that have a directory, those of rollups too."""
+    """Return the kinds that have a directory, those of rollups too."""
     return sorted(path.name.removeprefix("kind=") for path in (root / VERSION_DIRECTORY).glob("kind=*"))

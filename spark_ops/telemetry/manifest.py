@@ -1,9 +1,9 @@
-"""Which files of an hour count: `_manifest.json` in the hour's directory, and what follows from it.
+"""The manifest of an hour (`_manifest.json` in its directory) says which of the hour's files count.
 
 An hour without a manifest is all of its files. `compact` writes merged files, then the manifest in one rename, and
-removes what it replaced some time later, so that readers which have begun are not disturbed. Files that come after
-that (late rows) are in no manifest and count. So, of all files that are there, those count that are neither replaced
-nor merged files that the manifest does not know (left by a `compact` that did not end).
+removes the replaced files some time later, so that readers which have begun are not disturbed. Files that come after
+that (late rows) are in no manifest and count. A file does not count if the manifest says that it was replaced, or if
+it is a merged file that the manifest does not name (left by a `compact` that did not end).
 """
 
 import json
@@ -22,7 +22,7 @@ FORMAT: Final = "spark-ops-manifest/1"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Paths are relative to the hour's directory.   rows: of the merged files together."""
+    """The contents of a manifest; paths are relative to the hour's directory.   rows: of the merged files together."""
 
     merged: tuple[str, ...] = ()
     replaced: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class Manifest:
 
 
 class ManifestError(Exception):
-    """A manifest that nobody can make sense of; its text is one line."""
+    """The manifest is damaged or of another format; the error's text is one line."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -45,7 +45,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make names in a directory survive a power loss. Raises: OSError."""
+    """Flush a directory, so that its names survive a power loss. Raises: OSError."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -54,7 +54,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def read(directory: Path) -> Manifest:
-    """The manifest of an hour; an empty one if there is none. Raises: ManifestError, OSError."""
+    """Read the manifest of an hour; it is empty if there is no file. Raises: ManifestError, OSError."""
     path = directory / NAME
     try:
         document: Any = json.loads(path.read_bytes())
@@ -78,7 +78,7 @@ def _names(document: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:
 
 
 def write(directory: Path, manifest: Manifest) -> None:
-    """Switch an hour to what a manifest says. Raises: OSError."""
+    """Replace the manifest of an hour, which switches readers to its files. Raises: OSError."""
     document = {
         "format": FORMAT,
         "merged": list(manifest.merged),
@@ -89,7 +89,7 @@ def write(directory: Path, manifest: Manifest) -> None:
 
 
 def live(files: Iterable[str], manifest: Manifest) -> list[str]:
-    """Of the files that are there those that count, in order. Paths relative to the hour's directory."""
+    """Return those of an hour's files that count, in order. Paths are relative to the hour's directory."""
     return sorted(
         file
         for file in files
@@ -99,7 +99,7 @@ def live(files: Iterable[str], manifest: Manifest) -> list[str]:
 
 
 def files_of_hour(directory: Path) -> list[str]:
-    """All visible Parquet files of an hour, relative to its directory, in order; none if there is no directory."""
+    """Return all visible Parquet files of an hour, relative to its directory, in order; none without a directory."""
     return sorted(
         str(path.relative_to(directory))
         for path in directory.rglob("*.parquet")
@@ -108,14 +108,14 @@ def files_of_hour(directory: Path) -> list[str]:
 
 
 def live_files_of_hour(directory: Path) -> list[Path]:
-    """The files of an hour that count, in order. Raises: ManifestError, OSError."""
+    """Return the files of an hour that count, in order. Raises: ManifestError, OSError."""
     return [directory / name for name in live(files_of_hour(directory), read(directory))]
 
 
 def live_files(
     root: Path, kind: str, *, since: datetime | None = None, until: datetime | None = None
 ) -> list[Path]:
-    """The files that have a kind's rows of `since` ≤ hour < `until` (None: no limit), in order.
+    """Return the files that count of the hours of a kind with `since` ≤ hour < `until` (None: no limit), in order.
 
     `since` is taken down to its hour. Raises: ManifestError, OSError.
     """

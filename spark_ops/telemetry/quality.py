@@ -1,7 +1,7 @@
-"""What went wrong on the way from the nodes to the files, hour by hour: facts for health.
+"""Facts about lost, torn, doubled and late telemetry, hour by hour, from which the health rules judge the collection.
 
-Some of it no file of rows can show: lines that were torn, rows that came twice and were dropped, rows that never came.
-The collector counts them while it takes segments; who judges a cluster reads them with `read_facts`.
+The files of rows cannot show them: lines that were torn, rows that came twice and were dropped, rows that never came.
+The collector counts them while it takes segments; the health rules read them with `read_facts`.
 Pure but for `read_facts`. Source: reference spark.md §2.7, §3.2 (telemetry-gap, torn-files, duplicate-node-id).
 """
 
@@ -16,21 +16,21 @@ from spark_ops.telemetry.layout import LATENESS_S, hour_of
 from spark_ops.telemetry.segments import Problem, Row
 
 CHECKPOINTS: Final = "_collect"
-"""The directory below the root; each file is of one source, see `checkpoint`."""
+"""The directory of checkpoints below the root; each file is of one source, see `checkpoint`."""
 OVERLAP_MS: Final = 30_000
-"""Two processes of a name that both tell of a longer time than this are two nodes."""
+"""Two processes of one name whose times overlap by more than this are two nodes."""
 RANGES_MAX: Final = 1000
-"""Of one process and kind. If there are more the oldest hole counts as filled: rows that late are dropped."""
+"""The most ranges of one process and kind. Beyond it the oldest hole counts as filled, and its rows are dropped."""
 
 
 @dataclass(slots=True)
 class HourFacts:
-    """What came in of one node in one hour.   hour: its beginning.
+    """Counts of what the collector received from one node in one hour.   hour: its beginning.
 
-    rows: that were kept.   torn, bad, unknown_versions: lines that were not.
-    duplicates: rows that were there already.
-    late: rows that came when the hour was over long since, see `layout.LATENESS_S`.
-    lost: numbers that were passed over; negative if such rows came after all, in another hour.
+    rows: rows that were kept.   torn, bad, unknown_versions: lines that gave no row.
+    duplicates: rows that had come before.
+    late: rows that came when the hour was long over, see `layout.LATENESS_S`.
+    lost: sequence numbers that were skipped; negative if such rows came after all, in another hour.
     skew_max_ms: the largest distance of a clock from the median.   gap_max_ms: the longest time between two rows of
     the node itself.   boots: first and last ts of each process.
     """
@@ -50,7 +50,7 @@ class HourFacts:
     boots: dict[str, list[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it but cluster, node and hour, which whoever keeps it has."""
+        """Return all fields but cluster, node and hour: the caller stores these itself."""
         return {name: getattr(self, name) for name in (*_COUNTS, "boots")}
 
 
@@ -68,7 +68,7 @@ _COUNTS: Final = (
 
 
 class Ranges:
-    """Which numbers of a sequence were seen, as ranges: `[[0, 359], [361, 400]]`."""
+    """The numbers of a sequence that were seen, as ranges: `[[0, 359], [361, 400]]`."""
 
     __slots__ = ("ranges",)
 
@@ -76,7 +76,7 @@ class Ranges:
         self.ranges: list[list[int]] = ranges or []
 
     def add(self, number: int) -> bool:
-        """Count a number. Returns: whether it is new."""
+        """Count a number. Returns: True if it had not been seen."""
         ranges = self.ranges
         if not ranges or number > ranges[-1][1] + 1:
             ranges.append([number, number])
@@ -95,11 +95,11 @@ class Ranges:
 
     @property
     def last(self) -> int | None:
-        """The highest number."""
+        """The highest number that was seen; None if there is none."""
         return self.ranges[-1][1] if self.ranges else None
 
     def _place(self, number: int) -> int:
-        """The first range that does not end before the number."""
+        """Return the index of the first range that does not end before the number."""
         low, high = 0, len(self.ranges)
         while low < high:
             middle = (low + high) // 2
@@ -110,7 +110,7 @@ class Ranges:
         return low
 
     def _join(self, place: int) -> None:
-        """Make one of a range and those that touch it."""
+        """Join a range with its neighbours if they are adjacent."""
         ranges = self.ranges
         if place + 1 < len(ranges) and ranges[place + 1][0] == ranges[place][1] + 1:
             ranges[place][1] = ranges.pop(place + 1)[1]
@@ -120,7 +120,7 @@ class Ranges:
 
 @dataclass(slots=True)
 class Watch:
-    """Watches the rows of one source, in the order of their arrival.
+    """Counts the rows of one source, in the order of their arrival.
 
     newest: the latest ts.   seen: by boot_id and kind.   hours: by cluster, node and beginning of the hour, seconds.
     """
@@ -133,7 +133,7 @@ class Watch:
     _last_node_row: dict[str, int] = field(default_factory=dict)
 
     def row(self, row: Row) -> bool | None:
-        """A row came. Returns: None if it was there before, else whether it is late."""
+        """Count a row. Returns: None if the same row came before, else whether it is late."""
         ts, boot_id, seq = row["ts"], row["boot_id"], row["seq"]
         self._subject = (row["cluster"], row["node"])
         facts = self._facts(ts)
@@ -155,7 +155,7 @@ class Watch:
         return is_late
 
     def rejected(self, problem: Problem, count: int = 1) -> None:
-        """Lines gave no row: they count for the hour of the latest row and the node of the last one."""
+        """Count lines that gave no row, for the hour of the latest row and the node of the last one."""
         facts = self._facts(self.newest or self._now_ms)
         match problem:
             case Problem.TORN:
@@ -166,13 +166,13 @@ class Watch:
                 facts.unknown_versions += count
 
     def of_source(self, cluster: str, node: str, now_ms: int) -> None:
-        """Who to blame, and when, if the first line gives no row."""
+        """Set the node and the time to which lines without a row are counted until the first row comes."""
         if not self._subject[1]:
             self._subject = (cluster, node)
         self._now_ms = now_ms
 
     def forget(self, hours_max: int, processes_max: int) -> None:
-        """Keep what is still of use: so many hours, and so many sequences."""
+        """Drop the oldest hours and sequences, so that at most so many are left."""
         for key in sorted(self.hours, key=lambda key: key[2])[: max(0, len(self.hours) - hours_max)]:
             del self.hours[key]
         for name in list(self.seen)[: max(0, len(self.seen) - processes_max)]:
@@ -197,7 +197,7 @@ class Watch:
 
 
 def doubled(facts: Iterable[HourFacts]) -> list[tuple[str, str]]:
-    """Cluster and name of the nodes of which two processes told of the same time: two nodes of one name."""
+    """Return cluster and name of each node whose processes overlap by over `OVERLAP_MS`: two nodes have one name."""
     times: dict[tuple[str, str], dict[str, list[int]]] = {}
     for hour in facts:
         boots = times.setdefault((hour.cluster, hour.node), {})
@@ -219,8 +219,8 @@ def doubled(facts: Iterable[HourFacts]) -> list[tuple[str, str]]:
 def read_facts(
     root: Path, *, since: datetime | None = None, until: datetime | None = None
 ) -> list[HourFacts]:
-    """The facts that collectors have left below a root, in order of hour, cluster, node; those of several sources of
-    one node are added up. A file that makes no sense is passed over: it is only counts. Raises: OSError."""
+    """Return the facts that collectors left below a root, in order of hour, cluster, node. Several sources of one node
+    are added up, and a damaged file is skipped, since it has only counts. Raises: OSError."""
     found: dict[tuple[datetime, str, str], HourFacts] = {}
     for path in sorted((root / CHECKPOINTS).glob("*.json")):
         for facts in _of_file(path):
@@ -242,7 +242,7 @@ def _of_file(path: Path) -> list[HourFacts]:
 
 
 def facts_of_json(item: Any) -> HourFacts:
-    """What `checkpoint` wrote of an hour. Raises: ValueError, KeyError, TypeError if it is something else."""
+    """Return the facts that `checkpoint` wrote of an hour. Raises: ValueError, KeyError, TypeError if malformed."""
     facts = HourFacts(str(item["cluster"]), str(item["node"]), datetime.fromtimestamp(int(item["hour"]), UTC))
     for name in _COUNTS:
         setattr(facts, name, int(item[name]))

@@ -1,7 +1,7 @@
-"""How long telemetry is kept: hours older than their kind's time go, whole.
+"""Retention removes whole hours of telemetry that are older than their kind's limit.
 
 Raw rows stay for 3 days, 7 if they are small; events and daily rollups 2 years, hourly rollups 90 days. The newest
-topology stays however old it is: a plan needs it. Kinds that are not known here stay. Source: reference spark.md §2.7.
+topology stays however old it is: a plan needs it. Unknown kinds stay. Source: reference spark.md §2.7.
 """
 
 import shutil
@@ -25,20 +25,20 @@ RAW_DAYS_SMALL: Final = 7
 SMALL_BYTES: Final = 100_000_000_000
 EVENT_DAYS: Final = 730
 ROLLUP_DAYS: Final[Mapping[str, int]] = {"rollup1h": 90, "rollup1d": 730}
-"""By the beginning of the kind's name."""
+"""Days for which rollups are kept, by the beginning of the kind's name."""
 QUARANTINE_DAYS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """hours: directories that are gone.   files: of lines that gave no row."""
+    """Counts of what was removed.   hours: directories.   files: files in quarantine."""
 
     hours: int
     files: int
 
 
 def days_of(kind: str, raw_days: int) -> int | None:
-    """How long the hours of a kind stay; None: for ever."""
+    """Return for how many days the hours of a kind are kept; None: for ever."""
     if kind == "event":
         return EVENT_DAYS
     if kind in KINDS:
@@ -47,7 +47,7 @@ def days_of(kind: str, raw_days: int) -> int | None:
 
 
 def size_of(directory: Path) -> int:
-    """Bytes of all files below; of those that go away meanwhile none. Raises: OSError."""
+    """Return the bytes of all files below a directory; a file that is removed meanwhile counts 0. Raises: OSError."""
     total = 0
     for path in directory.rglob("*"):
         try:
@@ -58,7 +58,10 @@ def size_of(directory: Path) -> int:
 
 
 def remove_old(root: Path, now: datetime, *, raw_days: int | None = None) -> Removed:
-    """Remove what is too old.   raw_days: None: 3, or 7 if raw rows are few. Raises: OSError."""
+    """Remove hours that are too old, and old files in quarantine. Raises: OSError.
+
+    raw_days: days for raw rows; None: 3, or 7 if all raw rows have less than `SMALL_BYTES`.
+    """
     if raw_days is None:
         raw = sum(size_of(kind_directory(root, kind)) for kind in KINDS)
         raw_days = RAW_DAYS_SMALL if raw < SMALL_BYTES else RAW_DAYS

@@ -1,33 +1,34 @@
-"""The records of telemetry: which fields each kind has and what type they are of.
+"""The schema of telemetry: the fields of each kind of record and their types.
 
 A row is a JSON object. It has the fields of the envelope and those of its kind; a field that is missing is null.
 Counters end in `_total` and rise from the start of a process (`boot_id`) on; everything else is a gauge, a state, or
-of one moment. Rates are for readers to make: of differences of counters and of `mono_ms`, of one boot_id.
+of one moment. Readers compute rates from differences of counters and of `mono_ms`, of one boot_id.
 
-Fields may be added, and are null in older files. A field never changes its meaning, a new meaning gets a new name.
+Fields may be added, and are null in older files. A field never changes its meaning; a new meaning gets a new name.
 Source: reference spark.md §2.1-2.7.
 """
 
 from typing import Final, Literal, TypeAlias, get_args
 
 VERSION: Final = 1
-"""Of the rows that are written now, their field `v`."""
+"""The version of the rows that this code writes, in their field `v`."""
 
 FieldType: TypeAlias = Literal[
     "int32", "int64", "double", "bool", "string", "strings", "counts", "texts", "histogram"
 ]
-"""strings: a list.   counts, texts: maps from string to int64, to string.   histogram: a list of int64, see below."""
+"""The types of fields.   strings: a list.   counts, texts: maps from string to int64, to string.   histogram: a list
+of int64, see `HISTOGRAM_BUCKETS`."""
 
 Kind: TypeAlias = Literal["node", "queue", "link", "event", "topology"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 HISTOGRAM_BUCKETS: Final = 32
-"""Bucket i counts values below 100 * 2**(i / 2) us that are in no bucket before; the last one all above. 100 us to 3 s
-in steps of a half octave."""
+"""Bucket i counts values below 100 * 2**(i / 2) us that are in no lower bucket; the last one counts all above. The
+limits go from 100 us to 3 s in steps of a half octave."""
 
 
 def bucket_limit_us(bucket: int) -> float:
-    """The upper limit of a bucket of a histogram in us; infinite for the last one."""
+    """Return the upper limit of a histogram's bucket in us; infinite for the last one."""
     return float("inf") if bucket >= HISTOGRAM_BUCKETS - 1 else 100.0 * 2.0 ** (bucket / 2)
 
 
@@ -74,7 +75,7 @@ NODE: Final[dict[str, FieldType]] = {
     "queues_master": "int32",
     "queues_mirror": "int32",
     "uptime_ms": "int64",
-    "view_id": "int64",  # rises with each change of who is up
+    "view_id": "int64",  # rises with each change of the members that are up
     "view_members": "strings",
     "zone": "string",
     "labels": "texts",
@@ -82,7 +83,7 @@ NODE: Final[dict[str, FieldType]] = {
     "capacity_hints": "counts",
     "maintenance": "bool",
     "version": "string",
-    "segments_dropped_total": "int64",  # of telemetry, since nobody collected them
+    "segments_dropped_total": "int64",  # of telemetry, which no collector took in time
 }
 
 QUEUE: Final[dict[str, FieldType]] = {
@@ -99,13 +100,13 @@ QUEUE: Final[dict[str, FieldType]] = {
     "master_node": "string",
     "epoch": "int64",  # rises when the master changes
     "ring": "strings",  # nodes with a copy, in order, from the master on
-    "synced": "strings",  # of those, who has all, the master too
-    "heir": "string",  # who becomes master if the master dies; null: nobody
+    "synced": "strings",  # the nodes of the ring with all messages, the master included
+    "heir": "string",  # the node that becomes master if the master dies; null: none
     "ring_pos": "int32",  # of this replica
     "ring_size": "int32",
     "sync_state": "string",  # synced, syncing, unsynced
     "sync_progress": "double",  # 0 to 1
-    "mirror_lag_ops": "int64",  # of a mirror: what it has yet to hear or lacks; of a master: what its mirrors have
+    "mirror_lag_ops": "int64",  # of a mirror: operations that it lacks; of a master: those that its mirrors lack
     "mirror_lag_ms": "int64",  # for how long the oldest of these is on its way
     "mem_bytes": "int64",
     "disk_bytes": "int64",
@@ -125,7 +126,7 @@ QUEUE: Final[dict[str, FieldType]] = {
     "expired_total": "int64",
     "dropped_total": "int64",
     "consumers": "int32",
-    "consumer_util": "double",  # 0 to 1: for how much of the time somebody could take a message
+    "consumer_util": "double",  # 0 to 1: the share of time in which a consumer could take a message
     "prefetch_sum": "int64",  # null: a consumer without limit
     "head_age_ms": "int64",  # of the oldest ready message
     "publishers_on": "counts",  # clients by node; null: not known
@@ -200,4 +201,4 @@ FIELDS: Final[dict[Kind, dict[str, FieldType]]] = {
 """All fields of a kind, in the order of columns."""
 
 KEY: Final = ("node", "boot_id", "kind", "seq")
-"""What tells one row from all others: rows that come twice have it in common."""
+"""The fields that identify a row: a row that comes twice has the same values in them."""

@@ -1,11 +1,10 @@
-"""Segments: the files of newline JSON that nodes append their rows to, and what becomes of each line.
+"""Segments are the files of JSON lines that nodes append rows to; this module finds them and checks the lines.
 
     <directory>/<node>/<boot_id>-<yyyymmddThhmmss>-<n>.ndjson         closed: the node never touches it again
     <directory>/<node>/….ndjson.open                                  being written; left behind by a node that died
 
-Nothing of a line is believed before it was looked at. A line that does not end was torn by a crash. A row of a later
-version than the next one is not understood; one of the next version is, since fields are only ever added.
-Source: reference spark.md §2.7; issue 7, bad input.
+Each line is checked before it is used. A line that does not end was torn by a crash. A row is understood if its
+version is at most one later than ours, since fields are only ever added. Source: reference spark.md §2.7; issue 7.
 """
 
 import json
@@ -22,12 +21,12 @@ from spark_ops.telemetry.schema import FIELDS, VERSION, FieldType
 SUFFIX: Final = ".ndjson"
 OPEN_SUFFIX: Final = ".ndjson.open"
 LINE_MAX_BYTES: Final = 16 * 1024 * 1024
-"""No node writes a longer line."""
+"""A line is read up to this size; no node writes a longer one."""
 VERSION_MAX: Final = VERSION + 1
-"""Of the rows that are understood."""
+"""The latest version of rows that is understood."""
 
 _BOOT_ID: Final = re.compile(r"[0-9a-f][0-9A-Za-z-]{0,99}")
-"""A uuid; files are named after it, see `layout.RAW_GLOB`."""
+"""The form of a boot id, which is a uuid; files are named after it, see `layout.RAW_GLOB`."""
 _INT_BITS: Final = {"int32": 31, "int64": 63}
 _ITEMS: Final[dict[str, FieldType]] = {
     "strings": "string",
@@ -40,7 +39,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 class Problem(Enum):
-    """What can be wrong with a line."""
+    """The kinds of lines that give no row."""
 
     TORN = "torn"
     BAD = "bad"
@@ -49,7 +48,7 @@ class Problem(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A line that gives no row.   why: for people."""
+    """A line that gives no row.   why: the reason in words."""
 
     problem: Problem
     why: str
@@ -58,7 +57,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """A file of rows.   name: of the closed file, also while it is open."""
+    """A file of rows.   name: the closed file's name, also while it is open."""
 
     node_directory: Path
     name: str
@@ -66,13 +65,12 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        """Where it lies now."""
+        """The path at which the file is now."""
         return self.node_directory / (self.name + ".open" if self.is_open else self.name)
 
 
 def node_directories(directory: Path) -> list[Path]:
-    """The directories of nodes: the subdirectories of a node's telemetry directory, or the directory itself if it
-    has segments. Raises: OSError."""
+    """Return the directories of nodes: a directory's subdirectories, or itself if it has segments. Raises: OSError."""
     if _segments(directory):
         return [directory]
     return sorted(
@@ -81,7 +79,7 @@ def node_directories(directory: Path) -> list[Path]:
 
 
 def segments(node_directory: Path) -> list[Segment]:
-    """All of a node, as old as they are by their names' order of writing. Raises: OSError."""
+    """Return all segments of a node, the oldest first, by the time and number in their names. Raises: OSError."""
     return sorted(_segments(node_directory), key=lambda segment: (_order(segment.name), segment.name))
 
 
@@ -98,26 +96,27 @@ def _segments(directory: Path) -> list[Segment]:
 
 
 def _order(name: str) -> tuple[str, int]:
-    """The time in a name, then its number; names of another form come first."""
+    """Return the time in a segment's name, then its number; names of another form come first."""
     parts = name.removesuffix(SUFFIX).rsplit("-", 2)
     return (parts[1], int(parts[2])) if len(parts) == 3 and parts[2].isdecimal() else ("", 0)
 
 
 def read_file(path: Path) -> Iterator[Row | Rejected]:
-    """Each line of a segment. A line over `LINE_MAX_BYTES` comes in pieces, none of which is a row. Raises: OSError."""
+    """Yield each line of a segment as a row or a rejection. A line over `LINE_MAX_BYTES` comes in pieces, none of
+    which is a row. Raises: OSError."""
     with path.open("rb") as file:
         yield from read(iter(lambda: file.readline(LINE_MAX_BYTES), b""))
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Row | Rejected]:
-    """Each line of a file, in order; empty lines are passed over."""
+    """Yield a row or a rejection for each line, in order; empty lines are passed over."""
     for line in lines:
         if line != b"\n":
             yield parse(line)
 
 
 def parse(line: bytes) -> Row | Rejected:
-    """A row, if the line has a right envelope; its other fields are only cut down to those that are known."""
+    """Return the row if the line has a valid envelope; unknown fields are left out, others are not checked."""
     if not line.endswith(b"\n"):
         return Rejected(Problem.TORN, "the last line does not end", line)
     try:
@@ -141,7 +140,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _what_is_wrong(row: Row) -> str | None:
-    """The envelope: what the path of a row and its key are made of."""
+    """Return what is wrong with the envelope's fields that make the path and the key of a row; None: nothing."""
     if type(row.get("v")) is not int or row["v"] < 1:
         return "v is not a version"
     kind = row.get("kind")
@@ -162,7 +161,7 @@ def _what_is_wrong(row: Row) -> str | None:
 
 
 def wrong_field(row: Row) -> str | None:
-    """The first field whose value is not of its type; None: all are right."""
+    """Return the name of the first field whose value is not of its type; None if all are right."""
     for name, field_type in FIELDS[row["kind"]].items():
         value = row.get(name)
         if value is not None and not fits(value, field_type):
@@ -171,7 +170,7 @@ def wrong_field(row: Row) -> str | None:
 
 
 def fits(value: Any, field_type: FieldType) -> bool:
-    """Whether a value, not null, is of a type."""
+    """True if a value, not null, is of a type."""
     match field_type:
         case "string":
             return isinstance(value, str) and is_text(value)
@@ -191,5 +190,5 @@ def fits(value: Any, field_type: FieldType) -> bool:
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be written as UTF-8: JSON can carry halves of surrogate pairs."""
+    """True if a text can be written as UTF-8: JSON can carry halves of surrogate pairs."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -1,7 +1,7 @@
-"""Telemetry of a cluster that never was: the rows that a healthy one would write, for tests, benchmarks and demos.
+"""Made-up telemetry: the rows that a healthy cluster would write, for tests, benchmarks and demos.
 
-Equal setups give equal rows, in the order of time. Faults come in by a hook, see `synthetic_faults`; big amounts are
-written straight to Parquet by `synthetic_files`.
+Equal setups give equal rows, in the order of time. Faults come in by a `Hook`, see `synthetic_faults`;
+`synthetic_files` writes big amounts straight to Parquet.
 """
 
 import json
@@ -22,17 +22,17 @@ IDLE_EVERY_S: Final = 300
 
 
 class Hook(Protocol):
-    """What makes a cluster less healthy."""
+    """The interface by which a fault changes the cluster and its rows."""
 
     def tick(self, model: Model, elapsed_s: float) -> Iterable[Row]:
         """Change the cluster before it makes its rows. Returns: events, made by `event_row`."""
 
     def row(self, row: Row, elapsed_s: float) -> Iterable[Row]:
-        """Change a row. Returns: what to write instead of it."""
+        """Change a row. Returns: the rows to write instead of it."""
 
 
 def rows(setup: Setup, hook: Hook | None = None) -> Iterator[Row]:
-    """All rows of a time, as a node writes them: kind by kind and node by node, interval by interval."""
+    """Yield all rows of a setup's time: interval by interval, and in each one node by node."""
     model = Model(setup)
     interval_ms = round(setup.interval_s * 1000)
     for tick in range(setup.ticks):
@@ -56,7 +56,7 @@ def rows(setup: Setup, hook: Hook | None = None) -> Iterator[Row]:
 
 
 def _rows_of_node(model: Model, node: NodeState, ts: int, tick: int) -> Iterator[Row]:
-    """What one node writes in one interval."""
+    """Yield the rows of one node in one interval."""
     setup = model.setup
     interval_ms = round(setup.interval_s * 1000)
     yield _node_row(model, node, ts, interval_ms)
@@ -74,7 +74,7 @@ def _rows_of_node(model: Model, node: NodeState, ts: int, tick: int) -> Iterator
 
 
 def envelope(model: Model, node: NodeState, kind: Kind, ts: int, interval_ms: int | None) -> Row:
-    """What each row begins with; counts the row."""
+    """Return the envelope, with which each row begins, and count the row."""
     seq = node.seqs.get(kind, 0)
     node.seqs[kind] = seq + 1
     mono_ms = ts - node.boot_ms
@@ -95,7 +95,7 @@ def envelope(model: Model, node: NodeState, kind: Kind, ts: int, interval_ms: in
 
 
 def event_row(model: Model, node: str, event: str, ts: int, **fields: Any) -> Row:
-    """A row of the kind event."""
+    """Return a row of the kind event."""
     return {
         **envelope(model, model.nodes[node], "event", ts, None),
         "event_id": f"{model.random.getrandbits(64):016x}",
@@ -149,7 +149,7 @@ def _node_row(model: Model, node: NodeState, ts: int, interval_ms: int) -> Row:
 
 
 def _queue_row(model: Model, node: NodeState, queue: QueueState, ts: int, interval_ms: int) -> Row:
-    """A master's row; a mirror's has only the columns of every copy."""
+    """Return the row of a copy; a mirror's has only the columns that every copy has."""
     is_master = node.name == queue.master
     lag = queue.lag_ms + model.random.randrange(0, 3) if node.name in queue.synced and queue.rate else 0
     copy = queue.copies[node.name]
@@ -174,7 +174,7 @@ def _queue_row(model: Model, node: NodeState, queue: QueueState, ts: int, interv
 
 
 def queue_columns(queue: QueueState, node: NodeState) -> Row:
-    """What of a copy's row stays the same from interval to interval while nothing happens."""
+    """Return the columns of a copy's row that stay the same from interval to interval while nothing happens."""
     is_master = node.name == queue.master
     synced = node.name in queue.synced
     progress = 1.0 if synced else queue.progress.get(node.name, 0.0)
@@ -234,7 +234,7 @@ def _link_row(model: Model, node: NodeState, link: LinkState, ts: int, interval_
 
 
 def topology_document(model: Model) -> Row:
-    """The placement as a node tells it, `fluffle-topology/1`."""
+    """Return the placement as a node writes it, in the format `fluffle-topology/1`."""
     return {
         "format": "fluffle-topology/1",
         "cluster": model.setup.cluster,
@@ -273,7 +273,7 @@ def _placement(queue: QueueState) -> Row:
 
 
 def topology_rows(model: Model, ts: int) -> Iterator[Row]:
-    """A snapshot of the placement, by the first node that is up. Each part is a document with some of the queues."""
+    """Yield the rows of a snapshot of the placement, by the first live node. Each part has some of the queues."""
     writer = next((node for node in model.nodes.values() if node.is_up), None)
     if writer is None:
         return

@@ -2,8 +2,8 @@
 
     rows_with_fault = inject(Setup(), "hot-node")
 
-Unless a fault says otherwise it is about the first queue (`/`, `queue-00000`), the node `node2`, or the link from
-`node1` to `node2`, and lasts from `at_s` to the end. `HARMLESS` are things that happen to healthy clusters.
+Unless a fault says otherwise it concerns the first queue (`/`, `queue-00000`), the node `node2`, or the link from
+`node1` to `node2`, and lasts from `at_s` to the end. `HARMLESS` are events that healthy clusters have too.
 Source: reference spark.md §3.2, §6.18.
 """
 
@@ -24,9 +24,9 @@ class Fault:
     """A fault.
 
     finding: the kind that it has to show; None: it must show nothing.   severity: at least.
-    begin: changes the cluster once.   run: changes it before each interval from then on; gets the seconds since it
-    began and those of the interval, and gives events.   rows: changes what is written from then on.
-    needs: what a setup has to be like, else it is made so.
+    begin: changes the cluster once.   run: changes it before each interval from then on; its arguments are the seconds
+    since it began and those of the interval, and it returns events.   rows: changes each row from then on.
+    needs: values that the setup must have; `setup_for` sets them.
     """
 
     finding: str | None
@@ -38,7 +38,7 @@ class Fault:
 
 
 class _Injector:
-    """What `synthetic.rows` calls."""
+    """The hook that brings a fault into `synthetic.rows` from `at_s` seconds on."""
 
     def __init__(self, fault: Fault, at_s: float) -> None:
         self.fault = fault
@@ -65,7 +65,7 @@ class _Injector:
 
 
 def setup_for(setup: Setup, name: str) -> Setup:
-    """The setup, changed where a fault could not happen otherwise. Raises: KeyError if there is no such fault."""
+    """Return the setup, changed where the fault requires it. Raises: KeyError if there is no such fault."""
     needs = dict(FAULTS[name].needs)
     if "hours" in needs:
         needs["hours"] = max(needs["hours"], setup.hours)
@@ -73,7 +73,7 @@ def setup_for(setup: Setup, name: str) -> Setup:
 
 
 def inject(setup: Setup, name: str, *, at_s: float = 600.0) -> Iterator[Row]:
-    """All rows of a time in which a fault begins after `at_s` seconds; the setup is that of `setup_for`.
+    """Yield all rows of a time in which a fault begins after `at_s` seconds; the setup is that of `setup_for`.
 
     Raises: KeyError if there is no such fault.
     """
@@ -81,13 +81,13 @@ def inject(setup: Setup, name: str, *, at_s: float = 600.0) -> Iterator[Row]:
 
 
 def drop(source: Iterable[Row], share: float, seed: int = 0) -> Iterator[Row]:
-    """Lose a share of the rows."""
+    """Return the rows without a random share of them."""
     random = Random(seed)
     return (row for row in source if random.random() >= share)
 
 
 def duplicate(source: Iterable[Row], share: float, seed: int = 0) -> Iterator[Row]:
-    """Tell a share of the rows twice."""
+    """Yield the rows, a random share of them twice."""
     random = Random(seed)
     for row in source:
         yield row
@@ -96,7 +96,7 @@ def duplicate(source: Iterable[Row], share: float, seed: int = 0) -> Iterator[Ro
 
 
 def shuffle(source: Iterable[Row], seed: int = 0) -> list[Row]:
-    """All rows in some other order."""
+    """Return all rows in a random order."""
     found = list(source)
     Random(seed).shuffle(found)
     return found
@@ -123,7 +123,7 @@ def _set(**values: Any) -> Callable[[Model], None]:
 
 
 def _lose_mirrors(count: int | None) -> Callable[[Model], None]:
-    """None: all of them."""
+    """Return a change that removes so many mirrors of the first queue; None: all of them."""
 
     def change(queue: QueueState) -> None:
         stay = 1 if count is None else len(queue.ring) - count
@@ -138,7 +138,7 @@ def _unsynchronise(queue: QueueState) -> None:
 
 
 def _one_zone(model: Model) -> None:
-    """All copies of the first queue are on nodes of the first one's zone."""
+    """Move all copies of the first queue to nodes of its master's zone."""
     queue = model.queues[0]
     zone = model.nodes[queue.master].zone
     queue.ring = [node.name for node in model.nodes.values() if node.zone == zone][: len(queue.ring)]
@@ -185,7 +185,7 @@ def _reconnect(model: Model, since_s: float, interval_s: float) -> Iterable[Any]
 
 
 def _promotions(event: str, cause: str, every_s: float) -> Any:
-    """The first queue's master goes to its heir again and again."""
+    """Return a fault in which the first queue's master moves to its heir every `every_s` seconds."""
 
     def run(model: Model, since_s: float, interval_s: float) -> Iterator[tuple[str, str, dict[str, Any]]]:
         queue = model.queues[0]
@@ -228,7 +228,7 @@ def _restart(model: Model, since_s: float, _interval_s: float) -> Iterator[tuple
 
 
 def _restart_now(model: Model) -> None:
-    """Its process began a second before its next row."""
+    """Restart the node, one second before its next row."""
     node = model.nodes[NODE]
     model.restart(NODE, round(model.now_s * 1000) + node.phase_ms - 1000)
 
@@ -293,6 +293,6 @@ FAULTS: Final[dict[str, Fault]] = {
     "node-restart": Fault(None, begin=_restart_now, run=_restart),
     "planned-moves": Fault(None, run=_promotions("promotion", "plan:sha256-0:s1", 600)),
 }
-"""By name. Torn files are made by `synthetic_files.tear`."""
+"""All faults by name. Torn files are made by `synthetic_files.tear`."""
 
 HARMLESS: Final = tuple(name for name, fault in FAULTS.items() if fault.finding is None)

@@ -2,7 +2,7 @@
 
     python -m spark_ops.telemetry.synthetic_files ROOT --queues 200 --hours 24
 
-makes some 5 million rows in half a minute: a queue's rows are not made one by one, their columns are computed.
+makes some 5 million rows in half a minute: the columns of a queue's rows are computed whole, not row by row.
 """
 
 import argparse
@@ -41,7 +41,7 @@ HOUR_S: Final = 3600
 
 
 def write_segments(source: Iterable[Row], directory: Path, *, rotate_s: int = 60) -> list[Path]:
-    """Rows in the order of time as closed segments of their nodes. Returns: the segments. Raises: OSError."""
+    """Write rows, in the order of time, as closed segments of their nodes. Returns: the segments. Raises: OSError."""
     lines: defaultdict[tuple[str, str, int], list[str]] = defaultdict(list)
     for row in source:
         begin = row["ts"] // 1000 // rotate_s * rotate_s
@@ -59,9 +59,9 @@ def write_segments(source: Iterable[Row], directory: Path, *, rotate_s: int = 60
 
 
 def write_parquet(source: Iterable[Row], root: Path, *, unique: bool = False) -> list[Path]:
-    """Rows as Parquet: a file for each kind, hour and process. Returns: the files. Raises: OSError, ValueError.
+    """Write rows as Parquet, a file for each kind, hour and process. Returns: the files. Raises: OSError, ValueError.
 
-    unique: the files say that no row is there twice.
+    unique: no row comes twice, and the files say so.
     """
     groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in source:
@@ -87,14 +87,14 @@ def tear(path: Path, share: float = 0.5) -> None:
 
 
 class _StandIn:
-    """Gives nodes without queues the figures of nodes that have them."""
+    """The hook that gives nodes without queues the figures of nodes that have them."""
 
     def __init__(self, full: Model) -> None:
         self.full = full
         self.queues = {name: full.queues_on(name) for name in full.nodes}
 
     def tick(self, model: Model, elapsed_s: float) -> Iterable[Row]:
-        """Before the first interval: what the queues cost."""
+        """Add the CPU and memory of the queues to each node, once before the first interval."""
         if elapsed_s:
             return ()
         for name, node in model.nodes.items():
@@ -105,7 +105,7 @@ class _StandIn:
         return ()
 
     def row(self, row: Row, _elapsed_s: float) -> Iterable[Row]:
-        """How many queues there are; the topology is written apart."""
+        """Set the numbers of queues in a node's row, and drop rows of topology, which `_topology` writes."""
         if row["kind"] == "topology":
             return ()
         if row["kind"] == "node":
@@ -116,7 +116,7 @@ class _StandIn:
 
 
 def write_fleet(setup: Setup, root: Path) -> int:
-    """A clean cluster of any size straight to Parquet. Returns: rows of queues. Raises: OSError."""
+    """Write a clean cluster of any size straight to Parquet. Returns: rows of queues. Raises: OSError."""
     full = Model(setup)
     write_parquet(rows(replace(setup, queues=0), _StandIn(full)), root, unique=True)
     write_parquet(_topology(full), root, unique=True)
@@ -136,14 +136,14 @@ def write_fleet(setup: Setup, root: Path) -> int:
 
 
 def _topology(full: Model) -> Iterator[Row]:
-    """One snapshot an hour is enough: nothing changes."""
+    """Yield one snapshot for each hour; nothing changes in between."""
     for hour in _hours(full.setup):
         yield from topology_rows(full, round(hour.begin.timestamp() * 1000) + 60_000)
 
 
 @dataclass(frozen=True, slots=True)
 class _Hour:
-    """Which intervals are in an hour: [first, last)."""
+    """The intervals of an hour: [first, last)."""
 
     begin: datetime
     first: int
@@ -151,7 +151,7 @@ class _Hour:
 
 
 def _hours(setup: Setup) -> Iterator[_Hour]:
-    """The hours of a setup; all samples of an interval are counted to the hour in which it begins."""
+    """Yield the hours of a setup; all samples of an interval count to the hour in which it begins."""
     tick = 0
     while tick < setup.ticks:
         at_s = setup.start_s + tick * setup.interval_s
@@ -166,9 +166,9 @@ def _cpu_us(queue: QueueState, node: str) -> float:
 
 
 class _Grid:
-    """The rows of some queues on a node in an hour, tick by tick: what columns are computed of.
+    """The rows of some queues on a node in an hour, tick by tick; columns are computed from it.
 
-    index: of the queue of each row.   tick: of each row, since the start of the setup.
+    index: for each row, the place of its queue.   tick: for each row, intervals since the start of the setup.
     """
 
     def __init__(self, setup: Setup, queues: list[tuple[int, QueueState]], hour: _Hour) -> None:
@@ -184,11 +184,11 @@ class _Grid:
         self.intervals = [every if queue.is_idle else 1 for _, queue in queues]
 
     def of_queue(self, values: list[Any], data_type: pa.DataType) -> pa.Array:
-        """A column that does not change; a value for each queue."""
+        """Return a constant column from one value for each queue."""
         return pa.array(values, data_type).take(self.index)
 
     def rising(self, per_tick: list[float], start: list[float], noise: pa.Array) -> pa.Array:
-        """A counter: it has its start value at the start of the setup.   noise: 0 to 1."""
+        """Return a counter's column.   start: values at the setup's start, one for each queue.   noise: 0 to 1."""
         ticks = pc.add(pc.cast(self.tick, pa.float64()), pc.multiply(noise, 0.9))
         amount = pc.multiply(self.of_queue(per_tick, pa.float64()), ticks)
         return pc.cast(pc.floor(pc.add(amount, self.of_queue(start, pa.float64()))), pa.int64())
@@ -215,7 +215,7 @@ def _hour_of_node(full: Model, name: str, hour: _Hour, seq: int) -> pa.Table:
 def _table(
     full: Model, node: NodeState, queues: list[tuple[int, QueueState]], grid: _Grid, is_master: bool
 ) -> pa.Table:
-    """Rows of masters, or of mirrors; `seq` is still to be filled in."""
+    """Return the rows of masters, or of mirrors; the caller fills in `seq`."""
     setup, length = full.setup, len(grid.index)
     interval_ms = round(setup.interval_s * 1000)
     noise = pc.random(length, initializer=setup.seed + hash_of(node.name) + is_master)
@@ -284,7 +284,7 @@ def _master_counters(
 
 
 def _repeated(length: int) -> pa.Array:
-    """0 0 0 … 1 1 1 …: each row once for each bucket."""
+    """Return 0 0 0 … 1 1 1 …: the number of each row, once for each bucket."""
     flat = pa.array(range(HISTOGRAM_BUCKETS * length), pa.int64())
     return pc.divide(flat, HISTOGRAM_BUCKETS)
 
@@ -298,12 +298,12 @@ def _pairs(value: Any) -> Any:
 
 
 def hash_of(name: str) -> int:
-    """A small number of a name, the same in each run."""
+    """Return a small number for a name, the same in each run."""
     return sum(name.encode())
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write a clean cluster of the size that the command line tells."""
+    """Write a clean cluster of the size that the command line says."""
     parser = argparse.ArgumentParser(description="Made-up telemetry of a clean cluster as Parquet.")
     parser.add_argument("root", type=Path, help="where to write; what is there stays")
     for field in fields(Setup):

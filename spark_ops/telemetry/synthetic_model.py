@@ -1,6 +1,6 @@
-"""A made-up cluster that behaves: nodes, queues, links, and what one interval does to their counters and gauges.
+"""The model of a made-up cluster: nodes, queues, links, and what one interval does to their counters and gauges.
 
-It is the model behind `synthetic`: mutable on purpose, so that a fault (`synthetic_faults`) can change what a node or
+`synthetic` makes rows of it. The model is mutable, so that a fault (`synthetic_faults`) can change what a node or
 a queue does from some moment on. Equal setups give equal clusters: all chance comes from the seed.
 """
 
@@ -14,21 +14,22 @@ from typing import Final
 from spark_ops.telemetry.schema import HISTOGRAM_BUCKETS
 
 MASTER_CPU_US: Final = 100.0
-"""What a message costs its master."""
+"""CPU time that a message costs its master, in us."""
 MIRROR_CPU_US: Final = 30.0
 NODE_MESSAGES: Final = 2000.0
-"""A second, of all masters of a node together, if the setup is even."""
+"""Messages per second of all masters of a node together, if the setup is even."""
 START_S: Final = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp())
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What cluster to make up, and for how long.
+    """The size of a made-up cluster, and for how long it runs.
 
-    replicas: copies of each queue, the master too.   interval_s: between two rows of a subject.
-    start_s: seconds since 1970.   zones: 0: none.   idle_share: of the queues, with a row every five minutes.
+    replicas: copies of each queue, the master included.   interval_s: time between two rows of a subject.
+    start_s: seconds since 1970.   zones: number of zones; 0: none.
+    idle_share: share of the queues that are idle, with a row every five minutes.
     uneven: 0: each node has the same load; 1: a few queues and nodes have most of it.
-    uptime_s: of the nodes, at the start.
+    uptime_s: the nodes' uptime at the start.
     """
 
     nodes: int = 3
@@ -46,12 +47,12 @@ class Setup:
 
     @property
     def ticks(self) -> int:
-        """How many rows a busy subject has."""
+        """The number of rows of a busy subject."""
         return round(self.hours * 3600 / self.interval_s)
 
 
 def queue_id(vhost: str, queue: str) -> int:
-    """A number for a queue that is the same on each node and in each run; signed, 64 bits."""
+    """Return a number for a queue that is the same on each node and in each run; signed, 64 bits."""
     text = f"{vhost}\0{queue}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
@@ -72,7 +73,7 @@ class LinkState:
     from_node: str
     to_node: str
     centre: int = 4
-    """The bucket of a usual hop."""
+    """The histogram's bucket of a usual round trip."""
     rtt: list[int] = field(default_factory=lambda: [0] * HISTOGRAM_BUCKETS)
     counters: dict[str, float] = field(default_factory=dict)
     send_q_bytes: int = 0
@@ -88,7 +89,7 @@ class NodeState:
     boot_id: str
     boot_ms: int
     phase_ms: int
-    """When in the interval it samples."""
+    """The offset in the interval at which the node samples, in ms."""
     is_up: bool = True
     cores: int = 4
     mem_base: float = 200e6
@@ -108,7 +109,7 @@ class NodeState:
 
 @dataclass(slots=True)
 class Copy:
-    """A replica's own counters; mirrors use `cpu_us_total` only."""
+    """The counters of one replica; mirrors use `cpu_us_total` only."""
 
     counters: dict[str, float] = field(default_factory=dict)
     confirm: list[int] = field(default_factory=lambda: [0] * HISTOGRAM_BUCKETS)
@@ -122,13 +123,13 @@ class QueueState:
     name: str
     uid: str
     ring: list[str]
-    """From the master on."""
+    """The nodes with a copy, the master first."""
     synced: list[str]
     is_idle: bool = False
     rate: float = 0.0
-    """Messages a second, in and out."""
+    """Messages per second, both published and delivered."""
     size: int = 1000
-    """Of a message, in bytes."""
+    """The size of a message, in bytes."""
     epoch: int = 1
     want_mirrors: int = 0
     consumers: int = 2
@@ -142,7 +143,7 @@ class QueueState:
     acks: bool = True
     lag_ms: int = 3
     progress: dict[str, float] = field(default_factory=dict)
-    """Of the copies that are not synchronised."""
+    """The progress (0 to 1) of unsynchronised copies, by node."""
     ready_now: int = 0
     copies: dict[str, Copy] = field(default_factory=dict)
 
@@ -153,17 +154,17 @@ class QueueState:
 
     @property
     def heir(self) -> str | None:
-        """Who becomes master if the master dies."""
+        """The node that becomes master if the master dies; None if no mirror is synchronised."""
         return next((node for node in self.ring[1:] if node in self.synced), None)
 
     @property
     def bytes(self) -> int:
-        """Of its messages."""
+        """The bytes of the queue's messages, ready and unacknowledged."""
         return (self.ready_now + self.unacked) * self.size
 
 
 class Model:
-    """The cluster at one moment."""
+    """The state of the cluster at one moment."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -193,11 +194,11 @@ class Model:
         self.advance(round(setup.uptime_s * 1000))
 
     def new_boot_id(self) -> str:
-        """For a process that starts now."""
+        """Return the boot id of a process that starts now."""
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
     def _queue(self, index: int, names: list[str]) -> QueueState:
-        """Its master goes around the nodes; its mirrors are the next ones, of other zones where there are any."""
+        """Make a queue. Masters go round the nodes (if uneven: by chance), mirrors to other zones if possible."""
         setup = self.setup
         first = index % len(names)
         if setup.uneven:
@@ -241,7 +242,7 @@ class Model:
                 queue.ready, queue.ready_noise, queue.unacked, queue.head_age_ms = 0.0, 0.0, 0, 0
 
     def restart(self, name: str, now_ms: int) -> None:
-        """A node's process starts again: a new boot id, and all of its counters from 0."""
+        """Start a node's process again: a new boot id, and all of its counters from 0."""
         node = self.nodes[name]
         node.boot_id, node.boot_ms, node.seqs, node.counters = self.new_boot_id(), now_ms, {}, {}
         node.loop_lag = [0] * HISTOGRAM_BUCKETS
@@ -258,11 +259,11 @@ class Model:
         queue.epoch += 1
 
     def queues_on(self, name: str) -> list[QueueState]:
-        """Those with a copy on a node."""
+        """Return the queues with a copy on a node."""
         return [queue for queue in self.queues if name in queue.ring]
 
     def advance(self, elapsed_ms: int) -> None:
-        """Let time go by: counters rise, gauges change a little."""
+        """Advance the cluster by some ms: counters rise, gauges change a little."""
         cpu_us = {name: node.base_cpu * elapsed_ms * 1000 for name, node in self.nodes.items()}
         for queue in self.queues:
             self._advance_queue(queue, elapsed_ms, cpu_us)

@@ -4,6 +4,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
+from node.io.resources import EXCESS_BYTES
 from tests.adversity.bystander import Bystander
 from tests.adversity.node_process import MIB, NodeProcess
 from tests.kit.patience import patience
@@ -17,10 +18,10 @@ seconds here."""
 MEDIAN_S: Final = 0.5
 """And half of them must be faster than this, while one core is busy with the attack."""
 
-KEPT_MIB: Final = 24
-"""What may stay above the base: cycles that Python looks for only after 10,000 new objects (`node.app`), and
-pages of its and malloc's free lists in which something still lives. It is a plateau and no leak: 20 storms of
-10,000 queues on one node end at 20 MiB as 13 do. A leak shows as the size of the attack."""
+KEPT_MIB: Final = EXCESS_BYTES // MIB
+"""What may stay above the base: a node gives freed heap back once it holds more than this above the least that it ever
+used. It is a plateau and no leak: 20 storms of 10,000 queues on one node end at 20 MiB as 13 do. A leak shows as the
+size of the attack."""
 
 CALM_S: Final = 10.0
 """How long the node may take to tidy up after the last socket of the attack is gone."""

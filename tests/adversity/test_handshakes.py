@@ -15,6 +15,7 @@ from tests.adversity.attack import method
 from tests.adversity.node_process import NodeProcess
 from tests.adversity.siege import Siege
 from tests.conformance.amqp_client import Channel, Connection, ConnectionEnded
+from tests.kit.patience import patience
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ def ended(sockets: list[socket.socket], within: float) -> int:
 
 def connect_soon(node: NodeProcess) -> None:
     """A well-behaved client gets in as soon as the node has seen the others go."""
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 10.0 * patience()
     while True:
         try:
             Connection(node).close()

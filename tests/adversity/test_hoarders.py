@@ -19,6 +19,7 @@ from tests.adversity.attack import announce, many, method, publish, settled
 from tests.adversity.node_process import MIB, NodeProcess
 from tests.adversity.siege import Siege
 from tests.conformance.amqp_client import Channel, Connection, frame
+from tests.kit.patience import patience
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ def hoard_and_vanish(node: NodeProcess) -> None:
     attacker.channel(1).consume(queue)
     take_deliveries(attacker, COUNT)
     attacker.socket.close()
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 20.0 * patience()
     while ready_count(channel, queue) < COUNT:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -107,7 +108,7 @@ def test_acknowledgements_in_a_transaction_that_is_never_committed(node: NodePro
         settled(attacker)
         assert ready_count(channel, queue) == 0
         attacker.socket.close()
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + 20.0 * patience()
         while ready_count(channel, queue) < 10_000:
             assert time.monotonic() < deadline
             time.sleep(0.05)

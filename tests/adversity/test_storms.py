@@ -13,6 +13,7 @@ from tests.adversity.attack import many, method, publish, settled
 from tests.adversity.node_process import NodeProcess
 from tests.adversity.siege import Siege
 from tests.conformance.amqp_client import Connection
+from tests.kit.patience import patience
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +65,7 @@ def _declare_and_vanish(node: NodeProcess) -> None:
     # Whoever comes next finds nothing left of them, as soon as the node has seen the end.
     other = Connection(node)
     channel = other.channel(1)
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 20.0 * patience()
     while True:
         channel.publish("amq.fanout", "", b"anybody?", mandatory=True)
         channel.send(methods.AccessRequest)
@@ -101,7 +102,7 @@ def test_20000_consumers_of_one_queue_leave_at_once(node: NodeProcess, siege: Be
         cancels = (methods.BasicCancel(consumer_tag=tag, nowait=True) for tag in reversed(tags[10_000:]))
         attacker.send_bytes(many(1, cancels))
         attacker.socket.close()
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + 20.0 * patience()
         while channel.call(methods.QueueDeclare, queue=queue, passive=True).consumer_count:
             assert time.monotonic() < deadline
         channel.call(methods.QueueDelete, queue=queue)

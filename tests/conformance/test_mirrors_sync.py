@@ -39,10 +39,16 @@ class Pair:
         self.shape(self.a, synced=True)
 
     def shape(self, master: ClusterNode, *, synced: bool) -> None:
-        """Wait until the master is there, and the other one a mirror."""
+        """Wait until the master is there, and the other one a mirror.
+
+        The node of the client and the master see it: a master that does not yet goes on without the mirror.
+        """
         other = self.b if master is self.a else self.a
         names = {other.name}
-        await_shape(self.c, self.queue, master=master.name, mirrors=names, synced=names if synced else set())
+        for node in (self.c, master):
+            await_shape(
+                node, self.queue, master=master.name, mirrors=names, synced=names if synced else set()
+            )
 
     def restart(self, node: ClusterNode) -> None:
         node.stop_app()

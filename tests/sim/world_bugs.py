@@ -20,6 +20,8 @@ from node.client.channel import Channel
 from node.queue.consumer import UNLIMITED
 from node.queue.operations import Enqueue
 from node.queue.paged_backlog import PagedBacklog
+from node.store import message_store
+from node.store.disk import Append
 from node.store.message_store import MessageStore
 from tests.sim import mirror_bugs, raft_bugs
 from tests.sim.world_histories import HISTORIES
@@ -49,6 +51,11 @@ def _prefetch_ignored(patch: pytest.MonkeyPatch) -> None:
 def _damaged_files_grow(patch: pytest.MonkeyPatch) -> None:
     """What comes after damage was found is written to the same file."""
     patch.setattr(MessageStore, "leave", lambda self, path: None)
+
+
+def _files_that_are_gone_grow(patch: pytest.MonkeyPatch) -> None:
+    """Who writes to a file that was removed gets another one, without a beginning."""
+    patch.setattr(message_store, "appends", lambda gathered, header: [Append(*each) for each in gathered])
 
 
 def _pages_while_it_fills(patch: pytest.MonkeyPatch) -> None:
@@ -103,6 +110,7 @@ BUGS: dict[str, Any] = {
     "failed disk is an alarm": _failed_disk_is_an_alarm,
     "prefetch ignored": _prefetch_ignored,
     "damaged files grow": _damaged_files_grow,
+    "files that are gone grow": _files_that_are_gone_grow,
     "pages while it fills": _pages_while_it_fills,
     "not counted anew": _not_counted_anew,
     "judgement ignored": _judgement_ignored,

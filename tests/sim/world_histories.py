@@ -174,15 +174,34 @@ def master_that_lacks_messages() -> None:
 
 
 def message_file_gone_on_a_mirror() -> None:
-    """Its node has another copy soon, of which nothing is in a file without a beginning."""
+    """Its node notices, and has another copy soon, of which nothing is in that file: it need not end."""
     story = Story()
     a, b, _ = story.roles()
     story.move_master(a)
     story.fill(3, 400)
+    process = b.process
     story.lose(b, story.files(b, ".rdq")[-1])
     story.world.run(SCRUBBED_S)
     story.settle()
     story.fill(3, 400)
+    story.check_disks()
+    if b.process != process:
+        raise Violation(f"{b.name} has ended, and need not have")
+    story.end()
+
+
+def message_file_gone_that_nobody_has_read() -> None:
+    """Its node gets another copy before it has noticed: it ends, instead of writing on to what is not there."""
+    story = Story()
+    a, b, _ = story.roles()
+    story.mirror_on(a, b)
+    story.move_master(a)
+    story.fill(3, 400)
+    story.lose(b, story.files(b, ".rdq")[-1])
+    story.mirror_on(a)
+    story.settle()
+    story.mirror_on(a, b)
+    story.settle()
     story.check_disks()
     story.end()
 
@@ -509,6 +528,7 @@ HISTORIES: Final[dict[str, Callable[[], None]]] = {
     "idle unwatched": one_publish_while_mirrors_are_parted,
     "damaged says nothing": master_that_lacks_messages,
     "damaged files grow": message_file_gone_on_a_mirror,
+    "files that are gone grow": message_file_gone_that_nobody_has_read,
     "own death drops": all_copies_are_cut_off_while_a_node_stops,
     "sent again to one copy is new": mirrors_go_before_publishes_come_again,
     "copy goes with its view": last_copy_becomes_a_queue_when_the_policy_has_gone,

@@ -127,7 +127,7 @@ class DiskState:
 
 
 class WorldNode(Node):
-    """One node.   entered: its incarnation while it serves clients.   is_broken: why the process ended itself."""
+    """One node.   entered: its incarnation while it serves clients."""
 
     world: "World"  # type: ignore[assignment]
     options = replace(OPTIONS, scrub_rate=1 << 20)

@@ -1,9 +1,9 @@
-"""Which nodes are to have a copy of a queue, and which of them the master, as its policy or type wants it.
+"""The choice of nodes for a queue's copies and its master, as the queue's policy or type wants it.
 
-Where a policy only says how many, a plan may say which nodes (`QueueRecord.placement`). This says what is wanted; that
-a synchronised copy is not given up before there is another is for those who bring it about.
-Reads no clock and no randomness: among nodes that are as good as each other the queue's uid decides, so queues spread
-over the nodes, and everybody who asks gets the same answer.
+Where a policy only says how many, a plan may say which nodes (`QueueRecord.placement`). These functions say what is
+wanted; the caller sees to it that a synchronised copy is not given up before there is another.
+They read no clock and no randomness: among nodes that are equally good the queue's uid decides, so queues spread
+over the nodes, and all nodes get the same answer.
 
 Source: amqp-behaviour §9.2, §9.3; the table of unit_... dynamic_mirroring (reliability §2.2).
 """
@@ -18,7 +18,7 @@ from node.catalogue.policy import QueueSettings
 from node.catalogue.records import Member, QueueRecord
 
 _QUORUM_GROUP_SIZE: Final = 3
-"""Unless the queue has the argument x-quorum-initial-group-size."""
+"""The number of copies of a quorum queue without the argument x-quorum-initial-group-size."""
 
 
 def suggested_nodes(
@@ -29,17 +29,17 @@ def suggested_nodes(
     synced: Collection[str],
     candidates: Sequence[str],
 ) -> tuple[str, tuple[str, ...]]:
-    """The node that is to have the master, and those for the mirrors: first those that have one.
+    """Return the node that is to have the master, and those for the mirrors, first those that have a copy.
 
-    master: where it is.   current, synced: where its mirrors are, the oldest first, and which are synchronised.
+    master: the master's node.   current, synced: the mirrors' nodes, the oldest first, and those synchronised.
     candidates: nodes that may have a copy: `candidate_nodes`.
 
-    The master only moves where there is a synchronised mirror; it stays wherever it is without a policy's word.
+    The master only moves to a synchronised mirror, and only if the policy names nodes without the master's own.
     A plan's placement adds to how many a policy wants while copies move, and never takes away from it.
     """
     if record.exclusive_owner is not None:
         return master, ()
-    # Of those who have a copy the synchronised first: who of them goes, if some must, costs least.
+    # The synchronised copies come first: those at the end are dropped if some must be, and these cost least.
     kept = [node for node in current if node in candidates and node != master]
     kept.sort(key=lambda node: node not in synced)
     others = [node for node in candidates if node not in current and node != master]
@@ -60,10 +60,10 @@ def suggested_nodes(
 def first_nodes(
     settings: QueueSettings, record: QueueRecord | DeclareQueue, home: str, candidates: Sequence[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """The nodes for a new queue: as `suggested_nodes`, the master first.
+    """Return the nodes for a new queue: the master's, and those for the mirrors.
 
-    home: where it would be without mirrors. It has nothing to lose, so a policy that names nodes gets one of these,
-    and a quorum queue a disc node.
+    home: the node where it would be without mirrors. A new queue has nothing to lose, so it may begin elsewhere: if a
+        policy names nodes, on one of these; a quorum queue on a disc node.
     """
     if record.exclusive_owner is not None:
         return home, ()
@@ -80,7 +80,7 @@ def first_nodes(
 def candidate_nodes(
     members: Iterable[Member], record: QueueRecord | DeclareQueue, current: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """The nodes that may have a copy of a queue, by name; none in a node without peers.
+    """Return the nodes that may have a copy of a queue, by name; none in a node without peers.
 
     They are up and no witness; a quorum queue wants disc nodes. One in maintenance mode gets no new copy, but keeps
     the one it has. If all are in maintenance mode that does not count (§9.2).
@@ -92,14 +92,14 @@ def candidate_nodes(
 
 
 def without(members: Iterable[Member], stuck: Collection[str]) -> list[Member]:
-    """The members; those whose message disks are stuck are shown as in maintenance mode: they get nothing new."""
+    """Return the members, those with stuck message disks as in maintenance mode, so that they get no new copy."""
     return [replace(each, is_draining=True) if each.name in stuck else each for each in members]
 
 
 def copies_wanted(
     settings: QueueSettings, record: QueueRecord | DeclareQueue, members: Iterable[Member]
 ) -> int:
-    """How many copies a queue is to have, the master's among them, if all nodes were up (amqp-behaviour §9.3)."""
+    """Return how many copies a queue is to have if all nodes are up, the master's among them (amqp-behaviour §9.3)."""
     if record.exclusive_owner is not None:
         return 1
     hosts = [member for member in members if member.type != "witness"]
@@ -119,7 +119,7 @@ def copies_wanted(
 def nodes_wanted(
     settings: QueueSettings, record: QueueRecord | DeclareQueue, members: Iterable[Member]
 ) -> tuple[str, ...]:
-    """The nodes that are to have a copy, if all were up, by name; none where only their number is wanted."""
+    """Return the nodes that are to have a copy, if all were up, by name; none where only their number is wanted."""
     hosts = sorted(member.name for member in members if member.type != "witness")
     if record.type == "quorum":
         hosts = sorted(member.name for member in members if member.type == "disc")
@@ -132,7 +132,7 @@ def nodes_wanted(
 def _exactly(
     count: int, kept: Sequence[str], others: Sequence[str], uid: str, placement: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """So many copies, that of the master among them; as many as there can be if these are fewer.
+    """Return the mirrors' nodes for `count` copies, the master's among them; fewer if there are not enough nodes.
 
     placement: nodes of a plan: all of them, and before others.
     """
@@ -158,7 +158,10 @@ def _named(
     synced: Collection[str],
     candidates: Sequence[str],
 ) -> tuple[str, tuple[str, ...]]:
-    """Those of the named nodes that are there. Without any, the master alone; without one for it, it stays."""
+    """Return the master's node and the mirrors' nodes for a policy that names nodes, as far as these are candidates.
+
+    Without any of them the master is alone. It moves only from another node to a synchronised mirror on one of them.
+    """
     available = [node for node in dict.fromkeys(names) if node in candidates]
     if not available:
         return master, ()

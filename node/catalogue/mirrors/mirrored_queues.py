@@ -1,9 +1,9 @@
-"""What becomes of the views of mirrored queues: by commands, and when nodes go.
+"""Changes of the views of mirrored queues: by commands, and when nodes go down or are forgotten.
 
-The part of the catalogue between `Topology`, where the queues are, and `Members`, which knows who is up; what a
-change makes of a view is said by `views`. Each change appends what it did to the catalogue's events.
+This is the part of the catalogue between `Topology`, where the queues are, and `Members`, which knows which nodes are
+up; `views` has the rules of each change. Each change appends what it did to the catalogue's events.
 
-A queue that is down stays, as somebody may bring its messages back, unless nobody can: it is transient, or the
+A queue that is down stays, as a node may bring its messages back, unless none can: it is transient, or the
 nodes with a copy to bring are forgotten. Then it is deleted, like an unmirrored one in the same place.
 
 Source: reliability §4.1, §4.6, §4.10; amqp-behaviour §9.3.
@@ -46,7 +46,10 @@ _VIEW_CHANGED: Final = Refused(ReplyCode.PRECONDITION_FAILED, "view changed")
 
 
 class MirroredQueues:
-    """The views of all vhosts' queues. `topologies` and `events` are the catalogue's own."""
+    """The handlers of commands about mirrored queues of all vhosts.
+
+    `topologies` and `events` are the catalogue's own.
+    """
 
     def __init__(self, topologies: Mapping[str, Topology], members: Members, events: list[Event]) -> None:
         self._topologies = topologies
@@ -56,10 +59,10 @@ class MirroredQueues:
     # --- commands -----------------------------------------------------------------------------------------
 
     def first_view(self, command: DeclareQueue, effective: EffectivePolicy) -> View | None:
-        """The view that a new queue begins with; None: it is not mirrored.
+        """Return the view that a new queue begins with; None: it is not mirrored.
 
-        Whoever declares it chose the nodes, by what was up then: those that are up no more are left out. If that is
-        the home, the first of the mirrors is master.
+        The declaring node chose the nodes by what was up then: those that are not up any more are left out. If the home
+        is among these, the first of the mirrors is master.
         """
         is_wanted = command.mirrors or command.type == "quorum" or "ha-mode" in effective.definition
         if not is_wanted or command.exclusive_owner is not None:
@@ -70,7 +73,10 @@ class MirroredQueues:
         return created(0, nodes) if nodes else None
 
     def start(self, command: StartMirroring) -> View | Refused:
-        """See `StartMirroring`."""
+        """Give an unmirrored queue its first view, of its home alone, and return it.
+
+        Refused (406) when it is mirrored, exclusive or another one than `uid`, or when its home is down or a witness.
+        """
         topology = self._topologies.get(command.vhost)
         queue = None if topology is None else topology.queues.get(command.name)
         if topology is None or queue is None or queue.uid != command.uid:
@@ -84,7 +90,10 @@ class MirroredQueues:
         return view
 
     def change(self, command: ChangeView) -> View | Refused:
-        """See `ChangeView`."""
+        """Make a change of a queue's view and return the view; a queue that no node can bring back is deleted.
+
+        Refused (406) when the change cannot be made, or not any more.
+        """
         topology = self._topologies.get(command.vhost)
         queue = None if topology is None else topology.queues.get(command.name)
         if topology is None or queue is None or queue.uid != command.uid or queue.view is None:
@@ -103,7 +112,10 @@ class MirroredQueues:
         return view
 
     def take_step(self, command: TakePlanStep) -> StepOutcome:
-        """See `TakePlanStep`; that the plan has the lock was looked at."""
+        """Judge a step of a plan and make it if all its conditions hold.
+
+        The caller has checked that the plan has the lock.
+        """
         topology = self._topologies.get(command.vhost)
         queue = None if topology is None else topology.queues.get(command.name)
         if topology is None or queue is None or queue.uid != command.uid:
@@ -122,7 +134,7 @@ class MirroredQueues:
         return verdict.outcome
 
     def _is_of_now(self, change: ViewChange) -> bool:
-        """Whether the node that is to have a copy, or to bring one, is up as the incarnation that is meant."""
+        """True if the node that is to have a copy, or to bring one, is up as the incarnation that is meant."""
         if not isinstance(change, AddMirror | OfferCopy):
             return True
         member = self._members.by_name.get(change.node)
@@ -131,9 +143,9 @@ class MirroredQueues:
     # --- nodes that go ------------------------------------------------------------------------------------
 
     def lose(self, gone: Member, *, is_clean: bool) -> list[QueueRecord]:
-        """A node is down: its copies are lost.
+        """Take the copies on a node that is down out of the views of their queues.
 
-        is_clean: as in `NodeDown`.   Returns: the queues that are over, for the caller to delete.
+        is_clean: as in `NodeDown`.   Returns: the queues that no node can bring back, for the caller to delete.
         """
 
         def without(topology: Topology, queue: QueueRecord, view: View) -> View | None:
@@ -147,13 +159,13 @@ class MirroredQueues:
         return list(self._change_all(without))
 
     def forget(self, name: str) -> list[QueueRecord]:
-        """A node that is down is no member any more.   Returns: as `lose`."""
+        """Take a node out of the views, which is down and no member any more.   Returns: as `lose`."""
         return list(self._change_all(lambda topology, queue, view: forgotten(view, name)))
 
     def _change_all(
         self, change: Callable[[Topology, QueueRecord, View], View | None]
     ) -> Iterator[QueueRecord]:
-        """Give each mirrored queue the view that `change` gives, None: the one it has; those that are over."""
+        """Give each mirrored queue the view that `change` returns (None: no change); yield those that are lost."""
         for topology in self._topologies.values():
             mirrored = [(queue, queue.view) for queue in topology.queues.values() if queue.view is not None]
             for queue, view in mirrored:
@@ -173,7 +185,7 @@ class MirroredQueues:
         base: QueueRecord | None = None,
         cause: str = "",
     ) -> None:
-        """Give a queue another view.   base: the queue with what else of it changes.   cause: see `ViewChanged`."""
+        """Give a queue another view.   base: the record with its other changes.   cause: as in `ViewChanged`."""
         home, mastership = view.master_node or queue.home, queue.mastership
         if queue.view is not None and view.since != queue.view.since:
             mastership = view.since
@@ -197,7 +209,7 @@ def _may_have_copy(member: Member) -> bool:
 
 
 def _may_lose(topology: Topology, queue: QueueRecord, *, is_clean: bool) -> bool:
-    """Whether its policy wants a copy promoted that is not synchronised (§9.3).
+    """True if the queue's policy wants a copy promoted that is not synchronised (§9.3).
 
     At a clean end that takes both keys, as there RabbitMQ's default for failures is `always`.
     """
@@ -210,7 +222,7 @@ def _may_lose(topology: Topology, queue: QueueRecord, *, is_clean: bool) -> bool
 
 
 def _is_over(queue: QueueRecord, view: View) -> bool:
-    """Whether nobody can bring the queue back."""
+    """True if no node can bring the queue back."""
     if view.state == "live":
         return False
     if view.state == "down":

@@ -1,4 +1,4 @@
-"""On which nodes a new queue is to live. Source: amqp-behaviour §9.2, §9.3."""
+"""The choice of the nodes on which a new queue is to live. Source: amqp-behaviour §9.2, §9.3."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -18,10 +18,10 @@ _ENTROPY_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class Placement:
-    """How the nodes for new queues are chosen.
+    """The rules and data by which the nodes for new queues are chosen.
 
     here: this node.   locator: client-local, min-masters or random, where neither arguments nor a policy say.
-    stuck_disks: nodes whose message disks get on with nothing.   entropy: gives that many random bytes.
+    stuck_disks: nodes whose message disks make no progress.   entropy: gives that many random bytes.
     """
 
     catalogue: Catalogue
@@ -31,10 +31,10 @@ class Placement:
     entropy: Callable[[int], bytes]
 
     def placed(self, command: DeclareQueue) -> DeclareQueue:
-        """The declaration of a queue, made here, with its home and its mirrors.
+        """Return the declaration of a queue that a client of this node declares, with its home and its mirrors.
 
-        Its argument decides on the home, else its policy, else the configuration; an exclusive queue is always local.
-        Nodes that are down, in maintenance mode or without queues are not chosen.
+        The queue's argument decides on the home, else its policy, else the configuration; an exclusive queue is always
+        local. Nodes that are down, in maintenance mode or without queues are not chosen.
         """
         members = {each.name: each for each in without(self.catalogue.members.values(), self.stuck_disks)}
         if command.exclusive_owner is not None or not members:
@@ -59,7 +59,7 @@ class Placement:
 
 
 def _eligible(settings: QueueSettings, willing: Sequence[str]) -> Sequence[str]:
-    """Those that a policy names, if any of them is there."""
+    """Return the nodes that a policy names, if any of them is willing; else all willing nodes."""
     if settings.ha_mode != "nodes" or not isinstance(settings.ha_params, tuple):
         return willing
     return [node for node in willing if node in settings.ha_params] or willing

@@ -22,7 +22,11 @@ _DONE: Final = StepOutcome("done")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """outcome: if the change can be made.   change: of the view; None: none.   placement: of the queue from now on."""
+    """The judgement of a step.
+
+    outcome: the result, provided that the change can be made.   change: of the view; None: none.
+    placement: of the queue from now on.
+    """
 
     outcome: StepOutcome
     change: ViewChange | None
@@ -31,7 +35,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A step and what it is about.   synced: nodes with a synchronised copy that is there."""
+    """A step and the queue that it is about.   synced: nodes with a synchronised copy that is there."""
 
     record: QueueRecord
     view: View
@@ -41,7 +45,7 @@ class _Case:
     synced: frozenset[str]
 
     def told(self, outcome: StepOutcome) -> Verdict:
-        """Nothing is done."""
+        """Return the verdict that changes nothing."""
         return Verdict(outcome, None, self.record.placement)
 
     def stale(self, reason: str) -> Verdict:
@@ -55,14 +59,14 @@ class _Case:
 
     @property
     def placed(self) -> frozenset[str]:
-        """Nodes that are to have a copy as it is."""
+        """The nodes that are to have a copy at present: those of the placement, or without one those of the ring."""
         return frozenset(self.record.placement) or frozenset(member.node for member in self.view.ring)
 
 
 def judged(
     record: QueueRecord, command: TakePlanStep, settings: QueueSettings, members: Mapping[str, Member]
 ) -> Verdict:
-    """What becomes of a step. The queue is the one that is meant; its plan has the lock."""
+    """Return the verdict on a step. The queue is the one that is meant; its plan has the lock."""
     view = record.view
     if view is None:
         return Verdict(StepOutcome("stale", "the queue is not mirrored"), None, record.placement)
@@ -81,16 +85,16 @@ def judged(
 
 
 def synced_nodes(view: View) -> frozenset[str]:
-    """Nodes that have a synchronised copy, the master's among them. A dead one counts no more, erased or not."""
+    """Return the nodes that have a synchronised copy, the master's among them. Dead members never count."""
     return frozenset(member.node for member in view.ring if member.id in view.synced)
 
 
 def placement_to_keep(
     record: QueueRecord, settings: QueueSettings, members: Mapping[str, Member]
 ) -> tuple[str, ...]:
-    """What is left of a queue's placement: nothing, if its policy wants these nodes by itself and all are there by now.
+    """Return a queue's placement, or nothing once the policy by itself wants these nodes and all are synchronised.
 
-    Nor is anything left where the policy leaves no choice of nodes, once those that it wants are there.
+    Nor is anything left where the policy leaves no choice of nodes, once those that it wants are synchronised.
     """
     view = record.view
     if view is None or view.state != "live" or view.previous or view.master_node is None:
@@ -152,7 +156,7 @@ def _add(case: _Case) -> Verdict:
 
 
 def _unwelcome(case: _Case, target: str) -> str | None:
-    """Why a node can have no copy of the queue; None: it can."""
+    """Return why a node can have no copy of the queue; None if it can."""
     record, settings = case.record, case.settings
     current = [member.node for member in case.view.ring]
     if record.type != "quorum" and settings.ha_mode is None:
@@ -200,7 +204,7 @@ def _drop(case: _Case) -> Verdict:
 
 
 def _broken(case: _Case, left: Collection[str]) -> str | None:
-    """What a step relies on that is not so.   left: nodes with a synchronised copy after it."""
+    """Return the condition of a step that does not hold, or None.   left: nodes with a synchronised copy after it."""
     command, view = case.command, case.view
     if command.epoch is not None and command.epoch != view.since:
         return f"the master has changed: epoch {command.epoch} is {view.since} now"

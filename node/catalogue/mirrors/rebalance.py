@@ -1,4 +1,4 @@
-"""Spreads masters evenly over the nodes, by their number alone, as RabbitMQ does.
+"""Spreading masters evenly over the nodes, by their number alone, as RabbitMQ does.
 
     queues with a view ─► by node of their master, the shortest first
         a node has more than its share ─► its shortest queue that isn't settled ─► the mirror's node with the fewest
@@ -16,17 +16,17 @@ from node.catalogue.patterns import matches
 from node.catalogue.records import QueueRecord
 
 MOVING_MAX: Final = 10
-"""Queues that move at the same time."""
+"""The limit of queues that move at the same time."""
 
 MOVE_S_MAX: Final = 30.0
-"""How long a queue is waited for. It is left alone after that, wherever it is."""
+"""The seconds for which a moving queue is waited for. After that it is left alone, wherever it is."""
 
 QueueKind: TypeAlias = Literal["all", "classic", "quorum"]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The master of a queue is to move: a `ChangeView` to propose.
+    """A proposal to move the master of a queue: a `ChangeView`.
 
     source, target: nodes, with the number of masters that they have at the time.
     """
@@ -49,7 +49,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How many masters of mirrored queues a node has."""
+    """The number of masters of mirrored queues that a node has."""
 
     node: str
     classic: int
@@ -66,7 +66,7 @@ class _Candidate:
 def selected(
     records: Iterable[QueueRecord], kind: QueueKind, vhost_pattern: str, queue_pattern: str
 ) -> list[QueueRecord]:
-    """The mirrored queues that an operator means. The patterns have been checked."""
+    """Return the mirrored queues that an operator's patterns match. The patterns have been checked."""
     return [
         record
         for record in records
@@ -79,7 +79,7 @@ def selected(
 
 
 def plan(queues: Iterable[tuple[QueueRecord, int]], nodes: Sequence[str]) -> list[Move]:
-    """Which masters go where, in order.
+    """Return the moves that spread the masters, in order.
 
     queues: `selected` ones with their number of messages, as far as known.
     nodes: those that are up, may hold queues and aren't in maintenance mode. Masters elsewhere are left alone.
@@ -111,7 +111,7 @@ def plan(queues: Iterable[tuple[QueueRecord, int]], nodes: Sequence[str]) -> lis
 
 
 def _move(record: QueueRecord, node: str, by_node: dict[str, list[_Candidate]]) -> Move | None:
-    """To where there are the fewest, unless that were no better than before."""
+    """Return the move to the synchronised mirror whose node has the fewest masters; None if it gains nothing."""
     view = record.view
     assert view is not None
     able = [
@@ -136,7 +136,7 @@ def _move(record: QueueRecord, node: str, by_node: dict[str, list[_Candidate]]) 
 
 
 def shares(records: Iterable[QueueRecord], nodes: Iterable[str]) -> list[Share]:
-    """What each node has: the table that the operator gets."""
+    """Return the number of masters of each node: the table that the operator gets."""
     counts = {node: [0, 0] for node in sorted(nodes)}
     for record in records:
         node = None if record.view is None else record.view.master_node
@@ -147,25 +147,28 @@ def shares(records: Iterable[QueueRecord], nodes: Iterable[str]) -> list[Share]:
 
 @dataclass(slots=True)
 class Rebalancer:
-    """Carries out one plan at a time. Whoever runs it hands its moves to the catalogue and tells it of views."""
+    """Carries out one plan at a time.
+
+    The caller proposes its moves to the catalogue and reports changes of views to it.
+    """
 
     _waiting: list[Move] = field(default_factory=list)
     _moving: dict[str, tuple[Move, float]] = field(default_factory=dict)
 
     @property
     def is_running(self) -> bool:
-        """Whether a plan is being carried out."""
+        """True if a plan is being carried out."""
         return bool(self._waiting or self._moving)
 
     def begin(self, moves: Sequence[Move]) -> bool:
-        """Carry out a plan. False: one is being carried out, the answer is `rebalance_in_progress`."""
+        """Begin to carry out a plan. False: one is being carried out, the answer is `rebalance_in_progress`."""
         if self.is_running:
             return False
         self._waiting = list(reversed(moves))
         return True
 
     def see(self, uid: str, view: View | None) -> None:
-        """A queue has another view, or was deleted (None). Also of queues that don't move."""
+        """Note that a queue has another view, or was deleted (None). Queues that do not move may be reported too."""
         moving = self._moving.get(uid)
         if moving is not None and (
             view is None
@@ -176,7 +179,7 @@ class Rebalancer:
             del self._moving[uid]
 
     def look(self, now: float) -> list[Move]:
-        """What to propose now."""
+        """Return the moves to propose now, and give up those that have taken `MOVE_S_MAX`."""
         for uid in [uid for uid, (_, began_s) in self._moving.items() if now - began_s >= MOVE_S_MAX]:
             del self._moving[uid]
         moves: list[Move] = []
@@ -187,7 +190,7 @@ class Rebalancer:
         return moves
 
     def next_look(self, now: float) -> float | None:
-        """When to look again, if nothing happens until then."""
+        """Return when to call `look` again if no view changes until then; None: not at all."""
         if self._waiting and len(self._moving) < MOVING_MAX:
             return now
         return min((began_s + MOVE_S_MAX for _, began_s in self._moving.values()), default=None)

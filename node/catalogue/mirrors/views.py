@@ -1,4 +1,4 @@
-"""The view of a mirrored queue: which nodes have a copy, in which order they pass on its operations, who is master.
+"""Changes of a mirrored queue's view: which nodes have a copy, in which order they pass on operations, who is master.
 
 A view is a value in the catalogue, so all nodes see the same views in the same order. A change says what is asked
 for; `changed` gives the view that comes of it, or None where it cannot be (any more), so a change may be proposed
@@ -44,12 +44,12 @@ __all__ = [
 
 
 def is_spared(view: View, id_: int) -> bool:
-    """Whether another synchronised member is there, which so has all that was confirmed."""
+    """True if another synchronised member is there: it has all that was confirmed."""
     return any(is_there(member) and member.id in view.synced for member in view.members if member.id != id_)
 
 
 def is_followed(view: View, node: str) -> bool:
-    """Whether the master was on a node, and the next one has not taken over from it."""
+    """True if the former master was on a node, and the present one has not taken over from it."""
     former = view.member(view.previous)
     return former is not None and former.node == node and is_there(former)
 
@@ -59,7 +59,7 @@ def is_followed(view: View, node: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AddMirror:
-    """The master wants a copy on a node, which is up in this incarnation and has none. It joins at the tail."""
+    """Add a mirror on a node that is up in this incarnation and has no copy. It joins at the tail of the ring."""
 
     node: str
     incarnation: int
@@ -67,21 +67,21 @@ class AddMirror:
 
 @dataclass(frozen=True, slots=True)
 class ActivateMirror:
-    """A joining member has its left neighbour's state."""
+    """Count a joining member as alive: it has its left neighbour's state."""
 
     member: int
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorSynced:
-    """A member has all that the master has."""
+    """Count a member as synchronised: it has all that the master has."""
 
     member: int
 
 
 @dataclass(frozen=True, slots=True)
 class DropMirror:
-    """The master wants a member no more, by policy or because it doesn't keep up.
+    """Drop a mirror, as its policy wants it no more or because it does not keep up.
 
     version: of the view that its proposer saw, when others could spare the member; 0: it goes whatever others do.
         While there is no master it goes in that view only, and only if another synchronised one is there.
@@ -93,9 +93,9 @@ class DropMirror:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """A member's copy is of no use, as the member itself says: it goes, be it the master, and nothing is left of it.
+    """Drop a member whose node says that its copy is of no use, be it the master's; its copy is removed from disk.
 
-    Refused to who is the last synchronised one that is there.
+    Refused for the last synchronised member that is there.
     """
 
     member: int
@@ -103,7 +103,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class EraseMirror:
-    """All that a dead member had to say has gone round; its owner says so."""
+    """Erase a dead member: its owner says that all its broadcasts have gone round."""
 
     member: int
     owner: int
@@ -111,7 +111,7 @@ class EraseMirror:
 
 @dataclass(frozen=True, slots=True)
 class TransferMaster:
-    """The master hands over to a synchronised member."""
+    """Make a synchronised member the master in place of the present one."""
 
     master: int
     to: int
@@ -119,7 +119,7 @@ class TransferMaster:
 
 @dataclass(frozen=True, slots=True)
 class DeclineMaster:
-    """The master has waited too long for the last word of the one before it, which is to be master again.
+    """Give the mastership back to the former master, for whose last broadcast the present one has waited too long.
 
     The one that declines has done nothing as master, and will not in this mastership.   since: as of its view.
     """
@@ -130,7 +130,7 @@ class DeclineMaster:
 
 @dataclass(frozen=True, slots=True)
 class TookOver:
-    """All members have heard what the master before had to say: the present one's first broadcast has come round.
+    """End a handover: the new master's first broadcast has come round, so all have what the former master broadcast.
 
     since: as of the view that its proposer saw: the same member may be master again when this comes, and wait.
     """
@@ -140,7 +140,7 @@ class TookOver:
 
 @dataclass(frozen=True, slots=True)
 class OfferCopy:
-    """A recoverable node has recovered its copy of a queue that is down. When all have offered the best one is taken.
+    """Offer a node's copy of a queue that is down. When all recoverable nodes have offered, the best copy is taken.
 
     is_clean: it has all that it ever had, as far as its node can tell; None: an older version, which did not look. Then
         the last master's is taken at once.
@@ -154,7 +154,7 @@ class OfferCopy:
 
 @dataclass(frozen=True, slots=True)
 class Revive:
-    """The others have been waited for long enough: take the best copy that was offered, if it is clean.
+    """Take the best copy that was offered, if it is clean: the other nodes have been waited for long enough.
 
     version: of the view that its proposer saw.
     """
@@ -164,7 +164,7 @@ class Revive:
 
 @dataclass(frozen=True, slots=True)
 class Unmirror:
-    """The master is alone and is to be no mirrored queue any more. The catalogue drops the view.
+    """End the mirroring of a queue whose master is alone. The catalogue drops the view.
 
     version: of the view in which the master acted as such; 0: whichever it is. One that has not begun has a copy yet,
         and no queue.
@@ -191,10 +191,10 @@ ViewChange: TypeAlias = (
 
 
 def created(version: int, nodes: Sequence[tuple[str, int]], copy: int | None = None) -> View:
-    """The first view of an empty queue, all synchronised, the first one master.
+    """Return the first view of an empty queue: all members are synchronised, the first one is master.
 
     version: the last one that the queue ever had, 0 for a new one.   nodes: with their incarnations.
-    copy: what the master has on disk already.
+    copy: the number of the copy that the master has on disk already.
     """
     last = version + len(nodes)
     members = tuple(
@@ -208,7 +208,7 @@ def created(version: int, nodes: Sequence[tuple[str, int]], copy: int | None = N
 
 
 def changed(view: View, change: ViewChange) -> View | None:
-    """The view after a change; None: it cannot be.
+    """Return the view after a change; None if the change cannot be made.
 
     For AddMirror and OfferCopy the caller has checked that the incarnation is the node's present one and up;
     `Unmirror` gives the view itself where it may be dropped.
@@ -252,14 +252,14 @@ def _add(view: View, node: str, incarnation: int) -> View | None:
     if view.state != "live" or view.previous or view.member_on(node) is not None:
         return None
     if any(member.node == node and member.id in view.synced for member in view.members):
-        return None  # what its dead one has there may be what the queue has to be brought back from
+        return None  # the dead member's copy on this node may be needed to bring the queue back
     version = view.version + 1
     newcomer = RingMember(version, node, incarnation, "joining", version, version)
     at = next(index for index, member in enumerate(view.members) if member.id == view.master) or len(
         view.members
     )
     while not is_there(view.members[at - 1]):
-        at -= 1  # the owner of a dead one must not be who knows least
+        at -= 1  # the owner of a dead member must not be the newcomer, which knows least
     return _linked(view, (*view.members[:at], newcomer, *view.members[at:]))
 
 
@@ -294,7 +294,7 @@ def _give_up(view: View, id_: int) -> View | None:
 
 
 def _without(view: View, member: RingMember) -> View:
-    """The view after a member was cut out whose copy is dropped: nobody has to wait for it to come back."""
+    """Return the view after a member was cut out whose copy is dropped: it is not waited for."""
     gone = (member.node, member.copy)
     left = [each for each in zip(view.recoverable, view.copies, strict=True) if each != gone]
     others = replace(
@@ -307,9 +307,9 @@ def _without(view: View, member: RingMember) -> View:
 
 
 def died(view: View, ids: Iterable[int], *, may_lose: bool) -> View:
-    """The view after members have died, or were cut out.
+    """Return the view after members have died, or were cut out.
 
-    Who was joining goes too, or who knows least could come to own what a dead one had to say (reliability S2).
+    Joining members go too: else the one that knows least could come to own a dead one's broadcasts (reliability S2).
     may_lose: if the master is among them: whether an unsynchronised copy may be promoted.
     """
     dead = set(ids)
@@ -350,7 +350,7 @@ def _erase(view: View, id_: int, owner: int) -> View | None:
     members = tuple(each for each in view.members if each.id != id_)
     if view.previous == id_:
         view = replace(view, previous=0, handover=0)
-    if view.master:  # from now on it is confirmed what the erased one lacks
+    if view.master:  # from now on operations are confirmed that the erased member lacks
         view = replace(view, synced=tuple(known for known in view.synced if known != id_))
     after = _linked(view, members)
     if after.state == "flushing" and all(map(is_there, members)):
@@ -359,7 +359,10 @@ def _erase(view: View, id_: int, owner: int) -> View | None:
 
 
 def _promoted(view: View) -> View:
-    """All have the same operations now: any synchronised copy is as long as the others. The first one is taken."""
+    """Return the view with the first synchronised member as master, or that of a queue that is down.
+
+    All members have the same operations, so all synchronised copies are equal.
+    """
     alive = [member for member in view.members if member.status == "alive"]
     synced = tuple(member.id for member in alive if member.id in view.synced)
     if synced:
@@ -369,7 +372,7 @@ def _promoted(view: View) -> View:
         synced = (master,)
     else:
         return _down(view)
-    if view.previous == master:  # it needs nobody to tell it what itself has said
+    if view.previous == master:  # it need not wait for its own broadcasts
         view = replace(view, previous=0, handover=0)
     return replace(
         view, master=master, synced=synced, state="live", since=view.version, recoverable=(), copies=()
@@ -423,7 +426,7 @@ def _offer(view: View, change: OfferCopy) -> View | None:
 
 
 def is_offered(view: View, change: OfferCopy) -> bool:
-    """Whether a view has this very offer."""
+    """True if the view has this very offer."""
     judgement = None if change.is_clean is None else (change.node, change.is_clean)
     offer = (change.node, change.incarnation, change.position)
     return offer in view.offers and (judgement is None or judgement in view.judged)
@@ -448,14 +451,14 @@ def _revive(view: View) -> View | None:
 
 
 def _best(view: View) -> tuple[str, int, int]:
-    """Who has lost something is taken only if nobody else is there; then who has the most, then who stands first."""
+    """Return the best offer: a clean copy before others, then the longest, then the first of the recoverable nodes."""
     return max(
         view.clean_offers or view.offers, key=lambda offer: (offer[2], -view.recoverable.index(offer[0]))
     )
 
 
 def _revived(view: View, offer: tuple[str, int, int]) -> View:
-    """The view with the copy that was offered; the others stay where they are until it is no more the only one."""
+    """Return the view with an offered copy as the master's. Others are kept until there is a synchronised mirror."""
     node, incarnation, position = offer
     version = view.version
     copy = view.copies[view.recoverable.index(node)]
@@ -478,16 +481,16 @@ def _revived(view: View, offer: tuple[str, int, int]) -> View:
 
 
 def withdrawn(view: View, node: str) -> View | None:
-    """The view after a node that had offered its copy went down; None: it had not."""
+    """Return the view after a node that had offered its copy went down; None if it had not."""
     after = _without_offer(view, node)
     return None if after.offers == view.offers else replace(after, version=view.version + 1)
 
 
 def forgotten(view: View, node: str) -> View | None:
-    """The view after a node is no member of the cluster any more: nobody waits for its copy. None: nobody did.
+    """Return the view after a node was forgotten, so that its copy is not waited for; None if it was not.
 
-    The best of those that were offered is taken if they are all there are now. If there is no other, those count that
-    were not taken when the queue came back before.
+    If all other copies were offered, the best of them is taken. If there is no other, those count that were not taken
+    when the queue came back before.
     """
     gone = {member.id for member in view.members if member.node == node and not is_there(member)}
     synced = tuple(id_ for id_ in view.synced if id_ not in gone)
@@ -515,7 +518,7 @@ def _with(view: View, member: RingMember) -> tuple[RingMember, ...]:
 
 
 def _linked(view: View, members: tuple[RingMember, ...]) -> View:
-    """The next view, with these members; who has another left neighbour has a new edge."""
+    """Return the next view with these members; a member with another left neighbour gets a new edge."""
     version = view.version + 1
     before = {member.id: view.left_of(member.id) for member in view.ring}
     after = replace(view, version=version, members=members)

@@ -1,4 +1,4 @@
-"""The commands about vhosts and permissions. Source: management §3.2, §3.3; RabbitMQ 3.10.8's output."""
+"""This table has the commands about vhosts and permissions. Source: management §3.2, §3.3; RabbitMQ 3.10.8's output."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""The command line of `fluffle ctl`: RabbitMQ's options, wherever they stand, and words.
+"""The command line of `fluffle ctl` consists of RabbitMQ's options, in any place, and words.
 
 RabbitMQ's tools take options before and after the command, as `--name value` or `--name=value`, and refuse those
 that the command does not have. Source: management §3.1, RabbitMQ.CLI.Core.Parser v3.10.8.
@@ -15,7 +15,7 @@ _GLOBAL_SWITCHES: Final = frozenset(
     {"quiet", "silent", "longnames", "dry-run", "no-table-headers", "print-stacktrace", "help", "version"}
 )
 _GLOBAL: Final = _GLOBAL_TEXT | _GLOBAL_SWITCHES
-"""What every command takes, with effect or without."""
+"""Options that every command accepts, with effect or without."""
 _NUMBERS: Final = frozenset({"timeout", "within", "number", "duration"})
 _INTEGERS: Final = frozenset({"priority", "limit", "per-connection-delay", "queue-timeout", "pid"})
 _TEXT: Final = (
@@ -54,32 +54,32 @@ NO_SHORTS: Final[Mapping[str, str]] = {}
 
 @dataclass(slots=True)
 class Line:
-    """What was typed."""
+    """A parsed command line."""
 
     words: list[str] = field(default_factory=list)
     """The command and its arguments."""
     texts: dict[str, str] = field(default_factory=dict)
     switches: dict[str, bool] = field(default_factory=dict)
     invalid: list[tuple[str, str]] = field(default_factory=list)
-    """Options that there are not, or with a value that is not allowed: as they were typed, and the value."""
+    """Options that do not exist, or have a value that is not allowed: the option as typed, and the value."""
 
     def is_set(self, switch: str) -> bool:
-        """Whether `--switch` was given, and not `--no-switch` after it."""
+        """Return whether `--switch` was given, and not `--no-switch` after it."""
         return self.switches.get(switch, False)
 
     def foreign(self, allowed: Collection[str]) -> list[tuple[str, str]]:
-        """The options that a command with these of its own does not have, as in `invalid`."""
+        """Return the options that a command with these own ones does not have, as in `invalid`."""
         known = _GLOBAL.union(allowed)
         given: Mapping[str, str] = {**dict.fromkeys(self.switches, ""), **self.texts}
         return self.invalid + [(f"--{name}", value) for name, value in given.items() if name not in known]
 
     def in_vhost(self, vhost: str) -> "Line":
-        """The same about another virtual host."""
+        """Return the same line for another virtual host."""
         return Line(self.words, {**self.texts, "vhost": vhost}, self.switches, self.invalid)
 
 
 def parse(arguments: Sequence[str], shorts: Mapping[str, str] = NO_SHORTS) -> Line:
-    """Take a command line apart. Nothing is refused here: what is wrong is in `invalid`.
+    """Parse a command line. Nothing is refused here: errors are in `invalid`.
 
     shorts: options of one letter that only the command has, and their names.
     """

@@ -1,6 +1,6 @@
-"""What a command of `fluffle ctl` is: a row of `node.cli.ctl.commands.COMMANDS`.
+"""A command of `fluffle ctl` is a row of `node.cli.ctl.commands.COMMANDS`.
 
-Most are made of the rows of `node.operations`, which say what is asked for and how: see `commands`.
+Most are made of the rows of `node.operations`, which describe the operation and its arguments: see `commands`.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,12 +13,12 @@ from node.operations.operation import Table as Operations
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
 class Refused(Exception):
-    """The command line makes no sense: `text` says why, and `exit_code` which kind of nonsense it is."""
+    """The command line is invalid: `text` says why, and `exit_code` tells the kind of error."""
 
     def __init__(self, text: str, exit_code: int = EX_USAGE) -> None:
         super().__init__(text)
@@ -27,10 +27,10 @@ class Refused(Exception):
 
 
 class Failed(Exception):
-    """It could not be done, or a check failed.
+    """A command failed, or a check did.
 
-    text: what stands on standard error, to the letter.
-    value: what stands there with a JSON formatter; None: the text.
+    text: printed on standard error, to the letter.
+    value: printed there with a JSON formatter; None: the text.
     """
 
     def __init__(
@@ -43,33 +43,33 @@ class Failed(Exception):
 
 
 class NotHealthy(Failed):
-    """A check failed, or there is no such thing; the text says how. Exit code 69."""
+    """A check failed, or an object does not exist; the text says how. Exit code 69."""
 
     def __init__(self, text: str, value: Mapping[str, Any] | None = None, *, has_title: bool = True) -> None:
         super().__init__(EX_UNAVAILABLE, text, value, has_title=has_title)
 
 
 class Session(Protocol):
-    """What a command that does more than one question has at hand."""
+    """The means of a command that asks more than one question."""
 
     environ: Mapping[str, str]
 
     @property
     def data_dir(self) -> str:
-        """Where the node that is meant keeps its data, whether it runs or not."""
+        """The data directory of the command's node, whether the node runs or not."""
 
     @property
     def is_talking(self) -> bool:
-        """Whether anything but the result may be printed."""
+        """True if anything but the result may be printed."""
 
     @property
     def formatter(self) -> str:
-        """How the result is printed."""
+        """The name of the formatter for the result."""
 
     def ask(
         self, operation: str, arguments: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> Any:
-        """Have the node do something. Raises: ControlError.   timeout_s: unless it is the command's."""
+        """Have the node carry out an operation. Raises: ControlError.   timeout_s: None: the command's."""
 
     def say(self, text: str) -> None:
         """Print a line at once, unless only the result may be printed."""
@@ -81,18 +81,18 @@ class Call(NamedTuple):
     node: str
     """The node's full name."""
     words: list[str]
-    """Its arguments."""
+    """The command's arguments."""
     line: Line
     timeout_s: float
 
     @property
     def vhost(self) -> str:
-        """Which virtual host is meant."""
+        """The virtual host of the command."""
         return self.line.texts.get("vhost", "/")
 
 
 def named(*names: str, vhost: bool = False) -> Callable[[Call], dict[str, Any]]:
-    """A request with the command's words under these names, and with the virtual host that is meant."""
+    """Return a request with the command's words under these names, and optionally with the virtual host."""
 
     def request(call: Call) -> dict[str, Any]:
         found = dict(zip(names, call.words, strict=False))
@@ -115,39 +115,39 @@ class Command(NamedTuple):
     section: str
     help: str
     usage: str = ""
-    """What may stand behind its name."""
+    """The usage after the command's name."""
     arguments: tuple[int, int | None] = (0, 0)
-    """How many at least and at most; None: any number."""
+    """The least and the greatest number of arguments; None: any number."""
     options: frozenset[str] = frozenset()
-    """Its own, besides those of all commands."""
+    """The command's own options, besides those of all commands."""
     banner: Callable[[Call], str] | None = None
     request: Callable[[Call], dict[str, Any]] = _nothing
-    """The operation's arguments. Raises: Refused."""
+    """Returns the operation's arguments. Raises: Refused."""
     present: Callable[[Call, Any], Outcome] = _done
     timeout_s: float = TIMEOUT_S
     is_slow: bool = False
-    """Whether the banner is printed before the answer is there."""
+    """True if the banner is printed before the answer is there."""
     formatter: str = "table"
-    """Unless another one is asked for."""
+    """The default formatter."""
     tools: frozenset[str] = CTL
-    """Whose overviews have it."""
+    """The tools whose overviews list the command."""
     shorts: Mapping[str, str] = {}
-    """Its own options of one letter."""
+    """The command's own options of one letter."""
     operation: str = ""
-    """What the node is asked for; empty: the command's name."""
+    """The operation of the node; empty: the command's name."""
     perform: Callable[[Call, Session], Outcome] | None = None
-    """In place of asking for one operation. Raises: Failed, ControlError."""
+    """The function that replaces asking for one operation. Raises: Failed, ControlError."""
     is_local: bool = False
-    """Whether it does without any node."""
+    """True if the command needs no node."""
     columns: frozenset[str] = frozenset()
-    """What its arguments may be, if they are columns."""
+    """The allowed arguments, if they are columns."""
 
 
 # --- of rows of `node.operations` ---
 
 
 def commands(table: Operations, **own: Mapping[str, Any]) -> dict[str, Command]:
-    """The commands of a table.   own: fields of `Command` that no row can have, by the command's name."""
+    """Return the commands of a table.   own: fields of `Command` that no row can have, by the command's name."""
     return {
         row.name: _command(row, table.section)._replace(**own.get(row.name, {}))
         for row in table.rows
@@ -174,7 +174,7 @@ def _command(row: Operation, section: str) -> Command:
 
 
 def _asked(call: Call, taken: tuple[Argument, ...]) -> dict[str, Any]:
-    """What the node is asked for: words and options by the names that the operation has for them."""
+    """Return the operation's arguments: words and options under the operation's names for them."""
     found: dict[str, Any] = {}
     words_left = list(call.words)
     for each in taken:
@@ -210,7 +210,7 @@ def _banner(text: str, taken: tuple[Argument, ...]) -> Callable[[Call], str]:
 
 
 _SHOWN_AS: Final[Mapping[str, str]] = {"user": "username", "configure": "conf", "component": "component_name"}
-"""What RabbitMQ's help calls words, where that is another name."""
+"""The names of words in RabbitMQ's help, where they differ."""
 
 
 def _usage(row: Operation, taken: tuple[Argument, ...]) -> str:

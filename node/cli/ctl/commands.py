@@ -1,4 +1,4 @@
-"""All commands of the command line tools but those of `rabbitmq-plugins`, and why others are not there.
+"""This table has all commands of the command line tools but those of `rabbitmq-plugins`, and why others are missing.
 
 Each is one row of a table in a file of its own kind. Source: management §3.2.
 """
@@ -37,7 +37,7 @@ ERLANG_ONLY: Final = words(
     observer remote_shell resolver_info runtime_thread_stats schema_info
     """
 )
-"""RabbitMQ's commands for the runtime that this broker has not."""
+"""RabbitMQ's commands for Erlang's runtime, which this broker does not have."""
 
 OTHER_WAY: Final = {
     "force_boot": "a cluster goes on when a majority of its disk nodes is there: start those, or take lost ones off "
@@ -52,7 +52,7 @@ OTHER_WAY: Final = {
     "delete_member": "the nodes of a quorum queue follow from the nodes of the cluster",
     "disable_feature_flag": "feature flags cannot be disabled, in RabbitMQ neither",
 }
-"""RabbitMQ's commands for what is done otherwise here, and how."""
+"""RabbitMQ's commands that are not needed here, and what to do instead."""
 
 NOT_BUILT: Final = words(
     """

@@ -1,6 +1,6 @@
-"""`export_definitions` and `import_definitions`: a JSON file, standard output or standard input.
+"""`export_definitions` and `import_definitions` use a JSON file, standard output or standard input.
 
-The text is handed on as it is: the node reads and writes definitions. Source: management §2.2, §3.2.
+The text is passed on unchanged: the node reads and writes definitions. Source: management §2.2, §3.2.
 """
 
 import json
@@ -17,7 +17,7 @@ _STARTED: Final = (
     "Successfully started definition import. This process is asynchronous and can take some time."
 )
 _PARTS_BYTES: Final = 256 * 1024
-"""What goes to the node in one request: those are bounded (`node.io.control`)."""
+"""The characters of a document in one request: requests are bounded (`node.io.control`)."""
 
 
 def _check(call: Call) -> None:
@@ -52,7 +52,7 @@ def _export(call: Call, session: Session) -> Outcome:
 
 
 def _banner_of_export(call: Call) -> str:
-    """None where the document itself goes to standard output."""
+    """Return the banner; none where the document itself goes to standard output."""
     if call.words[0] == "-":
         return ""
     return f'Exporting definitions in JSON to a file at "{call.words[0]}" ...'

@@ -1,7 +1,7 @@
-"""How `fluffle ctl` prints what a command gives: RabbitMQ's formatters.
+"""`fluffle ctl` prints the outcome of a command with one of RabbitMQ's formatters.
 
-An outcome is one of four kinds; each formatter knows what to do with each. Erlang syntax is what RabbitMQ's tables
-hold for lists. Control characters in names are spelt out in text, where RabbitMQ prints them: a name must not be able
+An outcome is one of four kinds; each formatter prints or refuses each of them. RabbitMQ's tables use Erlang syntax
+for lists. Control characters in names are spelt out in text, where RabbitMQ prints them: a name must not be able
 to move the cursor of the terminal. Source: management §3.1, §3.4, and RabbitMQ 3.10.8's output.
 """
 
@@ -14,59 +14,59 @@ PLAIN: Final = "\x1b[0m"
 
 
 class Done(NamedTuple):
-    """A command that did something and has nothing to tell."""
+    """The outcome of a command that has nothing to print."""
 
 
 class Message(NamedTuple):
-    """One sentence."""
+    """The outcome of a command that prints one sentence."""
 
     text: str
 
 
 class Report(NamedTuple):
-    """An object, and how it reads as text."""
+    """The outcome that is an object, with its text."""
 
     value: Mapping[str, Any]
     text: str
     json_text: str = ""
     """The object as JSON, where its keys must not be sorted."""
     is_blank: bool = False
-    """Whether a text is nothing at all, not even a line."""
+    """True if an empty text prints nothing at all, not even a line."""
 
 
 class Table(NamedTuple):
-    """Rows with the same columns."""
+    """The outcome that has rows with the same columns."""
 
     columns: tuple[str, ...]
     rows: Sequence[Mapping[str, Any]]
     has_blank: bool = False
-    """Whether text has a blank line in the place of no rows."""
+    """True if the text has a blank line in the place of no rows."""
     has_header: bool = True
-    """Whether text has the names of the columns."""
+    """True if the text has the names of the columns."""
 
 
 class Names(list[str]):
-    """A value of a table: `[a, b]`."""
+    """A value of a table that prints as `[a, b]`."""
 
 
 class Atom(str):
-    """A value that is an Erlang atom, where that can be seen."""
+    """A value that is an Erlang atom, in formats that distinguish it."""
 
     __slots__ = ()
 
 
 class Tuple(list[Any]):
-    """A value of a table: `{0,9,1}`; in JSON a list."""
+    """A value of a table that prints as `{0,9,1}`; in JSON a list."""
 
 
 class Address(str):
-    """An IP address: in JSON RabbitMQ has a list of its numbers."""
+    """An IP address, which is a list of its numbers in RabbitMQ's JSON."""
 
     __slots__ = ()
 
     @property
     def numbers(self) -> list[int]:
-        """Its parts; empty if it is none."""
+        """The parts of the address; empty if the text is none."""
         import ipaddress
 
         try:
@@ -79,15 +79,15 @@ class Address(str):
 
 
 class Arguments(dict[str, Any]):
-    """A table of AMQP: its types are shown in JSON and Erlang terms."""
+    """A table of AMQP, whose types are shown in JSON and Erlang terms."""
 
 
 class Pairs(dict[str, Any]):
-    """A value of a table: `[{name, value}, …]`, both atoms."""
+    """A value of a table that prints as `[{name, value}, …]`, both atoms."""
 
 
 class Readable(dict[str, Any]):
-    """A value of a table: an object, and how it reads as text."""
+    """A value of a table that is an object, with its text."""
 
     def __init__(self, value: Mapping[str, Any], text: str) -> None:
         super().__init__(value)
@@ -98,18 +98,20 @@ Outcome = Done | Message | Report | Table
 
 
 class NotFormattable(Exception):
-    """The formatter suits lists only."""
+    """The formatter can print lists only."""
 
 
 class Options(NamedTuple):
-    """What the formatters need to know besides the outcome."""
+    """The formatters' parameters besides the outcome."""
 
     node: str
     has_header: bool = True
 
 
 def render(outcome: Outcome, formatter: str, options: Options) -> str:
-    """The text for standard output, each line ended. Raises: KeyError without such a formatter, NotFormattable."""
+    """Return the text for standard output, each line ended. Raises: KeyError without such a formatter,
+    NotFormattable.
+    """
     return FORMATTERS[formatter](outcome, options)
 
 
@@ -190,14 +192,14 @@ def _inspect(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Without control characters."""
+    """Return the text with control characters spelt out."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def cell(value: object) -> str:
-    """A value in a table."""
+    """Return the text of a value in a table."""
     if value is None:
         return ""
     if isinstance(value, Names):
@@ -219,7 +221,7 @@ def _dumps(value: object) -> str:
 
 
 def compact(value: Any) -> str:
-    """JSON on one line, with the names of each object sorted."""
+    """Return JSON on one line, with the names of each object sorted."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
@@ -256,7 +258,7 @@ def _json_value(value: Any, column: str) -> Any:
 
 
 def typed(arguments: Mapping[str, Any] | None) -> list[list[Any]]:
-    """Arguments as RabbitMQ's JSON has them in lists: name, type, value."""
+    """Return arguments as RabbitMQ's JSON has them in lists: name, type, value."""
     return [[name, *_typed_value(value)] for name, value in (arguments or {}).items()]
 
 
@@ -278,7 +280,7 @@ def _typed_value(value: Any) -> tuple[str, Any]:
 
 
 def erlang(value: object) -> str:
-    """A value as RabbitMQ's tables show it: `[{"x-max-length",5}]`."""
+    """Return a value as RabbitMQ's tools show it: `[{"x-max-length",5}]`."""
     if value is None:
         return "undefined"
     if isinstance(value, bool):
@@ -293,7 +295,7 @@ def erlang(value: object) -> str:
 
 
 def _term(value: object) -> str:
-    """A value as an Erlang term: texts are binaries."""
+    """Return a value as an Erlang term: texts are binaries."""
     if isinstance(value, Atom):
         return atom(value)
     if isinstance(value, Names):
@@ -318,7 +320,7 @@ def _term(value: object) -> str:
 
 
 def _typed_term(parts: Sequence[Any]) -> str:
-    """An argument: name, type, value."""
+    """Return an argument (name, type, value) as an Erlang term."""
     *names, type_, value = parts
     inner = value if type_ in ("table", "array") else None
     shown = _term(value) if inner is None else "[" + ",".join(map(_typed_term, inner)) + "]"
@@ -326,14 +328,14 @@ def _typed_term(parts: Sequence[Any]) -> str:
 
 
 def atom(text: str) -> str:
-    """An atom as Erlang writes it."""
+    """Return an atom as Erlang writes it."""
     if text and text.isascii() and text[0].islower() and text.replace("_", "a").replace("@", "a").isalnum():
         return text
     return "'" + printable(text).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def erlang_pretty(value: Mapping[str, Any], indent: int = 0) -> str:
-    """An object as `environment` shows it: pairs, a line for each that holds no others."""
+    """Return an object as `environment` shows it: pairs, a line for each that holds no others."""
     pairs = []
     for name, item in value.items():
         if isinstance(item, Mapping) and item:
@@ -368,4 +370,4 @@ FORMATTERS: Final[Mapping[str, Callable[[Outcome, Options], str]]] = {
     "string": _string,
 }
 WITHOUT_BANNER: Final = frozenset({"json", "json_stream", "csv"})
-"""What programs read: nothing may stand before it."""
+"""Formatters whose output programs read: nothing may stand before it."""

@@ -1,6 +1,6 @@
-"""The health checks of `rabbitmq-diagnostics`, and `ping`. Source: management §1.11, §3.2, §3.4; RabbitMQ 3.10.8.
+"""`rabbitmq-diagnostics` has these health checks, and `ping`. Source: management §1.11, §3.2, §3.4; RabbitMQ 3.10.8.
 
-A check that fails says so on standard error and ends with 69. Most look at what `status` and `cluster_status` tell.
+A failed check prints why on standard error and ends with 69. Most use the results of `status` and `cluster_status`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from node.process import phases
 
 
 def running_status(session: Session) -> Mapping[str, Any]:
-    """The node's `status`. Raises: ControlError unless its broker runs."""
+    """Return the node's `status`. Raises: ControlError unless its broker runs."""
     found: Mapping[str, Any] = session.ask("status")
     if not found.get("is_running"):
         raise phases.not_running(found.get("phase", "stopped"), found.get("waits_for", ""))
@@ -279,7 +279,7 @@ _M: Final = "Monitoring, observability and health checks"
 
 
 def _check(help_: str, banner: Any, perform: Any, **more: Any) -> Command:
-    """A check whose arguments are none, unless they are given."""
+    """Return a check; its usage and tools have defaults."""
     return Command(
         _M,
         help_,

@@ -1,4 +1,4 @@
-"""What the command line tools say of themselves: overviews, usages, and why a command is not there."""
+"""The command line tools print overviews, usages, and why a command does not exist."""
 
 import sys
 from typing import Final, TextIO
@@ -51,14 +51,14 @@ _SECTIONS: Final = (
 
 
 def usage(tool: Tool, name: str) -> str:
-    """The line that says how a command is used."""
+    """Return the line that says how a command is used."""
     command = commands_of(tool)[name]
     options = "[--node <node>] [--data <dir>] [--longnames] [--quiet]"
     return f"{tool.program} {options} {name} {command.usage}".rstrip()
 
 
 def print_help(tool: Tool, name: str) -> None:
-    """All about one command."""
+    """Print the help of one command."""
     command = commands_of(tool)[name]
     print(f"\n{BOLD}Usage{PLAIN}\n\n{usage(tool, name)}\n\n{command.help}.\n")
     if command.columns:
@@ -70,7 +70,7 @@ def print_help(tool: Tool, name: str) -> None:
 
 
 def print_overview(tool: Tool, file: TextIO) -> None:
-    """The commands of a tool."""
+    """Print the commands of a tool."""
     print(f"\n{BOLD}Usage{PLAIN}\n", file=file)
     print(
         f"{tool.program} [--node <node>] [--data <dir>] [--timeout <timeout>] [--longnames] [--quiet]"
@@ -90,7 +90,7 @@ def print_overview(tool: Tool, file: TextIO) -> None:
 
 
 def tell_unknown(tool: Tool, name: str) -> int:
-    """Say why there is no such command. Returns: the exit code."""
+    """Print why a command does not exist. Returns: the exit code."""
     import difflib
 
     from node.cli.ctl.commands import ERLANG_ONLY, NOT_BUILT, OTHER_WAY

@@ -1,4 +1,4 @@
-"""The commands that list what there is and what clients are doing. Source: management §3.3; RabbitMQ 3.10.8."""
+"""This table has the commands that list objects and the state of clients. Source: management §3.3; RabbitMQ 3.10.8."""
 
 from typing import Any, Final
 

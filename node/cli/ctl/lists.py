@@ -1,4 +1,4 @@
-"""Lists whose columns can be chosen: what there is to choose from, and how values are shown.
+"""Some lists have columns that can be chosen: this module has the columns, and the form of their values.
 
 Source: management §3.3; RabbitMQ 3.10.8's output.
 """
@@ -11,10 +11,10 @@ from node.cli.ctl.formats import Address, Arguments, Atom, Names, Outcome, Pairs
 
 
 class Listing(NamedTuple):
-    """One kind of thing.
+    """The columns of one kind of object.
 
-    columns: all that there are.   default: those that are shown when none is chosen.   shown: columns that are no
-    texts or numbers, and how they are presented.
+    columns: all columns.   default: those that are shown when none is chosen.   shown: columns that are no texts or
+    numbers, and how they are presented.
     """
 
     columns: frozenset[str]
@@ -23,7 +23,7 @@ class Listing(NamedTuple):
 
 
 def columns_of(call: Call, listing: Listing) -> tuple[str, ...]:
-    """Those that were chosen, each once. Raises: Refused for what is none."""
+    """Return the chosen columns, each once. Raises: Refused for an unknown one."""
     names = [name for word in call.words for name in word.split(",") if name]
     unknown = [name for name in names if name not in listing.columns]
     if unknown:
@@ -32,12 +32,12 @@ def columns_of(call: Call, listing: Listing) -> tuple[str, ...]:
 
 
 def chosen(listing: Listing) -> dict[str, Any]:
-    """What the command of such a list has beside its row of `node.operations`."""
+    """Return the fields of `Command` that such a list has beside its row of `node.operations`."""
     return {"request": list_request(listing), "present": listed(listing), "columns": listing.columns}
 
 
 def list_request(listing: Listing) -> Callable[[Call], dict[str, Any]]:
-    """What the node is asked: virtual host and columns."""
+    """Return the function that makes the request: virtual host and columns."""
 
     def request(call: Call) -> dict[str, Any]:
         return {"vhost": call.vhost, "columns": list(columns_of(call, listing))}
@@ -46,7 +46,7 @@ def list_request(listing: Listing) -> Callable[[Call], dict[str, Any]]:
 
 
 def listed(listing: Listing) -> Callable[[Call, Any], Outcome]:
-    """How the node's answer is shown."""
+    """Return the function that shows the node's answer."""
 
     def present(call: Call, result: Any) -> Outcome:
         columns = columns_of(call, listing)

@@ -1,8 +1,8 @@
-"""`fluffle ctl [options] COMMAND…`: RabbitMQ's `rabbitmqctl` for a node on this machine, and its other tools.
+"""`fluffle ctl [options] COMMAND…` is RabbitMQ's `rabbitmqctl` for a node on this machine, with its other tools.
 
-What it prints, and its exit codes, are RabbitMQ's: 0, 64 for a command line that makes no sense or a node that is in
-the wrong state, 65 for an argument that is no value, 69 for a node that cannot be reached or a check that failed, 70
-for what the node refused, 75 for a time-out (management §3.1). The node is asked over the socket in its data
+Its output and its exit codes are RabbitMQ's: 0, 64 for an invalid command line or a node that is in
+the wrong state, 65 for an invalid argument, 69 for a node that cannot be reached or a check that failed, 70
+for a request that the node refused, 75 for a time-out (management §3.1). Requests use the socket in the node's data
 directory.
 """
 
@@ -39,11 +39,11 @@ EX_INTERRUPTED: Final = 130
 
 TIMEOUT_MIN_S: Final = 0.001
 _CHANGE_FILES: Final = frozenset({"forget_cluster_node", "reset", "force_reset"})
-"""With `--offline` these are done without the node, whose process must not run."""
+"""Commands that with `--offline` change the files of a node whose process must not run."""
 WHY_S: Final = 1.0
-"""How long a node may take to say why it was late."""
+"""The time that a node gets to say why it was late."""
 RETRY_S: Final = 0.1
-"""How often await_startup looks for a node that does not listen yet."""
+"""The interval at which await_startup looks for a node that does not listen yet."""
 
 
 def main(
@@ -65,7 +65,7 @@ def main(
     try:
         return _Run(arguments, line, environ, tool, ask, now).run()
     except BrokenPipeError:
-        # Whoever reads has seen enough. Nothing more must be written when Python ends.
+        # The reader has closed the pipe. Nothing more must be written when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EX_OK
     except KeyboardInterrupt:
@@ -73,7 +73,7 @@ def main(
 
 
 class _Run:
-    """One command line on its way."""
+    """The execution of one command line."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _Run:
             return self._refuse(text, EX_USAGE)
 
     def _check(self, command: Command) -> None:
-        """Whether the line makes sense. Raises: Refused."""
+        """Check the command line. Raises: Refused."""
         foreign = self.line.foreign(command.options)
         if foreign:
             shown = "\n".join(f"{typed} : {value}" for typed, value in foreign)
@@ -135,10 +135,12 @@ class _Run:
             raise Refused("too many arguments.")
         if self.formatter not in FORMATTERS:
             raise Refused(f"there is no formatter {self.formatter}; there are {', '.join(FORMATTERS)}")
-        command.request(Call("", self.line.words[1:], self.line, 0))  # before a node is looked for
+        command.request(
+            Call("", self.line.words[1:], self.line, 0)
+        )  # so that errors come before the search for a node
 
     def _locally(self, command: Command) -> int:
-        """Run a command that asks no node, or only if it likes to."""
+        """Run a command that can do without a node."""
         texts = self.line.texts
         node = texts.get("node") or self.environ.get("RABBITMQ_NODENAME") or "rabbit"
         node = targets.full_name(node, self.environ, self.line.is_set("longnames"))
@@ -188,7 +190,7 @@ class _Run:
         arguments: dict[str, Any],
         timeout_s: float,
     ) -> int:
-        """Ask the node, and print what it says. Raises: _Unreachable."""
+        """Send the request to the node, and print its answer. Raises: _Unreachable."""
         if target.data_dir is None:
             asked = self.line.texts.get("node") or target.name
             raise _Unreachable(target.name, f"this user runs no node called {asked} on this machine")
@@ -236,7 +238,7 @@ class _Run:
     def _offline(
         self, command: Command, call: Call, target: targets.Target, arguments: dict[str, Any]
     ) -> int:
-        """Change the files of a node that does not run: take another one off its list, or empty them."""
+        """Change the files of a node that does not run: remove another node from its metadata, or reset it."""
         from node.clustering import offline
         from node.io.data_directory import DataDirectoryError
         from node.process import changes
@@ -261,7 +263,7 @@ class _Run:
         return self._print(command.present(call, {}), call.node)
 
     def _why_late(self) -> str:
-        """What the node waits for, if that is why it did not answer in time: a line."""
+        """Return a line with the event that the node waits for, if that is why it did not answer in time."""
         try:
             waits_for = self.ask("status", timeout_s=WHY_S).get("waits_for")
         except control.ControlError:
@@ -269,7 +271,7 @@ class _Run:
         return self.tool.in_its_words(f"\nThe node {waits_for}") if waits_for else ""
 
     def _await_end(self, call: Call, result: Mapping[str, Any]) -> int:
-        """After `stop` and `shutdown`: until the process has ended."""
+        """Wait until the process has ended, after `stop` and `shutdown`."""
         pid = int(result["pid"])
         tells = self.name == "shutdown" and self.is_talking
         if tells:
@@ -291,11 +293,11 @@ class _Run:
 
     @property
     def data_dir(self) -> str:
-        """Where the node that is meant keeps its data. Raises: Failed."""
+        """The data directory of the command's node. Raises: Failed."""
         return targets.data_directory(self._found(), self.environ)
 
     def _found(self) -> targets.Target:
-        """The node that is meant. Raises: Failed."""
+        """Return the command's node. Raises: Failed."""
         if self.target is None:
             texts, longnames = self.line.texts, self.line.is_set("longnames")
             try:
@@ -312,7 +314,7 @@ class _Run:
     def ask(
         self, operation: str, arguments: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> Any:
-        """Have the node do something. Raises: ControlError."""
+        """Have the node carry out an operation. Raises: ControlError."""
         return self.request(self.data_dir, operation, arguments or {}, timeout_s=timeout_s or self.left_s)
 
     def say(self, text: str) -> None:
@@ -324,7 +326,7 @@ class _Run:
 
     @property
     def is_talking(self) -> bool:
-        """Whether anything but the result may be printed."""
+        """True if anything but the result may be printed."""
         is_quiet = self.line.is_set("quiet") or self.line.is_set("silent")
         return not is_quiet and self.formatter not in WITHOUT_BANNER
 
@@ -397,7 +399,7 @@ class _Unreachable(Exception):
 
 
 def _own_name(data_dir: str) -> str | None:
-    """The name of the node whose data this is, None when that cannot be read."""
+    """Return the name of the node whose data this is; None when it cannot be read."""
     from node.io.disk import ReadOnlyDisk
     from node.store.directory import StoreError, read_identity
 

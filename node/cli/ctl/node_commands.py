@@ -1,4 +1,4 @@
-"""The commands about nodes and clusters: start and stop, join and leave, status, maintenance mode.
+"""This table has the commands about nodes and clusters: start and stop, join and leave, status, maintenance mode.
 
 Source: management §3.2, §3.4, and RabbitMQ 3.10.8's output.
 """
@@ -18,7 +18,7 @@ from node.version import COMPATIBLE_VERSION, VERSION
 
 
 def _full_name(call: Call, text: str) -> str:
-    """A node's name with its host: this node's, if none is given."""
+    """Return a node's name with its host; without one, with the host of the command's node."""
     return text if "@" in text else f"{text}@{call.node.partition('@')[2]}"
 
 
@@ -100,7 +100,7 @@ def _check_wait(call: Call) -> dict[str, Any]:
 
 
 def _wait(call: Call, session: Session) -> Outcome:
-    """As RabbitMQ: for the file, then for the process to answer, then for its broker."""
+    """Wait as RabbitMQ does: for the file, then until the process answers, then until its broker runs."""
     _check_wait(call)
     deadline = time.monotonic() + call.timeout_s
 

@@ -1,4 +1,4 @@
-"""What the commands ask for that limit a node's memory and disk, and `set_log_level`. Source: management §3.2."""
+"""Commands that limit memory and disk, and `set_log_level`, make their requests here. Source: management §3.2."""
 
 import re
 from typing import Any, Final
@@ -45,7 +45,7 @@ def _fraction(text: str) -> float:
 
 
 def _of_keyword(call: Call, keyword: str) -> bool:
-    """Whether it is the form with a keyword before the value. Raises: Refused."""
+    """Return whether the form with a keyword before the value was typed. Raises: Refused."""
     has_keyword = call.words[0] == keyword
     if has_keyword and len(call.words) < 2:
         raise Refused("not enough arguments.")
@@ -55,7 +55,7 @@ def _of_keyword(call: Call, keyword: str) -> bool:
 
 
 def watermark(call: Call) -> dict[str, Any]:
-    """What `set_vm_memory_high_watermark` asks for. Raises: Refused."""
+    """Return the request of `set_vm_memory_high_watermark`. Raises: Refused."""
     if _of_keyword(call, "absolute"):
         return {"absolute_bytes": _bytes(call.words[1])}
     try:
@@ -69,20 +69,20 @@ def watermark(call: Call) -> dict[str, Any]:
 
 
 def banner_of_watermark(call: Call) -> str:
-    """What is said before it."""
+    """Return the banner of `set_vm_memory_high_watermark`."""
     value = f"{call.words[1]} bytes" if len(call.words) > 1 else call.words[0]
     return f"Setting memory threshold on {call.node} to {value} ..."
 
 
 def disk_limit(call: Call) -> dict[str, Any]:
-    """What `set_disk_free_limit` asks for. Raises: Refused."""
+    """Return the request of `set_disk_free_limit`. Raises: Refused."""
     if _of_keyword(call, "mem_relative"):
         return {"relative": _fraction(call.words[1])}
     return {"absolute_bytes": _bytes(call.words[0])}
 
 
 def banner_of_disk(call: Call) -> str:
-    """What is said before it."""
+    """Return the banner of `set_disk_free_limit`."""
     value = f"{call.words[1]} times the total RAM" if len(call.words) > 1 else f"{call.words[0]} bytes"
     return f"Setting disk free limit on {call.node} to {value} ..."
 
@@ -93,7 +93,7 @@ _LEVELS: Final = ("debug", "info", "warning", "error", "critical", "none")
 
 
 def level(call: Call) -> dict[str, Any]:
-    """What `set_log_level` asks for. Raises: NotHealthy."""
+    """Return the request of `set_log_level`. Raises: NotHealthy."""
     if call.words[0] not in _LEVELS:
         text = f"level {call.words[0]} is not supported. Try one of {', '.join(_LEVELS)}"
         raise NotHealthy(text)

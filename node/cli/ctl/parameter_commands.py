@@ -1,4 +1,4 @@
-"""The commands about runtime parameters. Source: management §3.2, §3.3; RabbitMQ 3.10.8's output."""
+"""This table has the commands about runtime parameters. Source: management §3.2, §3.3; RabbitMQ 3.10.8's output."""
 
 import json
 from typing import Any, Final

@@ -1,7 +1,7 @@
-"""The commands of `rabbitmq-plugins`: which of RabbitMQ's plug-ins, whose work the node does itself, are on.
+"""The commands of `rabbitmq-plugins` show and change which of RabbitMQ's plug-ins, whose work the node does, are on.
 
-They read and write the file that says so, as RabbitMQ's do; a node that runs is asked where it is and what it has.
-What changes is in effect once the node starts again. Source: management §3.2; RabbitMQ 3.10.8's output.
+They read and write the file of enabled plug-ins, as RabbitMQ's do; a running node is asked for its path and plug-ins.
+A change is in effect once the node starts again. Source: management §3.2; RabbitMQ 3.10.8's output.
 """
 
 import json
@@ -29,7 +29,9 @@ FILE_NAME: Final = "enabled_plugins"
 
 
 class State(NamedTuple):
-    """path: of the file.   explicit: what it enables.   running: None if the node cannot be asked."""
+    """The state of the plug-ins.   path: of the file.   explicit: enabled by it.   running: None if the node cannot
+    be asked.
+    """
 
     path: str
     explicit: tuple[str, ...]
@@ -37,7 +39,7 @@ class State(NamedTuple):
 
 
 def _state(call: Call, session: Session) -> State:
-    """Raises: Failed."""
+    """Read the state from the node and the file. Raises: Failed."""
     if call.line.is_set("offline") and call.line.is_set("online"):
         raise Failed(EX_USAGE, "Cannot set both online and offline")
     running = None
@@ -61,7 +63,7 @@ def _state(call: Call, session: Session) -> State:
 
 
 def _write(path: str, names: Iterable[str]) -> None:
-    """Raises: Failed."""
+    """Write the file of enabled plug-ins. Raises: Failed."""
     try:
         fd, new = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".")
         with open(fd, "wb") as file:
@@ -165,7 +167,7 @@ def _check_change(call: Call) -> dict[str, Any]:
 
 
 def _known(names: list[str]) -> list[str]:
-    """Raises: Failed for a plug-in whose work the node does not do."""
+    """Return the names. Raises: Failed for a plug-in whose work the node does not do."""
     unknown = [name for name in names if name not in KNOWN]
     if unknown:
         shown = ", ".join(f":{name}" for name in unknown)
@@ -182,7 +184,7 @@ def _enable(call: Call, session: Session) -> Outcome:
 def _disable(call: Call, session: Session) -> Outcome:
     state = _state(call, session)
     names = set(_names(call))
-    # What needs a plug-in cannot be without it.
+    # A plug-in that needs a disabled one is disabled, too.
     names.update(name for name, needed in KNOWN.items() if names.intersection(needed))
     left = [] if call.line.is_set("all") else [name for name in state.explicit if name not in names]
     return _change(call, state, left, verb="disabled")

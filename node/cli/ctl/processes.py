@@ -1,14 +1,14 @@
-"""Processes of this machine, as commands that wait for one see them."""
+"""Commands that wait for a process of this machine check here whether it runs."""
 
 import os
 from typing import Final
 
 POLL_S: Final = 0.05
-"""How often a process is looked at."""
+"""The interval at which a process is checked."""
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and has not ended; one whose parent has not looked at it yet has."""
+    """Return whether a process exists and has not ended; a zombie, which its parent has not waited for, has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")

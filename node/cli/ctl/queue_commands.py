@@ -1,4 +1,4 @@
-"""The commands of `fluffle ctl` about queues, their mirrors and policies. Source: RabbitMQ 3.10.8's output."""
+"""This table has the commands of `fluffle ctl` about queues and their mirrors. Source: RabbitMQ 3.10.8's output."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,8 +20,9 @@ QUEUE_COLUMNS: Final = words(
     synchronised_slave_pids type
     """
 )
-"""RabbitMQ's; `mirror_pids`, `synchronised_mirror_pids` and `recoverable_...`, which its HTTP API has; and `home`: the
-node where the queue lives. What a node doesn't tell stays empty."""
+"""RabbitMQ's columns, and more: `mirror_pids`, `synchronised_mirror_pids` and `recoverable_...`, which its HTTP API
+has; and `home`, the node where the queue lives. A column that a node doesn't report is empty.
+"""
 
 _LISTS: Final = frozenset(
     {
@@ -36,7 +37,7 @@ _LISTS: Final = frozenset(
         "recoverable_mirrors",
     }
 )
-"""Columns that hold names, or nothing."""
+"""Columns that hold lists of names, or nothing."""
 
 _EMPTY: Final = frozenset(
     {
@@ -48,7 +49,7 @@ _EMPTY: Final = frozenset(
         "head_message_timestamp",
     }
 )
-"""Columns that are empty texts where there is no such thing, also in JSON."""
+"""Columns that are empty texts where there is no value, also in JSON."""
 
 
 def _queue_columns(call: Call) -> tuple[str, ...]:
@@ -82,7 +83,7 @@ def _queue_row(queue: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists of names as such, but for arguments."""
+    """Return the row with its lists as `Names`, but for arguments."""
     return {
         name: Names(value) if isinstance(value, list) and name != "arguments" else value
         for name, value in row.items()

@@ -1,6 +1,6 @@
-"""`status` and `cluster_status` as text, in RabbitMQ's words, with a few lines of our own at the end of sections.
+"""`status` and `cluster_status` are printed in RabbitMQ's words, with a few lines of our own at the end of sections.
 
-What a node does not tell is left out. Source: management §3.4 and RabbitMQ 3.10.8's output.
+Facts that a node does not report are left out. Source: management §3.4 and RabbitMQ 3.10.8's output.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ _ALARMS: Final = {
 
 
 def cluster_status(status: Mapping[str, Any]) -> str:
-    """The text of `cluster_status`."""
+    """Return the text of `cluster_status`."""
     listeners = (
         f"Node: {each['node']}, {listener(each)}"
         for _, several in sorted(status.get("listeners", {}).items())
@@ -69,7 +69,7 @@ def cluster_status(status: Mapping[str, Any]) -> str:
 
 
 def _metadata(status: Mapping[str, Any]) -> list[str]:
-    """Who leads the changes of what exists, and whether there can be any."""
+    """Return lines about the leader of the metadata, the voters, and whether there is a majority."""
     lines = [
         f"Leader: {status.get('leader') or '(none)'}",
         f"Voters: {', '.join(status.get('voters', ())) or '(none)'}",
@@ -79,7 +79,7 @@ def _metadata(status: Mapping[str, Any]) -> list[str]:
 
 
 def _state(found: Mapping[str, Any]) -> str:
-    """Why the node serves nobody, though it is to; empty: it does, or an operator stopped it."""
+    """Return why the node does not serve although it should; empty if it serves, or an operator stopped it."""
     waits_for = found.get("waits_for") or ""
     match found.get("phase"):
         case "opening" | "starting":
@@ -93,7 +93,7 @@ def _state(found: Mapping[str, Any]) -> str:
 
 
 def status(found: Mapping[str, Any], unit: str) -> str:
-    """The text of `status`. unit: one of `UNITS`."""
+    """Return the text of `status`. unit: one of `UNITS`."""
 
     def amount(number: float) -> str:
         return f"{round(number / UNITS[unit], 4) if unit != 'bytes' else number} {unit}"
@@ -203,7 +203,7 @@ def _memory(found: Mapping[str, Any], amount: Any) -> list[str]:
 
 
 def alarms(found: Iterable[Any]) -> list[str]:
-    """A line for each alarm."""
+    """Return a line for each alarm."""
     return [
         f"{_ALARMS.get(alarm['resource'], alarm['resource'])} on node {alarm['node']}"
         if isinstance(alarm, Mapping)
@@ -213,7 +213,7 @@ def alarms(found: Iterable[Any]) -> list[str]:
 
 
 def listener(found: Mapping[str, Any], *, is_first: bool = False) -> str:
-    """Where and for what connections are accepted.   is_first: nothing stands before it on its line."""
+    """Return the address and purpose of a listener.   is_first: the text begins its line."""
     return (
         f"{'I' if is_first else 'i'}nterface: {found['interface']}, port: {found['port']}, "
         f"protocol: {found['protocol']}, purpose: {found['purpose']}"

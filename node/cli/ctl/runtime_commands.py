@@ -1,4 +1,4 @@
-"""The commands that show what a node is made of: versions, memory, log, configuration; and `report`.
+"""This table has the commands that show a node's versions, memory, log and configuration; and `report`.
 
 Source: management §3.2, §3.4; RabbitMQ 3.10.8's output.
 """
@@ -23,7 +23,7 @@ def _server_version(call: Call, result: Any) -> Outcome:
 
 
 def _erlang_version(call: Call, result: Any) -> Outcome:
-    """There is none: RabbitMQ's, whose place we take, and behind it what runs in truth."""
+    """Report the Erlang version of the RabbitMQ that we are compatible with, and the Python that runs."""
     text = f"Erlang/OTP {result['erlang_version']}"
     if call.line.is_set("details"):
         text += f" (Python {result['python_version']})"
@@ -91,11 +91,11 @@ def _tailed(call: Call, result: Any) -> Outcome:
 
 
 POLL_S: Final = 0.25
-"""How often a stream of lines is asked for more."""
+"""The interval at which a stream is asked for more lines."""
 
 
 def _stream(call: Call, session: Session, operation: str, arguments: dict[str, Any]) -> Outcome:
-    """Print lines as they come, until the time is over or somebody presses Ctrl-C."""
+    """Print lines as they arrive, until the duration is over or the user presses Ctrl-C."""
     duration = call.line.texts.get("duration")
     deadline = None if duration is None else time.monotonic() + float(duration)
     after: Any = None
@@ -206,7 +206,7 @@ _REPORTED: Final = ("status", "cluster_status", "environment", "list_connections
 
 
 def _report(call: Call, session: Session) -> Outcome:
-    """One command after the other, as RabbitMQ does."""
+    """Print the outcomes of several commands, one after the other, as RabbitMQ does."""
     from node.cli.ctl.commands import COMMANDS
     from node.cli.ctl.formats import Options, render
 

@@ -1,4 +1,4 @@
-"""Which node a command is for: the one that was named, or the one that this user runs on this machine."""
+"""A command is for the node that its options name, or for the one that this user runs on this machine."""
 
 import json
 import os
@@ -11,31 +11,32 @@ from node.io import control
 
 DEFAULT_DATA_BASE: Final = "/var/lib/fluffle"
 SETTINGS_FILE: Final = "cluster.json"
-"""In the directory of a cluster that `fluffle cluster` runs."""
+"""The settings in the directory of a cluster that `fluffle cluster` runs."""
 IDENTITY_FILE: Final = "raft/node.json"
-"""In a data directory: `node.clustering.identity`."""
+"""The identity file in a data directory (`node.clustering.identity`)."""
 NODE_HOST: Final = "localhost"
-"""In the names of its nodes."""
+"""The host in the names of the nodes that `fluffle cluster` runs."""
 
 
 class NoNode(Exception):
-    """There is no node to talk to; the text says why. Exit code 69."""
+    """No node can be asked; the text says why. Exit code 69."""
 
 
 class Target(NamedTuple):
-    """A node."""
+    """The node that a command is for."""
 
     name: str
     data_dir: str | None
-    """None: no node of that name runs here."""
+    """The data directory; None: no node of that name runs here."""
 
 
 def find(
     node: str | None, data: str | None, environ: Mapping[str, str], *, longnames: bool = False
 ) -> Target:
-    """The node that a command line means.
+    """Return the node that a command line means.
 
     node, data: its name and its data directory, if they were given.
+
     Raises: NoNode when neither was given and none runs, or several of that name do.
     """
     running = _running(environ)
@@ -69,8 +70,8 @@ def _on(
     *,
     longnames: bool,
 ) -> Target:
-    """The node whose data directory this is; or, of the cluster that `fluffle cluster` runs here, the one that is
-    named or the first that runs.
+    """Return the node of a data directory; or, in the directory of a cluster that `fluffle cluster` runs, the named
+    node or the first that runs.
     """
     if os.path.isfile(os.path.join(path, SETTINGS_FILE)):
         for name in sorted(os.listdir(path), key=_natural):
@@ -83,7 +84,7 @@ def _on(
 
 
 def _stored_name(path: str) -> str | None:
-    """The name of the node whose data directory this is, as it keeps it over restarts."""
+    """Return the name that the node of a data directory keeps over restarts; None if it cannot be read."""
     try:
         with open(os.path.join(path, IDENTITY_FILE), "rb") as file:
             found = json.load(file)
@@ -94,13 +95,13 @@ def _stored_name(path: str) -> str | None:
 
 
 def data_directory(target: Target, environ: Mapping[str, str]) -> str:
-    """Where a node that may not run keeps its data."""
+    """Return the data directory of a node that need not run."""
     base = environ.get("RABBITMQ_MNESIA_BASE") or DEFAULT_DATA_BASE
     return target.data_dir or environ.get("RABBITMQ_MNESIA_DIR") or f"{base}/{target.name}"
 
 
 def full_name(name: str, environ: Mapping[str, str], longnames: bool = False) -> str:
-    """`name@host`, with this machine's host as a node would take it."""
+    """Return `name@host`, with this machine's host as a node would take it."""
     if "@" in name:
         return name
     longnames = longnames or environ.get("RABBITMQ_USE_LONGNAME", "").lower() in ("1", "yes", "true")
@@ -109,7 +110,9 @@ def full_name(name: str, environ: Mapping[str, str], longnames: bool = False) ->
 
 
 def _running(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """This user's nodes; if the login session never had one, those that were started outside of one, by cron say."""
+    """Return this user's running nodes. If the registry of the login session is empty, that of nodes started outside
+    of one (by cron, say) counts.
+    """
     if control.has_entries(environ):
         return control.registered_nodes(environ)
     return control.registered_nodes(
@@ -118,5 +121,5 @@ def _running(environ: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _natural(name: str) -> list[Any]:
-    """An order in which n2 comes before n10: texts and numbers take turns."""
+    """Return a sort key in which n2 comes before n10: texts and numbers alternate."""
     return [int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", name))]

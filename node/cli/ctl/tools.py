@@ -1,9 +1,9 @@
-"""RabbitMQ's command line tools, by the names under which they are called here.
+"""RabbitMQ's command line tools are called by these names here.
 
     fluffle ctl …, rabbitmqctl …      fluffle diagnostics …, rabbitmq-diagnostics …      and so on
 
-All of them share one set of commands; a tool says which of them its overview shows. Only what `rabbitmq-plugins` calls
-`list`, `set`, `enable` … is its own. Source: management §3.1, §3.2.
+All of them share one set of commands; each command says which tools' overviews show it. Only `rabbitmq-plugins` has
+commands of its own: `list`, `set`, `enable` …. Source: management §3.1, §3.2.
 """
 
 import os
@@ -16,13 +16,13 @@ from node.cli.ctl.command import Command
 
 
 class Tool(NamedTuple):
-    """One of them.   name: what stands behind `fluffle`.   program: what its usage begins with."""
+    """A command line tool.   name: the word after `fluffle`.   program: the beginning of its usage."""
 
     name: str
     program: str
 
     def in_its_words(self, text: str) -> str:
-        """A text whose commands are named as whoever typed this one can type them."""
+        """Return a text whose commands have the names under which the user called this one."""
         ctl = "fluffle ctl" if self.program.startswith("fluffle") else "rabbitmqctl"
         return _A_COMMAND.sub(f"'{ctl} ", text)
 
@@ -37,20 +37,20 @@ LINKS: Final = {
     "rabbitmq-upgrade": "upgrade",
     "rabbitmq-server": "start",
 }
-"""RabbitMQ's executables, and what `fluffle` calls them."""
+"""RabbitMQ's executables, and the commands of `fluffle` that they stand for."""
 
 TOOLS: Final = {name: Tool(name, f"fluffle {name}") for name in LINKS.values() if name != "start"}
 
 
 def called_as(program: str) -> Tool | None:
-    """The tool of RabbitMQ's that an executable is named after; None for `rabbitmq-server` and any other."""
+    """Return the tool of RabbitMQ's that an executable is named after; None for `rabbitmq-server` and any other."""
     base = os.path.basename(program)
     name = LINKS.get(base)
     return None if name is None or name == "start" else Tool(name, base)
 
 
 def commands_of(tool: Tool) -> dict[str, Command]:
-    """The commands that a tool runs."""
+    """Return the commands that a tool runs."""
     from node.cli.ctl.commands import COMMANDS
 
     if tool.name != "plugins":
@@ -64,7 +64,7 @@ def commands_of(tool: Tool) -> dict[str, Command]:
 
 
 def make_links(directory: str, program: str) -> int:
-    """Put RabbitMQ's executables into a directory; the exit code.   program: what this process was started as."""
+    """Make RabbitMQ's executables in a directory; return the exit code.   program: the path of this program."""
     try:
         os.makedirs(directory, exist_ok=True)
         for name, meant in LINKS.items():
@@ -77,7 +77,7 @@ def make_links(directory: str, program: str) -> int:
 
 
 def _link(path: str, meant: str, program: str) -> None:
-    """One executable: a link to ours, or a script where ours is only a module. Raises: OSError."""
+    """Make one executable: a link to ours, or a script where ours is only a module. Raises: OSError."""
     is_ours = os.path.basename(program) == "fluffle" and os.access(program, os.X_OK)
     new = f"{path}.{os.getpid()}"
     if os.path.lexists(path) and not _is_made_here(path, program):
@@ -118,9 +118,10 @@ def _is_made_here(path: str, program: str) -> bool:
 
 
 def serve(arguments: list[str]) -> int | None:
-    """Start a node beside this process if it is to be detached; None: this process is to become it.
+    """Start a node as a process of its own if it is to be detached; return None if this process is to become the
+    node.
 
-    RabbitMQ's own option is taken out of the arguments; the others are those of `fluffle start`.
+    RabbitMQ's own option is removed from the arguments; the others are those of `fluffle start`.
     """
     detached = [each for each in arguments if each in ("-detached", "--detached")]
     if not detached:

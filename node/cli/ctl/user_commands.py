@@ -1,4 +1,4 @@
-"""The commands about users, their passwords, tags and limits. Source: management §3.2; RabbitMQ 3.10.8's output."""
+"""Users, their passwords, tags and limits have these commands. Source: management §3.2; RabbitMQ 3.10.8's output."""
 
 import sys
 from typing import Any, Final
@@ -15,7 +15,7 @@ _ADDED: Final = (
 
 
 def password_of(call: Call, session: Session, exit_code: int = EX_DATAERR) -> str:
-    """The second word, or a line of standard input. Raises: Failed, with this exit code, if there is none."""
+    """Return the second word, or a line of standard input. Raises: Failed, with this exit code, if there is none."""
     if len(call.words) > 1:
         return call.words[1]
     session.say("Password: ")
@@ -50,7 +50,7 @@ def _users_listed(call: Call, result: Any) -> Outcome:
 
 
 def limits_listed(call: Call, result: Any, noun: str) -> Outcome:
-    """Limits of all users or vhosts as a table; of one as one line.   noun: the column with its name."""
+    """Return the limits of all users or vhosts as a table, or of one as one line.   noun: the column with its name."""
     if call.line.is_set("global"):
         rows = [{noun: each["name"], "limits": compact(each["limits"])} for each in result["rows"]]
         return Table((noun, "limits"), rows, has_blank=True)

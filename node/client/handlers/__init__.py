@@ -1,10 +1,8 @@
-"""What each method of the protocol does on an open channel, one file a class.
+"""The handlers of methods on an open channel, one file for each class of the protocol.
 
 A handler is called with the channel and the method. It answers by `channel.send` and fails by ProtocolError.
-One that changes the
-catalogue is a generator: it yields the command and is resumed with its result, at once on a single node,
-    after the commit in a
-cluster; until then the connection reads no further.
+One that changes the catalogue is a generator: it yields the command and is resumed with its result, at once on a
+single node, after the commit in a cluster; until then the connection reads no further.
 """
 
 from typing import Final
@@ -18,6 +16,6 @@ HANDLERS: Final[Handlers] = {
     **basic.HANDLERS,
     **misc.HANDLERS,
 }
-"""Every method that a client may send on an open channel, but for publish and the close handshake."""
+"""The handlers of all methods that a client may send on an open channel, but for publish and the close handshake."""
 
 __all__ = ["HANDLERS", "Handler", "Steps"]

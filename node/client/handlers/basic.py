@@ -1,4 +1,4 @@
-"""The basic class, but for publish. Source: amqp-behaviour §4.5-4.12."""
+"""The handlers of the basic class, but for publish. Source: amqp-behaviour §4.5-4.12."""
 
 from typing import Final
 
@@ -38,7 +38,7 @@ from node.queue.live_queue import current
 
 
 def qos(channel: Channel, method: BasicQos) -> None:
-    """basic.qos (§4.9)."""
+    """Handle basic.qos (§4.9)."""
     if method.prefetch_size:
         raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     if method.global_:
@@ -51,7 +51,7 @@ def qos(channel: Channel, method: BasicQos) -> None:
 
 
 def consume(channel: Channel, method: BasicConsume) -> Steps:
-    """basic.consume (§4.6)."""
+    """Handle basic.consume (§4.6)."""
     tag = method.consumer_tag or generated_name(
         GENERATED_CONSUMER_TAG_PREFIX, channel.broker.entropy(GENERATED_RANDOM_BYTES)
     )
@@ -98,11 +98,11 @@ def _consume_replies(channel: Channel, method: BasicConsume, tag: str) -> None:
 
 
 def cancel(channel: Channel, method: BasicCancel) -> Steps:
-    """basic.cancel; of an unknown tag it succeeds (§4.6)."""
+    """Handle basic.cancel; for an unknown tag it succeeds (§4.6)."""
     tag = method.consumer_tag
     consumer = channel.consumers.get(tag)
     if consumer is not None:
-        yield from consumer.queue.heard()  # and has given it what it should have by now
+        yield from consumer.queue.heard()  # then it has got all that it should have by now
         consumer = channel.consumers.get(tag)  # it may have left with its queue, or have moved with it
     if consumer is not None:
         channel.remove_consumer(consumer)
@@ -116,7 +116,7 @@ def cancel(channel: Channel, method: BasicCancel) -> Steps:
 
 
 def get(channel: Channel, method: BasicGet) -> Steps:
-    """basic.get (§4.5): it minds neither prefetch nor exclusive consumers."""
+    """Handle basic.get (§4.5), which ignores prefetch and exclusive consumers."""
     name = channel.named_queue(method.queue)
     if is_reply_name(name):
         raise not_found("queue", name, channel.connection.vhost)
@@ -130,7 +130,7 @@ def get(channel: Channel, method: BasicGet) -> Steps:
         channel.send(BasicGetEmpty())
         return
     run, left = found
-    queue = current(queue)  # who answered
+    queue = current(queue)  # the one that answered
     envelope = run.envelope
     is_redelivered = run.deliveries > 0
     channel.counters.got(no_ack=method.no_ack, is_redelivered=is_redelivered)
@@ -144,7 +144,7 @@ def get(channel: Channel, method: BasicGet) -> Steps:
 
 
 def ack(channel: Channel, method: BasicAck) -> None:
-    """basic.ack (§4.10)."""
+    """Handle basic.ack (§4.10)."""
     if method.multiple:
         channel.ack(channel.unacked.settle_through(method.delivery_tag))
     else:
@@ -152,7 +152,7 @@ def ack(channel: Channel, method: BasicAck) -> None:
 
 
 def nack(channel: Channel, method: BasicNack) -> None:
-    """basic.nack (§4.10)."""
+    """Handle basic.nack (§4.10)."""
     if method.multiple:
         channel.reject(channel.unacked.settle_through(method.delivery_tag), requeue=method.requeue)
     else:
@@ -160,7 +160,7 @@ def nack(channel: Channel, method: BasicNack) -> None:
 
 
 def reject(channel: Channel, method: BasicReject) -> None:
-    """basic.reject (§4.10)."""
+    """Handle basic.reject (§4.10)."""
     _reject_one(channel, method.delivery_tag, requeue=method.requeue)
 
 
@@ -171,13 +171,13 @@ def _reject_one(channel: Channel, tag: int, *, requeue: bool) -> None:
 
 
 def recover(channel: Channel, method: BasicRecover) -> None:
-    """basic.recover: all that is unacknowledged goes back to the queues (§4.10)."""
+    """Handle basic.recover: all unacknowledged messages go back to the queues (§4.10)."""
     _recover(channel, requeue=method.requeue)
     channel.send(BasicRecoverOk())
 
 
 def recover_async(channel: Channel, method: BasicRecoverAsync) -> None:
-    """basic.recover-async: the same without an answer."""
+    """Handle basic.recover-async: as basic.recover, without an answer."""
     _recover(channel, requeue=method.requeue)
 
 

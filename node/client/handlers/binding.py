@@ -1,4 +1,4 @@
-"""What binding and unbinding have in common, whatever the destination. Source: amqp-behaviour §3.14."""
+"""The checks that binding and unbinding share, whatever the destination. Source: amqp-behaviour §3.14."""
 
 from node.amqp.field_table import Table
 from node.catalogue.access import check_topic
@@ -17,7 +17,7 @@ def check_binding(
     routing_key: str,
     arguments: Table | None = None,
 ) -> None:
-    """Check what must hold before a binding is made, or (arguments None) removed: there its ends may be missing."""
+    """Check a binding before it is made, or (arguments None) removed: in that case its ends may be missing."""
     catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
     channel.check(kind, destination, "write")
     if kind == "exchange":

@@ -1,4 +1,4 @@
-"""The exchange class. Source: amqp-behaviour §3.1-3.6, §3.14."""
+"""The handlers of the exchange class. Source: amqp-behaviour §3.1-3.6, §3.14."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ from node.client.handlers.steps import Handlers, Steps, assert_durable, submit
 
 
 def declare(channel: Channel, method: ExchangeDeclare) -> Steps:
-    """exchange.declare: the order of checks of §3.3."""
+    """Handle exchange.declare, in the order of checks of §3.3."""
     catalogue, vhost = channel.broker.catalogue, channel.connection.vhost
     name = strip_line_breaks(method.exchange)
     if method.passive:
@@ -82,7 +82,7 @@ def _declare(channel: Channel, name: str, method: ExchangeDeclare) -> Steps:
 
 
 def delete(channel: Channel, method: ExchangeDelete) -> Steps:
-    """exchange.delete (§3.4); of a missing one it succeeds."""
+    """Handle exchange.delete (§3.4); for a missing exchange it succeeds."""
     name = strip_line_breaks(method.exchange)
     check_not_default_exchange(name)
     check_not_system_exchange(name, channel.connection.vhost)
@@ -93,7 +93,7 @@ def delete(channel: Channel, method: ExchangeDelete) -> Steps:
 
 
 def bind(channel: Channel, method: ExchangeBind) -> Steps:
-    """exchange.bind (§3.14)."""
+    """Handle exchange.bind (§3.14)."""
     source, destination = strip_line_breaks(method.source), strip_line_breaks(method.destination)
     check_binding(channel, source, "exchange", destination, method.routing_key, method.arguments)
     yield from submit(
@@ -104,7 +104,7 @@ def bind(channel: Channel, method: ExchangeBind) -> Steps:
 
 
 def unbind(channel: Channel, method: ExchangeUnbind) -> Steps:
-    """exchange.unbind (§3.14); of a missing binding it succeeds."""
+    """Handle exchange.unbind (§3.14); for a missing binding it succeeds."""
     source, destination = strip_line_breaks(method.source), strip_line_breaks(method.destination)
     check_binding(channel, source, "exchange", destination, method.routing_key)
     yield from submit(

@@ -1,4 +1,4 @@
-"""The small classes: channel, access, confirm and tx. Source: amqp-behaviour §2.1, §4.3, §4.4."""
+"""The handlers of the small classes: channel, access, confirm and tx. Source: amqp-behaviour §2.1, §4.3, §4.4."""
 
 from typing import Final
 
@@ -25,19 +25,19 @@ from node.client.transaction import Transaction
 
 
 def flow(channel: Channel, method: ChannelFlow) -> None:
-    """channel.flow: only the way that changes nothing is there."""
+    """Handle channel.flow, of which only active=true is implemented, which changes nothing."""
     if not method.active:
         raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "active=false")
     channel.send(ChannelFlowOk(active=True))
 
 
 def access_request(channel: Channel, method: AccessRequest) -> None:
-    """access.request, of AMQP 0-8: a ticket that nobody looks at."""
+    """Handle access.request, of AMQP 0-8: its ticket is never looked at."""
     channel.send(AccessRequestOk(ticket=1))
 
 
 def confirm_select(channel: Channel, method: ConfirmSelect) -> None:
-    """confirm.select."""
+    """Handle confirm.select."""
     if channel.transaction is not None:
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     channel.confirms = channel.confirms or Confirms()
@@ -46,7 +46,7 @@ def confirm_select(channel: Channel, method: ConfirmSelect) -> None:
 
 
 def tx_select(channel: Channel, method: TxSelect) -> None:
-    """tx.select."""
+    """Handle tx.select."""
     if channel.confirms is not None:
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
     channel.transaction = channel.transaction or Transaction(channel.connection)
@@ -54,13 +54,13 @@ def tx_select(channel: Channel, method: TxSelect) -> None:
 
 
 def tx_commit(channel: Channel, method: TxCommit) -> Steps:
-    """tx.commit; its answer waits for the disk as confirms do (§7.5)."""
+    """Handle tx.commit; its answer waits for the disk as confirms do (§7.5)."""
     yield from _open_transaction(channel).commit(channel)
     channel.send(TxCommitOk())
 
 
 def tx_rollback(channel: Channel, method: TxRollback) -> None:
-    """tx.rollback: acknowledged messages are unacknowledged again, not requeued."""
+    """Handle tx.rollback: acknowledged messages are unacknowledged again, not requeued."""
     channel.unacked.restore(_open_transaction(channel).rollback())
     channel.send(TxRollbackOk())
 

@@ -1,4 +1,4 @@
-"""The queue class. Source: amqp-behaviour §3.1, §3.7-3.14."""
+"""The handlers of the queue class. Source: amqp-behaviour §3.1, §3.7-3.14."""
 
 from typing import Final
 
@@ -44,7 +44,7 @@ _UID_BYTES: Final = 16
 
 
 def declare(channel: Channel, method: QueueDeclare) -> Steps:
-    """queue.declare: the order of checks of §3.7."""
+    """Handle queue.declare, in the order of checks of §3.7."""
     vhost = channel.connection.vhost
     name = strip_line_breaks(method.queue)
     if is_reply_name(name):
@@ -115,7 +115,7 @@ def _declare(channel: Channel, name: str, method: QueueDeclare):  # type: ignore
 
 
 def _declare_reply(channel: Channel, name: str, method: QueueDeclare) -> Steps:
-    """Declare what is no queue: the way to ask whether a requester is still there (§4.12)."""
+    """Answer a declaration of a reply name, by which a client asks whether the requester is still there (§4.12)."""
     if name != REPLY_TO and not (yield from channel.broker.has_requester(name)):
         raise not_found("queue", name, channel.connection.vhost)
     channel.last_queue = name
@@ -124,7 +124,7 @@ def _declare_reply(channel: Channel, name: str, method: QueueDeclare) -> Steps:
 
 
 def delete(channel: Channel, method: QueueDelete) -> Steps:
-    """queue.delete (§3.11); of a missing queue it succeeds."""
+    """Handle queue.delete (§3.11); for a missing queue it succeeds."""
     vhost = channel.connection.vhost
     name = strip_line_breaks(channel.named_queue(method.queue))
     channel.check("queue", name, "configure")
@@ -151,7 +151,7 @@ def delete(channel: Channel, method: QueueDelete) -> Steps:
 
 
 def _check_unconditional(record: QueueRecord, method: QueueDelete) -> None:
-    """Raise ProtocolError 540: quorum queues know no conditions of a deletion."""
+    """Raise ProtocolError 540 if the deletion has conditions: quorum queues know none."""
     if method.if_unused or method.if_empty:
         raise ProtocolError(
             ReplyCode.NOT_IMPLEMENTED,
@@ -161,7 +161,7 @@ def _check_unconditional(record: QueueRecord, method: QueueDelete) -> None:
 
 
 def purge(channel: Channel, method: QueuePurge) -> Steps:
-    """queue.purge (§3.11)."""
+    """Handle queue.purge (§3.11)."""
     name = channel.named_queue(method.queue)
     channel.check("queue", name, "read")
     queue = channel.usable_queue(name)
@@ -171,7 +171,7 @@ def purge(channel: Channel, method: QueuePurge) -> Steps:
 
 
 def bind(channel: Channel, method: QueueBind) -> Steps:
-    """queue.bind (§3.14), with the shorthand of §3.8."""
+    """Handle queue.bind (§3.14), with the shorthand of §3.8."""
     vhost = channel.connection.vhost
     name, key = _bound(channel, method)
     source = strip_line_breaks(method.exchange)
@@ -184,7 +184,7 @@ def bind(channel: Channel, method: QueueBind) -> Steps:
 
 
 def unbind(channel: Channel, method: QueueUnbind) -> Steps:
-    """queue.unbind (§3.14); of a missing binding it succeeds."""
+    """Handle queue.unbind (§3.14); for a missing binding it succeeds."""
     vhost = channel.connection.vhost
     name, key = _bound(channel, method)
     source = strip_line_breaks(method.exchange)
@@ -199,7 +199,7 @@ def unbind(channel: Channel, method: QueueUnbind) -> Steps:
 
 
 def _bound(channel: Channel, method: QueueBind | QueueUnbind) -> tuple[str, str]:
-    """Queue and routing key that a method means: with both empty, the last declared queue's name for both (§3.8)."""
+    """Return queue and routing key of a method: with both empty, the last declared queue's name for both (§3.8)."""
     name = strip_line_breaks(channel.named_queue(method.queue))
     return name, name if not method.queue and not method.routing_key else method.routing_key
 

@@ -1,6 +1,4 @@
-"""How a handler waits: by yielding a command for the replicated log, or something else that calls back, and
-getting the result.
-"""
+"""Waiting in a handler: it yields a command for the replicated log, or another call, and gets the result."""
 
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -22,7 +20,7 @@ ResultT = TypeVar("ResultT")
 
 
 def submit(command: Command[ResultT]) -> Generator[Command[Any], Any, ResultT]:
-    """`result = yield from submit(command)`; raises ProtocolError if the command is refused."""
+    """Submit a command in a handler: `result = yield from submit(command)`; raises ProtocolError if it is refused."""
     result: ResultT | Refused = yield command
     if isinstance(result, Refused):
         raise result.error
@@ -30,6 +28,9 @@ def submit(command: Command[ResultT]) -> Generator[Command[Any], Any, ResultT]:
 
 
 def assert_durable(channel: "Channel") -> Generator[Command[Any] | Wait, Any, None]:
-    """Before a client is told that something is there already, or gone: what made it so may be on its way to disk."""
+    """Wait until all applied commands are safe, before a client is told that something exists already, or is gone.
+
+    Raises ProtocolError 541 if they never will be.
+    """
     if not (yield channel.broker.log.await_safety):
         raise NOT_WRITTEN.error

@@ -1,4 +1,4 @@
-"""What the HTTP API knows, one file a noun. Each has its `ROUTES`."""
+"""The resources of the HTTP API, one file a noun. Each has its `ROUTES`."""
 
 from importlib import import_module
 from typing import Final
@@ -32,7 +32,7 @@ _NOUNS: Final = (
 
 
 def all_routes() -> list[Route]:
-    """Everything below `/api`, and what stands beside it."""
+    """Return all routes below `/api`, and those beside it."""
     return [route for noun in _NOUNS for route in import_module(f"{__name__}.{noun}").ROUTES]
 
 

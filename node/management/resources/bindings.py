@@ -32,7 +32,7 @@ _KINDS: Final[dict[str, ResourceKind]] = {"q": "queue", "e": "exchange"}
 
 
 def properties_key(binding: Binding) -> str:
-    """What names a binding among those with the same ends. `~` stands in it only before a hash, or alone."""
+    """Return the key of a binding among those with the same ends. `~` stands in it only before a hash, or alone."""
     key = _quote_plus(binding.routing_key)
     if not binding.arguments:
         return key or NO_PROPERTIES
@@ -44,14 +44,14 @@ def _quote_plus(text: str) -> str:
 
 
 def _hash(arguments: Table) -> str:
-    """Of the arguments in any order, with their types."""
+    """Return a hash of the arguments in any order, with their types."""
     ordered = {key: arguments[key] for key in sorted(arguments)}
     digest = hashlib.sha256(encode_table(ordered)).digest()[:HASH_BYTES]
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def key_of_path(segment: str) -> str:
-    """The key that a segment of a path names. Clients that encode the routing key only once are understood, too."""
+    """Return the key in a segment of a path. Routing keys that the client encoded only once are understood, too."""
     if NO_PROPERTIES not in segment:
         return _quote_plus(unquote_plus(segment, errors="surrogateescape"))
     routing_key, tilde, digest = segment.rpartition(NO_PROPERTIES)
@@ -59,7 +59,9 @@ def key_of_path(segment: str) -> str:
 
 
 def location(binding: Binding) -> str:
-    """Where a new binding is, from the path of its ends; the key is encoded once more, as a segment of a path."""
+    """Return the address of a new binding, relative to the path of its ends; its key is encoded once more, as a
+    segment.
+    """
     return f"{quote(binding.destination, safe='~')}/{quote(properties_key(binding), safe='~')}"
 
 
@@ -67,12 +69,14 @@ def location(binding: Binding) -> str:
 
 
 def binding_row(binding: Binding) -> dict[str, Any]:
-    """A binding as it is shown."""
+    """Return a binding as it is shown."""
     return {**rows.binding_row(binding), "properties_key": properties_key(binding)}
 
 
 async def _listed(call: Call, bindings: Sequence[Binding], other_end: str | None = None) -> Reply:
-    """other_end: of a list that can be paged, the field that is not the same in all rows: a filter looks at it and at
+    """Answer with a list of bindings.
+
+    other_end: of a list that can be paged, the field that is not the same in all rows: a filter looks at it and at
     the routing key.
     """
     listing = call.listing(can_page=other_end is not None)
@@ -127,7 +131,7 @@ def _leading_to(catalogue: Catalogue, vhost: str, kind: ResourceKind, name: str)
 
 
 def _ends(call: Call) -> tuple[str, ResourceKind, str]:
-    """Source, and kind and name of the destination. Raises: ApiError (404)."""
+    """Return the source, and kind and name of the destination. Raises: ApiError (404)."""
     kind = _KINDS.get(call.path["kind"])
     if kind is None:
         raise no_such_thing()
@@ -151,7 +155,7 @@ async def list_between(call: Call) -> Reply:
 
 
 async def bind(call: Call) -> Reply:
-    """POST on the same path: a binding, which may be there already; where it is."""
+    """POST on the same path: create a binding, which may exist already, and answer with its location."""
     vhost = values.vhost_to_change(call)
     source, kind, destination = _ends(call)
     body = await call.body()
@@ -169,7 +173,7 @@ async def bind(call: Call) -> Reply:
 
 
 def _binding(call: Call) -> Binding:
-    """The binding of the path. Raises: ApiError (404, 401)."""
+    """Return the binding of the path. Raises: ApiError (404, 401)."""
     wanted = key_of_path(call.path["properties"])
     for binding in _between(call, call.vhost(call.path["vhost"])):
         if properties_key(binding) == wanted:
@@ -183,7 +187,7 @@ async def get_binding(call: Call) -> Reply:
 
 
 async def unbind(call: Call) -> Reply:
-    """DELETE on the same path."""
+    """DELETE on the same path: remove a binding."""
     found = _binding(call)
     source, name, key, arguments = found.source, found.destination, found.routing_key, found.arguments
     await send(

@@ -1,6 +1,6 @@
-"""What the resources of vhosts, users, permissions and the like have in common: bodies, vhosts of paths, answers.
+"""Helpers for the resources of vhosts, users, permissions and the like: bodies, vhosts of paths, answers.
 
-RabbitMQ crashes (500) over values of a wrong type; here they are a bad request that says which. Source: management
+RabbitMQ crashes (500) over values of a wrong type; here they are a bad request that names them. Source: management
 §1.0.
 """
 
@@ -20,14 +20,14 @@ _NO_OBJECT = "User not authorised to access object"
 
 
 def require(body: Mapping[str, Any], *keys: str) -> None:
-    """Raises: ApiError (400) that names the keys that are missing, as RabbitMQ does."""
+    """Check that the keys are there. Raises: ApiError (400) that names the missing ones, as RabbitMQ does."""
     missing = [f"{{key_missing,{key}}}" for key in keys if key not in body]
     if missing:
         raise bad_request(f"[{','.join(missing)}]")
 
 
 def text(body: Mapping[str, Any], key: str, default: str = "") -> str:
-    """The text of a key; the default where it is missing or null. Raises: ApiError (400)."""
+    """Return the text of a key; the default where it is missing or null. Raises: ApiError (400)."""
     value = body.get(key)
     if value is None:
         return default
@@ -37,7 +37,7 @@ def text(body: Mapping[str, Any], key: str, default: str = "") -> str:
 
 
 def texts(body: Mapping[str, Any], *keys: str) -> list[str]:
-    """The texts of keys that must be there. Raises: ApiError (400)."""
+    """Return the texts of keys that must be there. Raises: ApiError (400)."""
     require(body, *keys)
     found = []
     for key in keys:
@@ -49,7 +49,7 @@ def texts(body: Mapping[str, Any], *keys: str) -> list[str]:
 
 
 def target_vhost(call: Call) -> str:
-    """The vhost of the path, in which something is to be put. Raises: ApiError (404)."""
+    """Return the vhost of the path, in which something is to be put. Raises: ApiError (404)."""
     name = call.path["vhost"]
     if call.catalogue.vhost(name) is None:
         raise not_found("vhost_not_found")
@@ -57,7 +57,7 @@ def target_vhost(call: Call) -> str:
 
 
 def existing_vhost(call: Call) -> str:
-    """The vhost of the path, for those who may see all. Raises: ApiError (404)."""
+    """Return the vhost of the path, for users that may see all. Raises: ApiError (404)."""
     name = call.path["vhost"]
     if call.catalogue.vhost(name) is None:
         raise no_such_thing()
@@ -65,7 +65,7 @@ def existing_vhost(call: Call) -> str:
 
 
 def existing_user(call: Call) -> str:
-    """The user of the path. Raises: ApiError (404)."""
+    """Return the user of the path. Raises: ApiError (404)."""
     name = call.path["user"]
     if call.catalogue.user(name) is None:
         raise no_such_thing()
@@ -73,7 +73,7 @@ def existing_user(call: Call) -> str:
 
 
 def check_policymaker(call: Call, vhost: str | None = None) -> None:
-    """Refuse who may not set policies, or not in this vhost; one that is missing is another matter.
+    """Refuse users that may not set policies, or not in this vhost. A missing vhost is not checked here.
 
     Raises: ApiError (401).
     """
@@ -84,7 +84,7 @@ def check_policymaker(call: Call, vhost: str | None = None) -> None:
 
 
 def policymaker(handler: Handler) -> Handler:
-    """A handler for who may set policies, in the vhost of the path if there is one. See `check_policymaker`."""
+    """Wrap a handler for users that may set policies, in the vhost of the path if there is one."""
 
     async def checked(call: Call) -> Reply:
         check_policymaker(call, call.path.get("vhost"))
@@ -94,9 +94,9 @@ def policymaker(handler: Handler) -> Handler:
 
 
 def deleting(function: Callable[..., Awaitable[object]], **more: object) -> Handler:
-    """A handler that has a function of `node.admin` remove what the path names; 404 if that is not there.
+    """Return a handler that calls a function of `node.admin` to remove the path's object; 404 if there is none.
 
-    more: what the function gets beside the names of the path.
+    more: arguments of the function beside the names of the path.
     """
 
     async def delete(call: Call) -> Reply:
@@ -112,12 +112,12 @@ def deleting(function: Callable[..., Awaitable[object]], **more: object) -> Hand
 async def listed(
     call: Call, row_of: Callable[[RecordT], Row], records: Iterable[RecordT], order: Sequence[str]
 ) -> Reply:
-    """A list that has no pages in RabbitMQ 3.10.8.   order: the fields by which it is sorted unless asked otherwise."""
+    """Answer with a list that has no pages in RabbitMQ 3.10.8.   order: the fields of the default sort order."""
     rows = await mapped(row_of, records)
     return ok(await applied(call.listing(can_page=False), rows, order))
 
 
 def one(call: Call, row: Row) -> Reply:
-    """A single object, with the columns that are asked for."""
+    """Answer with a single object, with the columns that are asked for."""
     columns = call.listing(can_page=False).columns
     return ok(row if columns is None else narrowed(row, columns))

@@ -51,7 +51,7 @@ async def get_channel(call: Call) -> Reply:
 
 
 def _check_statistics(call: Call) -> None:
-    """Raises: ApiError (400): a channel is nothing but statistics."""
+    """Refuse the call without statistics, as channels have no metadata. Raises: ApiError (400)."""
     if values.is_without_statistics(call):
         raise bad_request("Stats in management UI are disabled on this node")
 

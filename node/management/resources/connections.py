@@ -11,10 +11,10 @@ from node.management.routes import Route
 
 DEFAULT_SORT: Final = ("vhost", "name")
 TRACKED: Final = frozenset({"name", "vhost", "user", "node"})
-"""What is shown of a user's connections."""
+"""The fields that are shown of a user's connections."""
 REASON: Final = "Closed via management plugin"
 REASON_CHARACTERS_MAX: Final = 200
-"""A reply text is a shortstr."""
+"""The longest reason, as a reply text is a shortstr."""
 
 
 async def list_connections(call: Call) -> Reply:
@@ -52,7 +52,7 @@ async def close_of_user(call: Call) -> Reply:
 
 
 def _check_own_or(call: Call, user: Any, *, may: bool) -> None:
-    """Raises: ApiError (401) if it is another user's, unless the caller may do that."""
+    """Raise ApiError (401) if the connection is another user's, unless the caller may do that."""
     if user != call.user.name and not may:
         raise not_authorised("User not authorised to access object")
 

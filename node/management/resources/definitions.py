@@ -32,8 +32,8 @@ async def get_definitions(call: Call) -> Reply:
 async def post_definitions(call: Call) -> Reply:
     """POST /definitions, /definitions/{vhost}: a document as JSON, or as the field `file` of a form.
 
-    Of a form the field `redirect` says where the browser is to go then. With `?skip_unsupported=true` what this broker
-    does not have is left out, and the answer is a list of that.
+    The field `redirect` of a form is the address that the browser is sent to then. With `?skip_unsupported=true`
+    things that this broker does not have are left out, and the answer lists them.
     """
     data, redirect = await call.octets(), ""
     if call.headers.get("content-type", "").lower().startswith(_MULTIPART):
@@ -53,7 +53,7 @@ async def post_definitions(call: Call) -> Reply:
 
 
 def form_fields(content_type: str, data: bytes) -> dict[str, bytes]:
-    """The fields of a form by their names. Raises: ApiError (400)."""
+    """Return the fields of a form by their names. Raises: ApiError (400)."""
     about = Message()
     about["content-type"] = content_type
     boundary = about.get_param("boundary")
@@ -77,7 +77,7 @@ def form_fields(content_type: str, data: bytes) -> dict[str, bytes]:
 
 
 def _parsed(data: bytes) -> dict[str, Any]:
-    """A document; nothing at all is an empty one. Raises: ApiError (400)."""
+    """Decode a document; an empty body is an empty one. Raises: ApiError (400)."""
     if not data.strip():
         return {}
     try:
@@ -90,7 +90,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 
 def _is_here(redirect: str) -> bool:
-    """Whether a browser that is sent there stays with us."""
+    """True if the address is on this site."""
     if not redirect or not redirect.isprintable() or "\\" in redirect:
         return False
     try:

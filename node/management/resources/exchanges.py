@@ -45,7 +45,7 @@ def _shows_statistics(listing: Listing) -> bool:
 
 
 async def _with_statistics(call: Call, rows: Sequence[Row], query: Query) -> Sequence[Row]:
-    """The rows with what these fields of their statistics say."""
+    """Return the rows with the query's fields of their statistics."""
     if query.ids == ():
         return rows
     assert query.fields is not None
@@ -64,7 +64,7 @@ def _id(row: Row) -> str:
 
 
 def exchange_facts(catalogue: Catalogue, record: Exchange) -> dict[str, Any]:
-    """What the metadata say of an exchange."""
+    """Return the metadata of an exchange."""
     row = {
         "arguments": plain_table(record.arguments),
         "auto_delete": record.auto_delete,
@@ -80,7 +80,7 @@ def exchange_facts(catalogue: Catalogue, record: Exchange) -> dict[str, Any]:
 
 
 def _record(call: Call) -> Exchange:
-    """The exchange of the path. Raises: ApiError (404, 401)."""
+    """Return the exchange of the path. Raises: ApiError (404, 401)."""
     record = call.catalogue.exchange(call.vhost(call.path["vhost"]), exchange_name(call.path["name"]))
     if record is None:
         raise no_such_thing()
@@ -99,7 +99,7 @@ async def get_exchange(call: Call) -> Reply:
 
 
 async def put_exchange(call: Call) -> Reply:
-    """PUT /exchanges/{vhost}/{name}: declare it, a direct one without word."""
+    """PUT /exchanges/{vhost}/{name}: declare it; its type is direct by default."""
     vhost = values.vhost_to_change(call)
     name = values.name(exchange_name(call.path["name"]), "exchange")
     body = await call.body()

@@ -23,12 +23,12 @@ ALIVENESS_QUEUE: Final = "aliveness-test"
 _UNIT_DAYS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
 
 _RESOURCES: Final = {"disk": "disk space", "metadata_disk": "metadata disk", "message_disk": "message disk"}
-"""What a resource is called here, and nowhere else."""
+"""The names of resources in these answers only."""
 
 _SLICE: Final = 1000
 
 _FILES_MAX: Final = 20
-"""Damaged files that an answer names."""
+"""The most damaged files that an answer names."""
 
 
 class _Certificates(NamedTuple):
@@ -41,12 +41,12 @@ class _Certificates(NamedTuple):
 
 
 def failed(reason: str, **details: Any) -> Reply:
-    """503."""
+    """Return a 503."""
     return Reply(503, {"status": "failed", "reason": reason, **details})
 
 
 def passed(**details: Any) -> Reply:
-    """200."""
+    """Return a 200."""
     return ok({"status": "ok", **details})
 
 
@@ -201,7 +201,7 @@ def _certificates(call: Call) -> Iterator[_Certificates]:
 
 
 def _expiring(call: Call, files: _Certificates, limit: datetime.datetime) -> dict[str, Any] | None:
-    """A listener one of whose certificates ends before `limit`; also one whose certificates cannot be read."""
+    """Return a listener one of whose certificates ends before `limit` or cannot be read; else None."""
     ends = {name: _end(name) for name in (files.certificate_file, files.ca_file) if name is not None}
     if all(end is not None and end > limit for end in ends.values()):
         return None
@@ -225,7 +225,7 @@ def _expiring(call: Call, files: _Certificates, limit: datetime.datetime) -> dic
 
 
 def _end(path: str) -> datetime.datetime | None:
-    """When the first of a file's certificates ends; None if that cannot be said."""
+    """Return when the first of a file's certificates ends; None if the file cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return min(expiries(file.read(1 << 20)), default=None)
@@ -237,7 +237,7 @@ def _end(path: str) -> datetime.datetime | None:
 
 
 async def virtual_hosts(call: Call) -> Reply:
-    """GET /health/checks/virtual-hosts: those that don't run here."""
+    """GET /health/checks/virtual-hosts: fails with the vhosts that don't run here."""
     live = call.broker.vhosts
     down = [vhost.name for vhost in call.catalogue.vhosts() if vhost.name not in live]
     return failed("Some virtual hosts are down", **{"virtual-hosts": down}) if down else passed()
@@ -299,7 +299,7 @@ def _mirrored(catalogue: Catalogue) -> list[QueueRecord]:
 
 
 def has_no_other_copy(record: QueueRecord, own: str) -> bool:
-    """Whether this node's copy is the master's, and the only one that is whole."""
+    """True if this node's copy is the master's, and the only complete one."""
     view = record.view
     if view is None or view.master_node != own:
         return False
@@ -307,7 +307,7 @@ def has_no_other_copy(record: QueueRecord, own: str) -> bool:
 
 
 def would_lose_majority(record: QueueRecord, own: str) -> bool:
-    """Whether too few of its nodes would be left without this one."""
+    """True if the queue would lose its majority without this node."""
     view = record.view
     if view is None or len(view.members) == 1:
         return False

@@ -27,7 +27,7 @@ _JSON: Final = "application/json"
 
 
 async def list_vhost_limits(call: Call) -> Reply:
-    """GET /vhost-limits, /vhost-limits/{vhost}: of those vhosts that ever had one; monitoring sees them all."""
+    """GET /vhost-limits, /vhost-limits/{vhost}: vhosts that ever had limits; monitoring sees all of them."""
     vhosts: Iterable[str] = call.vhosts()
     if call.is_monitor:
         chosen = existing_vhost(call) if "vhost" in call.path else None
@@ -52,7 +52,7 @@ async def put_vhost_limit(call: Call) -> Reply:
 
 
 async def list_user_limits(call: Call) -> Reply:
-    """GET /user-limits: of those users that have any."""
+    """GET /user-limits: users that have any limits."""
     found = [user for user in call.catalogue.users() if limits_row(user.limits)]
     return await listed(call, _row, found, ("user",))
 

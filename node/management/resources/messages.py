@@ -17,7 +17,7 @@ from node.management.routes import exchange_name
 
 GET_MAX: Final = 5000
 GET_BYTES_MAX: Final = 32 * 1024 * 1024
-"""How many messages one request gets at most, and of how many bytes; a single one may be larger."""
+"""The most bytes of messages that one request gets, as `GET_MAX` is the most messages; a single one may be larger."""
 
 NO_ACK: Final = "ack_requeue_false"
 ACK_MODES: Final = (NO_ACK, "ack_requeue_true", "reject_requeue_true", "reject_requeue_false")
@@ -48,7 +48,7 @@ async def publish(call: Call) -> Reply:
 
 
 def _payload(body: Mapping[str, Any]) -> bytes:
-    """Raises: ApiError (400)."""
+    """Decode the payload. Raises: ApiError (400)."""
     payload, encoding = body["payload"], body["payload_encoding"]
     if not isinstance(payload, str):
         raise bad_request("payload_not_string")
@@ -89,7 +89,7 @@ async def get(call: Call) -> Reply:
 
 
 async def _got(client: DirectClient, queue: str, count: int, ack_mode: str) -> list[Got]:
-    """What is not acknowledged at once goes back when the client leaves, unless it is rejected."""
+    """Get messages. Those not acknowledged at once go back when the client leaves, unless they are rejected."""
     found: list[Got] = []
     size = 0
     while len(found) < count and size < GET_BYTES_MAX:
@@ -105,7 +105,9 @@ async def _got(client: DirectClient, queue: str, count: int, ack_mode: str) -> l
 
 
 def _refusal(error: ProtocolError) -> ApiError:
-    """Unlike `api_error` it says who is refused what."""
+    """Convert an error of the broker to one of HTTP. Unlike `api_error` it keeps the text with the user and the
+    object.
+    """
     match error.code:
         case ReplyCode.NOT_FOUND:
             return not_found(error.reply_text)
@@ -133,7 +135,7 @@ def _shown(message: Got, encoding: str, cut: int | None) -> dict[str, Any]:
 
 
 def _encoded(payload: bytes, encoding: str) -> tuple[str, str]:
-    """The payload as text, and how it is to be read."""
+    """Return the payload as text, and its encoding."""
     if encoding == "auto":
         try:
             return payload.decode(), "string"

@@ -1,5 +1,7 @@
-"""`/metrics`, `/metrics/per-object`, `/metrics/detailed`: for Prometheus, without a user on a port of its own; on the
-API's port for those who may monitor. Source: management §5.
+"""The pages `/metrics`, `/metrics/per-object`, `/metrics/detailed` for Prometheus.
+
+On a port of their own they need no user; on the API's port only users that may monitor see them. Source: management
+§5.
 """
 
 import time
@@ -19,7 +21,7 @@ DETAILED = "detailed"
 
 
 def routes(config: PrometheusConfig, access: Access = Access.PUBLIC) -> list[Route]:
-    """The pages below `prometheus.path`.   access: who may see them."""
+    """Return the pages below `prometheus.path`.   access: who may see them."""
     telemetry, expositions = Telemetry(), Expositions()
     path, page = config.path.rstrip("/"), partial(_page, telemetry, expositions)
 
@@ -38,14 +40,14 @@ def routes(config: PrometheusConfig, access: Access = Access.PUBLIC) -> list[Rou
 
 
 def detailed(call: Call) -> Wanted:
-    """`family=` and `vhost=` may come several times."""
+    """Return the wanted families and vhosts: `family=` and `vhost=` may come several times."""
     families = frozenset(value for name, value in call.parameters if name == "family")
     vhosts = frozenset(value for name, value in call.parameters if name == "vhost")
     return Wanted(DETAILED, is_per_object=True, families=families, vhosts=vhosts or None)
 
 
 async def unknown(call: Call) -> Reply:
-    """There is no such page."""
+    """Answer 404: there is no such page."""
     return Reply(404, body=b"Unknown Registry", content_type="text/plain")
 
 

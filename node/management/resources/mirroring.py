@@ -1,6 +1,6 @@
-"""`/mirroring`: rings, how well they are, what became of them, what rebalancing would do. Not RabbitMQ's.
+"""The resource `/mirroring`: rings and their state, events, and the plan of a rebalancing. Not RabbitMQ's.
 
-Rings are sorted and cut by what the metadata say; only of those that are shown the nodes are asked how far they are.
+Rings are sorted and cut by the metadata; nodes are asked about progress only for the rings that are shown.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from node.statistics.queue_facts import mirrors_of
 from node.statistics.rows import Row
 
 EVENTS_MAX: Final = 1000
-"""Of all nodes together, the newest."""
+"""The most events of all nodes together; the newest count."""
 
 SAFE: Final = 3
 """The `danger` of a ring that has all copies that it should have."""
@@ -36,7 +36,7 @@ async def rings(call: Call) -> Reply:
     chosen = listing.chosen(rows)
     if listing.page is None:
         return ok(listing.apply(await _with_progress(call, chosen), ("vhost", "name")))
-    # What is sorted by a statistic has to be asked for all.
+    # To sort by a statistic, all rows need it.
     if listing.sort and listing.sort.partition(".")[0] in ("messages", "lag", "sync"):
         chosen = await _with_progress(call, chosen)
         shown = listing.cut(listing.ordered(chosen, ("vhost", "name")))
@@ -120,11 +120,12 @@ async def rebalance_plan(call: Call) -> Reply:
 def ring_facts(
     record: QueueRecord, policy: str | None, wanted: int, places: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What the metadata say of a mirrored queue.
+    """Return the metadata of a mirrored queue.
 
     places: nodes that are to have a copy, where that is known; `absent` are those of them that have none.
     complete: copies that are there and lack nothing, the master's among them.
-    danger: 0 without a master, 1 with a single complete copy, 2 with fewer than are wanted or than there are, else 3.
+    danger: 0 without a master, 1 with a single complete copy, 2 with fewer than are wanted or than there are, else
+    3.
     """
     view = record.view
     assert view is not None
@@ -159,9 +160,7 @@ def ring_facts(
 
 
 def with_progress(facts: Mapping[str, Any], statistics: Mapping[str, Any]) -> Row:
-    """The same with what the master's node knows: how far mirrors are behind, what they lack, and which are being
-    synchronised.
-    """
+    """Add the facts of the master's node: how far mirrors are behind, what they lack, and which are synchronising."""
     mirrors = statistics.get("mirrors") or []
     lag = {each["node"]: each["behind"] for each in mirrors if each.get("behind") is not None}
     lacks = {each["node"]: each["lacks"] for each in mirrors if each.get("lacks") is not None}
@@ -173,7 +172,7 @@ def with_progress(facts: Mapping[str, Any], statistics: Mapping[str, Any]) -> Ro
 def shown_plan(
     records: Sequence[QueueRecord], moves: Sequence[Move], hosts: Sequence[str], counts: Mapping[str, int]
 ) -> dict[str, Any]:
-    """A plan with the number of masters of each node before and after it."""
+    """Return a plan with the number of masters of each node before and after it."""
     before = dict.fromkeys(sorted(hosts), 0)
     for record in records:
         node = None if record.view is None else record.view.master_node
@@ -207,14 +206,14 @@ def _hosts(call: Call) -> list[Member]:
 def _about(
     call: Call, record: QueueRecord, hosts: Sequence[Member]
 ) -> tuple[str | None, int, tuple[str, ...]]:
-    """The policy of a queue, how many copies that wants, and on which nodes if that is known."""
+    """Return the policy of a queue, how many copies that wants, and on which nodes if that is known."""
     effective = call.catalogue.effective_policy(record)
     settings = queue_settings(record.arguments, effective)
     return effective.policy, copies_wanted(settings, record, hosts), nodes_wanted(settings, record, hosts)
 
 
 async def _judged(call: Call) -> AsyncIterator[tuple[QueueRecord, tuple[str | None, int, tuple[str, ...]]]]:
-    """The mirrored queues of the vhosts that are to be listed, and what there is `_about` each."""
+    """Yield the mirrored queues of the vhosts that are to be listed, each with its `_about`."""
     hosts = _hosts(call)
     for vhost in call.vhosts():
         for number, record in enumerate(list(call.catalogue.queues(vhost))):

@@ -1,4 +1,5 @@
-"""What fits nowhere else: who calls, the cluster's name, rebalancing, logins, and plug-ins that this broker has not.
+"""Resources that fit nowhere else: the caller, the cluster's name, rebalancing, logins, and plug-ins that are not
+here.
 
 Source: management §1.10, §2.1, §2.5.
 """
@@ -20,7 +21,7 @@ REBALANCE_S: Final = 3600.0
 """How long a rebalancing may take."""
 
 _rebalancing: set["asyncio.Task[None]"] = set()
-"""So that a task that nobody waits for is not collected."""
+"""Running tasks, so that none that is not awaited is collected."""
 
 
 # --- who calls ---
@@ -73,7 +74,7 @@ async def auth_attempts(call: Call) -> Reply:
 
 
 async def auth_attempts_by_source(call: Call) -> Reply:
-    """GET /auth/attempts/{node}/source: nobody keeps them, as with RabbitMQ unless it is told to."""
+    """GET /auth/attempts/{node}/source: always empty, as in RabbitMQ unless it is told to keep them."""
     _check_member(call)
     return ok([])
 
@@ -99,7 +100,7 @@ async def _ask_node(call: Call, field: str) -> dict[str, Any]:
 
 
 def _check_member(call: Call) -> None:
-    """Raises: ApiError (404)."""
+    """Raise ApiError (404) unless the path's node is a member."""
     if all(member.name != call.path["node"] for member in call.site.members()):
         raise no_such_thing()
 
@@ -124,7 +125,7 @@ async def put_cluster_name(call: Call) -> Reply:
 
 
 async def rebalance(call: Call) -> Reply:
-    """POST /rebalance/queues: begins; what came of it is in the log."""
+    """POST /rebalance/queues: begins to rebalance; the log has the outcome."""
     assert call.broker, "raises while it does not run"
     task = asyncio.get_running_loop().create_task(_rebalance(call))
     _rebalancing.add(task)
@@ -142,7 +143,7 @@ async def _rebalance(call: Call) -> None:
 
 
 async def reset(call: Call) -> Reply:
-    """DELETE /reset and /reset/{node}: all nodes, or one, forget how things went until now; counters go on."""
+    """DELETE /reset and /reset/{node}: all nodes, or one, forget the statistics over time; counters go on."""
     if "node" in call.path:
         _check_member(call)
         await call.site.ask(call.path["node"], "reset_statistics", {})
@@ -155,7 +156,7 @@ async def reset(call: Call) -> Reply:
 
 
 async def nothing(call: Call) -> Reply:
-    """A list of a plug-in that isn't here: monitors ask for it nevertheless."""
+    """Answer with an empty list for a plug-in that isn't here: monitors ask for it nevertheless."""
     if "vhost" in call.path:
         call.vhost(call.path["vhost"])
     return ok([])

@@ -1,4 +1,4 @@
-"""`/nodes`: what each node of the cluster is and uses. Source: management §1.2."""
+"""The resource `/nodes`: each node of the cluster and its usage. Source: management §1.2."""
 
 from typing import Any, Final
 
@@ -78,7 +78,7 @@ async def _memory(call: Call) -> dict[str, Any]:
 
 
 async def _asked(call: Call, query: Query) -> dict[str, Any]:
-    """What a node says of itself, or what is known of it when it doesn't. Raises: ApiError (404)."""
+    """Return a node's own facts, or what is known of it when it doesn't answer. Raises: ApiError (404)."""
     member = _member(call)
     if not member.is_running:
         return stopped_node(member.name, member.type)
@@ -90,7 +90,7 @@ async def _asked(call: Call, query: Query) -> dict[str, Any]:
 
 
 def _member(call: Call) -> SiteNode:
-    """Raises: ApiError (404)."""
+    """Return the path's node. Raises: ApiError (404)."""
     for member in call.site.members():
         if member.name == call.path["node"]:
             return member
@@ -98,7 +98,7 @@ def _member(call: Call) -> SiteNode:
 
 
 def _without_answer(member: SiteNode) -> dict[str, Any]:
-    """A node that is down, or so busy or new that it says nothing."""
+    """Return the row of a node that is down, or too busy or new to answer."""
     return stopped_node(member.name, member.type)
 
 

@@ -1,4 +1,4 @@
-"""`/overview`: the cluster on one page. Source: management §1.1."""
+"""The resource `/overview`: the cluster on one page. Source: management §1.1."""
 
 import asyncio
 import platform
@@ -64,7 +64,7 @@ def _retention(call: Call) -> dict[str, list[int]]:
 
 
 def _places(call: Call) -> dict[str, Any]:
-    """Where the nodes are reached."""
+    """Return the addresses of the nodes' listeners."""
     by_node = call.site.cluster_status()["listeners"]
     listeners = [each for node in sorted(by_node) for each in by_node[node]]
     return {
@@ -110,7 +110,7 @@ async def _all_totals(call: Call, query: Query) -> dict[str, Any]:
 
 
 async def _visible_totals(call: Call, query: Query) -> dict[str, Any]:
-    """Of the vhosts that the user may see: what went through them, and what of theirs is there."""
+    """Return the totals of the vhosts that the user may see: traffic, messages and objects."""
     vhosts = tuple(call.vhosts())
     names = frozenset({"message_stats", "messages", "messages_ready", "messages_unacknowledged"})
     names |= {f"{name}_details" for name in names}
@@ -130,7 +130,7 @@ async def _visible_totals(call: Call, query: Query) -> dict[str, Any]:
 
 
 async def _known_totals(call: Call) -> dict[str, int]:
-    """Counted without statistics: queues and exchanges of visible vhosts, connections and what belongs to them."""
+    """Count without statistics: queues and exchanges of visible vhosts, connections and what belongs to them."""
     catalogue, exchanges, queues = call.catalogue, 0, 0
     for vhost in call.vhosts():
         exchanges += len(catalogue.exchanges(vhost))

@@ -1,4 +1,4 @@
-"""RabbitMQ's pages beside the UI: a list of what the API has, the command line, and paths of before.
+"""RabbitMQ's pages beside the UI: a list of the API's paths, the command line, and paths of older versions.
 
 Source: management §1.10 "Static".
 """

@@ -54,7 +54,7 @@ def _rows(call: Call, vhost: str, component: str | None) -> Iterator[Row]:
 
 
 def _existing(call: Call) -> Row:
-    """Raises: ApiError (404)."""
+    """Return the parameter of the path. Raises: ApiError (404)."""
     for row in _rows(call, call.path["vhost"], call.path["component"]):
         if row["name"] == call.path["name"]:
             return row

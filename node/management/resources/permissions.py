@@ -92,14 +92,14 @@ async def delete_topic_permissions(call: Call) -> Reply:
 
 
 def _of_path(call: Call, rows: Iterable[RowT]) -> list[RowT]:
-    """The rows of the vhost or the user that the path names, if it does. Raises: ApiError (404)."""
+    """Return the rows of the vhost or the user that the path names, if it does. Raises: ApiError (404)."""
     vhost = existing_vhost(call) if "vhost" in call.path else None
     user = existing_user(call) if "user" in call.path else None
     return [row for row in rows if vhost in (None, row.vhost) and user in (None, row.user)]
 
 
 def _topics(call: Call) -> list[TopicPermission]:
-    """The user's rows for the vhost. Raises: ApiError (404) without any."""
+    """Return the user's rows for the vhost. Raises: ApiError (404) without any."""
     where = (call.path["vhost"], call.path["user"])
     found = [row for row in call.catalogue.topic_permissions() if (row.vhost, row.user) == where]
     if not found:
@@ -108,7 +108,7 @@ def _topics(call: Call) -> list[TopicPermission]:
 
 
 def _bad(error: AdminError) -> Exception:
-    """Of a missing vhost or user RabbitMQ says 400, and not which of them it is."""
+    """Convert the error of a missing vhost or user: RabbitMQ says 400, and not which of them is missing."""
     return bad_request(_NO_VHOST_OR_USER) if error.kind == "not_found" else error
 
 

@@ -1,10 +1,11 @@
-"""`/mirroring/topology`, `plan-lock` and `plan-step`: for tools that move copies of queues. Not RabbitMQ's.
+"""The resources `/mirroring/topology`, `plan-lock` and `plan-step`: for tools that move copies of queues.
 
     PUT plan-lock ─► POST plan-step, again and again until it is done or stale ─► DELETE plan-lock
 
-What a step relies on is judged in the catalogue when the step is applied. Here it is only held back for what the
-catalogue cannot know: a mirror that is far behind, a node that does not answer although it counts as up. Asking for the
-same step twice does no harm.
+They are not RabbitMQ's. The catalogue judges the conditions of a step when the step is applied. Here a step is only
+held back for reasons that the catalogue cannot know: a mirror that is far behind, a node that does not answer
+although it counts as up. Asking for the same step twice does no harm.
+
 Source: reference spark.md §3.4.
 """
 
@@ -28,13 +29,13 @@ from node.statistics.query import Query
 from node.statistics.topology_document import ring_from_master, topology_head, topology_queues
 
 TTL_S_MAX: Final = 3600
-"""Of a lock: who is gone for good must not keep others out for longer."""
+"""The longest time of a lock: an owner that is gone for good must not keep others out for longer."""
 NAME_CHARS_MAX: Final = 256
-"""Of a plan's id, its owner's name and a step's id."""
+"""The longest plan's id, owner's name or step's id."""
 NODES_MAX: Final = 100
-"""Of those that a step names."""
+"""The most nodes that a step names."""
 TAKE_OVER_S: Final = 3.0
-"""How long a promotion is waited for; after that it goes on by itself."""
+"""For how long a promotion is waited for; after that it goes on by itself."""
 _POLL_S: Final = 0.02
 
 _ADMIN: Final = Access.ADMINISTRATOR
@@ -45,7 +46,9 @@ _MIRRORS: Final = frozenset({"mirrors"})
 
 
 async def topology(call: Call) -> Reply:
-    """GET /mirroring/topology: see `node.statistics.topology_document`. Of one moment, as this node knows it."""
+    """GET /mirroring/topology: the topology of one moment, as this node knows it
+    (`node.statistics.topology_document`).
+    """
     catalogue, config = call.catalogue, call.site.config
     own = config.node_name
     cluster = str(catalogue.global_parameter("cluster_name") or config.cluster_name)
@@ -62,7 +65,7 @@ async def lock(call: Call) -> Reply:
 
 
 async def take_lock(call: Call) -> Reply:
-    """PUT /mirroring/plan-lock: {"plan", "owner", "ttl_s"}. 409 while another one has it. Who has it may renew it."""
+    """PUT /mirroring/plan-lock: {"plan", "owner", "ttl_s"}. 409 while another plan has it. Its owner may renew it."""
     body = await call.body()
     plan, owner = _names(body, "plan", "owner")
     require(body, "ttl_s")
@@ -75,7 +78,7 @@ async def take_lock(call: Call) -> Reply:
 
 
 async def release_lock(call: Call) -> Reply:
-    """DELETE /mirroring/plan-lock: {"plan", "owner"}. 409 if another one has it; nobody having it is no error."""
+    """DELETE /mirroring/plan-lock: {"plan", "owner"}. 409 if another plan has it; a free lock is no error."""
     plan, owner = _names(await call.body(), "plan", "owner")
     found = await plans.release_lock(call.site.admin(call.user.name), plan, owner)
     return _answer_of_lock(call, found, is_ours=found is None)
@@ -89,7 +92,7 @@ def _answer_of_lock(call: Call, found: PlanLock | None, *, is_ours: bool) -> Rep
 
 
 def _shown_lock(call: Call, found: PlanLock | None) -> dict[str, Any]:
-    """is_held: it has not expired.   view_id: as in the topology."""
+    """Return the lock as it is shown.   is_held: it has not expired.   view_id: as in the topology."""
     facts: dict[str, Any] = {"plan": None, "owner": None, "since": None, "expires": None, "is_held": False}
     if found is not None:
         facts = {
@@ -150,7 +153,7 @@ async def _outcome(
 
 
 async def _taken_over(call: Call, command: TakePlanStep) -> StepOutcome:
-    """Wait until the new master has heard all that the one before it said."""
+    """Wait until the new master has heard all batches of the one before it."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + TAKE_OVER_S
     while loop.time() < deadline:
@@ -167,7 +170,7 @@ async def _taken_over(call: Call, command: TakePlanStep) -> StepOutcome:
 async def _reason_to_hold(
     call: Call, command: TakePlanStep, record: QueueRecord, lag_max: int | None
 ) -> str | None:
-    """Why a step should not be made just now, although the metadata allow it; None: it may."""
+    """Return why a step should not be made just now, although the metadata allow it; None: it may."""
     view = record.view
     if command.action == "add_mirror" or view is None:
         return None
@@ -186,7 +189,7 @@ async def _reason_to_hold(
 
 
 async def _silent(call: Call, nodes: frozenset[str]) -> list[str]:
-    """Those of the nodes that do not answer."""
+    """Return those of the nodes that do not answer."""
 
     async def is_silent(node: str) -> bool:
         try:
@@ -207,7 +210,10 @@ async def _silent(call: Call, nodes: frozenset[str]) -> list[str]:
 
 
 async def _observed(call: Call, command: TakePlanStep) -> dict[str, Any]:
-    """The queue as it is now. sync: how much of what it lacks a mirror has, by node.   lag_ops: null if not known."""
+    """Return the queue as it is now.
+
+    sync: the share of what a mirror lacked that it has got, by node.   lag_ops: null if not known.
+    """
     record = _record(call, command)
     view = None if record is None else record.view
     if record is None or view is None:
@@ -239,7 +245,7 @@ async def _observed(call: Call, command: TakePlanStep) -> dict[str, Any]:
 
 
 async def _mirrors(call: Call, record: QueueRecord, master: str | None) -> list[dict[str, Any]]:
-    """What the master's node tells of the mirrors; nothing if it does not answer."""
+    """Return the mirrors as the master's node sees them; nothing if it does not answer."""
     if master is None:
         return []
     query = Query(ids=(record.uid,), fields=_MIRRORS)
@@ -270,7 +276,7 @@ def _record(call: Call, command: TakePlanStep) -> QueueRecord | None:
 
 
 def _command(body: Mapping[str, Any]) -> tuple[TakePlanStep, int | None]:
-    """The step that is asked for, and how far mirrors may be behind. Raises: ApiError (400)."""
+    """Return the step that is asked for, and how far mirrors may be behind. Raises: ApiError (400)."""
     plan, step = _names(body, "plan", "step")
     action, vhost, queue, uid = texts(body, "action", "vhost", "queue", "uid")
     kind = next((each for each in get_args(PlanAction) if each == action), None)
@@ -316,7 +322,7 @@ def _names(body: Mapping[str, Any], *keys: str) -> list[str]:
 
 
 def _number(body: Mapping[str, Any], key: str) -> int | None:
-    """A whole number from 0 on; None: it is not given."""
+    """Return a whole number from 0 on; None: it is not given."""
     value = body.get(key)
     if value is None:
         return None

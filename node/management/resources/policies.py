@@ -55,7 +55,7 @@ def _handler(do: Callable[[Call, bool], Awaitable[Reply]], *, is_operator: bool)
 
 
 def _unrestricted(handler: Handler) -> Handler:
-    """A handler for what `management.restrictions.operator_policy_changes.disabled` is against (405)."""
+    """Wrap a handler that `management.restrictions.operator_policy_changes.disabled` forbids (405)."""
 
     async def checked(call: Call) -> Reply:
         if call.site.config.management.disable_operator_policy_changes:

@@ -1,7 +1,7 @@
-"""Queues: listed, shown, declared, deleted, emptied, looked into.
+"""The resource `/queues`: queues are listed, shown, declared, deleted, emptied, looked into.
 
-What the metadata say every node knows; what is in a queue only its master's node does. So a page is chosen by the
-metadata first, and then only for what is on it that node is asked.
+Every node knows the metadata; only its master's node knows the contents of a queue. So a page is chosen by the
+metadata first, and then that node is asked only for the rows on the page.
 Source: management §1.3, §2.4, §2.5.
 """
 
@@ -43,17 +43,17 @@ FACTS: Final = frozenset(
         *("slave_nodes", "synchronised_slave_nodes", "leader", "members", "online"),
     }
 )
-"""What every node knows of every queue."""
+"""The fields that every node knows of every queue."""
 
 LIGHT: Final = ("arguments", "auto_delete", "durable", "exclusive", "name", "node", "type", "vhost")
-"""What is shown where statistics are not wanted."""
+"""The fields that are shown where statistics are not wanted."""
 LIGHT_QUORUM: Final = ("leader", "members", "online")
-"""Of quorum queues, besides."""
+"""The fields of quorum queues that are shown besides."""
 TOTALS: Final = frozenset({"messages", "messages_ready", "messages_unacknowledged", "state"})
 
 DEFAULT_SORT: Final = ("vhost", "name")
 SYNCS_MAX: Final = 1000
-"""Synchronisations that were begun here and still go on."""
+"""The most synchronisations that were begun here and still go on."""
 
 _syncs: set[asyncio.Task[None]] = set()
 
@@ -83,20 +83,20 @@ async def list_queues(call: Call) -> Reply:
 
 
 async def _current(catalogue: Catalogue, records: Sequence[QueueRecord]) -> list[QueueRecord]:
-    """As they are now, without those that are gone."""
+    """Return the records as they are now, without those that are gone."""
     found = await mapped(lambda record: catalogue.queue(record.vhost, record.name), records)
     return [record for record in found if record is not None]
 
 
 def _named(record: QueueRecord) -> dict[str, Any]:
-    """What a queue is chosen and sorted by."""
+    """Return the fields by which a queue is chosen and sorted."""
     return {"name": record.name, "vhost": record.vhost, "record": record}
 
 
 async def _sorted(
     call: Call, listing: Listing, records: Sequence[QueueRecord], vhost: str | None
 ) -> Sequence[QueueRecord]:
-    """In the order that is asked for, by as little as that needs.
+    """Sort records in the order that is asked for, by as few fields as that needs.
 
     records: by vhost and name.   vhost: the only one, if there is just one.
     """
@@ -115,7 +115,7 @@ async def _sorted(
 
 
 async def _whole(call: Call, records: Sequence[QueueRecord], query: Query) -> list[Row]:
-    """The rows of these queues, without those that are gone meanwhile."""
+    """Return the rows of these queues, without those that are gone meanwhile."""
     own, rows = call.site.config.node_name, {}
     is_light = values.is_without_statistics(call)
     if is_light:
@@ -142,7 +142,7 @@ async def _whole(call: Call, records: Sequence[QueueRecord], query: Query) -> li
 
 
 def merged(catalogue: Catalogue, record: QueueRecord, statistics: Row | None, own: str) -> Row:
-    """All that is known of a queue.   statistics: from its node; None if that did not answer."""
+    """Return all fields of a queue.   statistics: from its node; None if that did not answer."""
     row = queue_facts(catalogue, record, own)
     if "state" not in row and not _is_up(catalogue, record.home):
         row["state"] = "down"
@@ -160,7 +160,7 @@ def _is_up(catalogue: Catalogue, node: str) -> bool:
 
 
 def _record(call: Call) -> QueueRecord:
-    """The queue of the path. Raises: ApiError (404, 401)."""
+    """Return the queue of the path. Raises: ApiError (404, 401)."""
     vhost = call.vhost(call.path["vhost"])
     record = call.catalogue.queue(vhost, call.path["name"])
     if record is None:
@@ -192,7 +192,7 @@ async def _detailed(call: Call, record: QueueRecord, query: Query) -> Row | None
 
 
 async def put_queue(call: Call) -> Reply:
-    """PUT /queues/{vhost}/{name}: declare it. Without word it is neither durable nor auto-delete."""
+    """PUT /queues/{vhost}/{name}: declare it. By default it is neither durable nor auto-delete."""
     vhost, name = values.vhost_to_change(call), values.name(call.path["name"], "queue")
     body = await call.body()
     method = QueueDeclare(
@@ -211,7 +211,7 @@ async def put_queue(call: Call) -> Reply:
 
 
 def _node(call: Call, body: Mapping[str, Any]) -> str | None:
-    """Where the queue is wished to live, if not here. Raises: ApiError (400)."""
+    """Return the node where the queue is to live, if not here. Raises: ApiError (400)."""
     node = body.get("node")
     if node is None or node == call.site.config.node_name:
         return None

@@ -19,7 +19,7 @@ async def list_users(call: Call) -> Reply:
 
 
 async def list_without_permissions(call: Call) -> Reply:
-    """GET /users/without-permissions: those who can use no vhost."""
+    """GET /users/without-permissions: users without a permission in any vhost."""
     permitted = {permission.user for permission in call.catalogue.permissions()}
     found = [user for user in call.catalogue.users() if user.name not in permitted]
     return await listed(call, user_row, found, _ORDER)
@@ -33,7 +33,7 @@ async def get_user(call: Call) -> Reply:
 
 
 async def put_user(call: Call) -> Reply:
-    """PUT /users/{user}: made, or password and tags replaced."""
+    """PUT /users/{user}: create a user, or replace password and tags."""
     item = _read(await call.body(), call.path["user"])
     _check_permissions(call, item)
     admin = call.site.admin(call.user.name)
@@ -63,7 +63,7 @@ def _read(body: dict[str, object], name: str) -> UserItem:
 
 
 def _check_permissions(call: Call, item: UserItem) -> None:
-    """RabbitMQ makes the user and then finds that a vhost is missing. Raises: ApiError."""
+    """Refuse missing vhosts before the user is made; RabbitMQ finds them after that. Raises: ApiError."""
     for vhost in item.permissions or {}:
         if call.catalogue.vhost(vhost) is None:
             raise bad_request(["no_such_vhost", vhost])

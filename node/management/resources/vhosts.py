@@ -17,15 +17,15 @@ from node.statistics.query import Query
 
 _ORDER: Final = ("name",)
 _UNSET: Final = "undefined"
-"""What RabbitMQ writes where there is no default queue type."""
+"""RabbitMQ's word for no default queue type."""
 _FACTS: Final = frozenset(
     ("name", "description", "tags", "metadata", "default_queue_type", "tracing", "cluster_state")
 )
-"""What every node knows of every vhost."""
+"""The fields that every node knows of every vhost."""
 
 
 async def list_vhosts(call: Call) -> Reply:
-    """GET /vhosts: those that the user may use, all for monitoring. Only for what is shown statistics are asked."""
+    """GET /vhosts: those that the user may use, all for monitoring. Statistics are asked for only if they are shown."""
     listing, states = call.listing(), _states(call)
     visible = [vhost for vhost in call.catalogue.vhosts() if call.is_monitor or call.can_see(vhost.name)]
     rows: list[Row] = await mapped(lambda vhost: _facts(vhost, states), visible)
@@ -49,7 +49,7 @@ async def get_vhost(call: Call) -> Reply:
 
 
 async def put_vhost(call: Call) -> Reply:
-    """PUT /vhosts/{vhost}: made, for the user, or described anew."""
+    """PUT /vhosts/{vhost}: create a vhost, which the user may use, or describe it anew."""
     body, name = await call.body(), call.path["vhost"]
     tracing = body.get("tracing")
     if isinstance(tracing, str):
@@ -74,7 +74,7 @@ async def put_vhost(call: Call) -> Reply:
 
 
 async def start_vhost(call: Call) -> Reply:
-    """POST /vhosts/{vhost}/start/{node}: with us a vhost runs wherever its node does."""
+    """POST /vhosts/{vhost}/start/{node}: checks only, as a vhost runs wherever its node does."""
     vhost, node = call.path["vhost"], call.path["node"]
     if _states(call).get(node) != "running":
         raise bad_request(f"Request to node {node} failed with nodedown")
@@ -84,7 +84,7 @@ async def start_vhost(call: Call) -> Reply:
 
 
 def _states(call: Call) -> dict[str, Any]:
-    """Of each node whether a vhost runs there."""
+    """Return whether vhosts run, by node."""
     return {member.name: "running" if member.is_running else "stopped" for member in call.site.members()}
 
 
@@ -101,7 +101,7 @@ def _facts(vhost: Vhost, states: dict[str, Any]) -> Row:
 
 
 async def _with_statistics(call: Call, listing: Listing, rows: list[Row]) -> list[Row]:
-    """The rows with what goes on in the vhosts, as far as it is asked for."""
+    """Return the rows with the statistics of the vhosts, as far as they are asked for."""
     fields = wanted_fields(listing)
     wanted = None if fields is None else fields - _FACTS
     if wanted == frozenset() or call.query.get("disable_stats") == "true" or not rows:

@@ -1,4 +1,4 @@
-"""Exchange types: one index of bindings per type, which answers where a message goes next.
+"""Exchange types: one index of bindings per type, which gives the destinations of a message.
 
 An index knows the bindings *from* one exchange and nothing of other exchanges; `node.routing.router` walks
 from exchange to exchange. The rules are those of amqp-behaviour §3.15-§3.17.
@@ -13,12 +13,14 @@ from node.amqp.field_table import Table
 from node.catalogue.records import Binding
 
 STATES_MAX: Final = 20_000
-"""Nodes of topic exchanges' patterns that one message may reach with all its keys: some 2 ms. A thousand patterns that
-are all matched in each word of a key of ten words come to half of that."""
+"""The limit of nodes in topic exchanges' patterns that one message may reach with all its keys: some 2 ms.
+
+A thousand patterns that are all matched in each word of a key of ten words come to half of that.
+"""
 
 
 def too_many_ways(routing_key: str) -> ProtocolError:
-    """The error for a message whose routing would cost more than that."""
+    """Return the error for a message whose routing would cost more than `STATES_MAX`."""
     return ProtocolError(
         ReplyCode.PRECONDITION_FAILED,
         f"too many ways to match patterns of topic exchanges with routing key '{routing_key}'",
@@ -26,15 +28,15 @@ def too_many_ways(routing_key: str) -> ProtocolError:
 
 
 class Destination(NamedTuple):
-    """Where a binding leads."""
+    """The queue or exchange to which a binding leads."""
 
     kind: str
-    """`queue` or `exchange`."""
+    """The word `queue` or `exchange`."""
     name: str
 
 
 def destination_of(binding: Binding) -> Destination:
-    """The destination of a binding record."""
+    """Return the destination of a binding record."""
     return Destination(binding.destination_kind, binding.destination)
 
 
@@ -76,7 +78,7 @@ class BindingIndex(Protocol):
 
     @property
     def states(self) -> int:
-        """What the last match cost, as `STATES_MAX` counts."""
+        """The cost of the last match, as `STATES_MAX` counts."""
 
     def bind(self, binding: Binding) -> None:
         """Take in a new binding from this exchange."""
@@ -85,9 +87,9 @@ class BindingIndex(Protocol):
         """Forget a binding: one with the same destination, routing key and arguments was bound before."""
 
     def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
-        """The destinations whose binding selects the message; a destination may come more than once.
+        """Return the destinations whose binding selects the message; a destination may come more than once.
 
         headers: the message's headers, at least those of `headers_asked`; None when it has none.
         The result must be consumed before the next change of the index.
-        Raises: ProtocolError 406 for what passes `STATES_MAX`.
+        Raises: ProtocolError 406 for a message that passes `STATES_MAX`.
         """

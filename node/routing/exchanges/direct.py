@@ -12,7 +12,7 @@ from node.routing.exchanges import Destination, Destinations, destination_of
 
 
 class DirectIndex:
-    """Routing key → destinations."""
+    """An index of destinations by routing key."""
 
     uses_routing_key: ClassVar[bool] = True
     headers_asked: ClassVar[Collection[bytes]] = ()
@@ -22,16 +22,16 @@ class DirectIndex:
         self._by_key: dict[str, Destinations] = {}
 
     def bind(self, binding: Binding) -> None:
-        """See `BindingIndex.bind`."""
+        """Count the binding under its routing key."""
         self._by_key.setdefault(binding.routing_key, Destinations()).add(destination_of(binding))
 
     def unbind(self, binding: Binding) -> None:
-        """See `BindingIndex.unbind`."""
+        """Count one binding less under the routing key; a key without bindings is forgotten."""
         destinations = self._by_key[binding.routing_key]
         destinations.remove(destination_of(binding))
         if not destinations:
             del self._by_key[binding.routing_key]
 
     def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
-        """See `BindingIndex.match`."""
+        """Return the destinations that are bound with this very routing key."""
         return self._by_key.get(routing_key, ())

@@ -12,7 +12,7 @@ from node.routing.exchanges import Destination, Destinations, destination_of
 
 
 class FanoutIndex:
-    """All destinations. Bindings that differ only in routing key or arguments are counted."""
+    """The set of all destinations. Bindings that differ only in routing key or arguments are counted."""
 
     uses_routing_key: ClassVar[bool] = False
     headers_asked: ClassVar[Collection[bytes]] = ()
@@ -22,13 +22,13 @@ class FanoutIndex:
         self._destinations = Destinations()
 
     def bind(self, binding: Binding) -> None:
-        """See `BindingIndex.bind`."""
+        """Count the binding to its destination."""
         self._destinations.add(destination_of(binding))
 
     def unbind(self, binding: Binding) -> None:
-        """See `BindingIndex.unbind`."""
+        """Count one binding less to the destination."""
         self._destinations.remove(destination_of(binding))
 
     def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
-        """See `BindingIndex.match`."""
+        """Return all destinations."""
         return self._destinations

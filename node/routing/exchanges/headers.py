@@ -26,15 +26,15 @@ _ANY_WITH_X: Final = longstr("any-with-x")
 
 
 class Pattern(NamedTuple):
-    """What a binding asks of the headers."""
+    """The conditions of a binding on a message's headers."""
 
     needs_all: bool
-    """Whether every condition must hold, or one."""
+    """True if every condition must hold, False if one must."""
     conditions: tuple[tuple[str, Comparable | None], ...]
-    """Sorted by key. A value of None asks only that the header is there."""
+    """The conditions, sorted by key. A value of None asks only that the header is there."""
 
     def selects(self, headers: dict[str, Comparable]) -> bool:
-        """Whether a message with these headers matches: without conditions under `all`, never under `any`."""
+        """True if a message with these headers matches: without conditions always under `all`, never under `any`."""
         for key, wanted in self.conditions:
             value = headers.get(key)
             holds = value is not None and (wanted is None or value == wanted)
@@ -43,7 +43,7 @@ class Pattern(NamedTuple):
         return self.needs_all
 
     def names(self) -> Iterator[bytes]:
-        """Of the headers that it looks at."""
+        """Return the names of the headers that the conditions ask for."""
         return (key.encode("utf-8", "surrogateescape") for key, _ in self.conditions)
 
 
@@ -61,7 +61,7 @@ def check_binding_arguments(arguments: Table) -> None:
 
 
 def compile_pattern(arguments: Table) -> Pattern:
-    """The pattern of a binding whose arguments passed `check_binding_arguments`."""
+    """Return the pattern of a binding whose arguments passed `check_binding_arguments`."""
     mode = arguments.get(_X_MATCH, _ALL)
     with_x = mode in (_ALL_WITH_X, _ANY_WITH_X)
     conditions = tuple(
@@ -77,7 +77,7 @@ def _wanted(field: Field) -> Comparable | None:
 
 
 class HeadersIndex:
-    """Pattern → destinations."""
+    """An index of destinations by pattern."""
 
     uses_routing_key: ClassVar[bool] = False
     states: ClassVar[int] = 0
@@ -85,15 +85,15 @@ class HeadersIndex:
     def __init__(self) -> None:
         self._by_pattern: dict[Pattern, Destinations] = {}
         self._asked: Counter[bytes] = Counter()
-        """In how many patterns each name is."""
+        """The number of patterns that ask for each header."""
 
     @property
     def headers_asked(self) -> Collection[bytes]:
-        """See `BindingIndex.headers_asked`."""
+        """The names of all headers that patterns ask for."""
         return self._asked
 
     def bind(self, binding: Binding) -> None:
-        """See `BindingIndex.bind`; the arguments passed `check_binding_arguments`."""
+        """Count the binding under its pattern; the arguments passed `check_binding_arguments`."""
         pattern = compile_pattern(binding.arguments)
         destinations = self._by_pattern.get(pattern)
         if destinations is None:
@@ -102,7 +102,7 @@ class HeadersIndex:
         destinations.add(destination_of(binding))
 
     def unbind(self, binding: Binding) -> None:
-        """See `BindingIndex.unbind`."""
+        """Count one binding less under its pattern; a pattern without bindings is forgotten."""
         pattern = compile_pattern(binding.arguments)
         destinations = self._by_pattern[pattern]
         destinations.remove(destination_of(binding))
@@ -114,7 +114,7 @@ class HeadersIndex:
                     del self._asked[name]
 
     def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
-        """See `BindingIndex.match`."""
+        """Yield the destinations of each pattern that selects the headers."""
         values = {key: comparable(field) for key, field in headers.items()} if headers else {}
         for pattern, destinations in self._by_pattern.items():
             if pattern.selects(values):

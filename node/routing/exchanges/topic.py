@@ -4,7 +4,7 @@ The patterns form a trie, one node a word. A message's key is walked word by wor
 can have reached so far, never by trying one way after another: `#.#.#.#` against `a.a.a.a.a` would take
 exponentially many. A node is reached at most once per word, so a match costs at most (words of the key) x
 (words of all patterns), and in practice a handful of dict look-ups per word. Patterns that were made to cost more are
-bounded: what passes `STATES_MAX` is refused.
+bounded: a message that passes `STATES_MAX` is refused.
 
 Source: amqp-behaviour §3.16.
 """
@@ -18,7 +18,7 @@ from node.routing.exchanges import STATES_MAX, Destination, Destinations, destin
 
 
 class _Node:
-    """What may follow one beginning of a pattern. In a *message's* key `*` and `#` are plain words."""
+    """A beginning of patterns, with the words that may follow it. In a *message's* key `*` and `#` are plain words."""
 
     __slots__ = ("any_word", "any_words", "destinations", "words")
 
@@ -29,7 +29,7 @@ class _Node:
         self.destinations = Destinations()
 
     def child(self, word: str) -> "_Node | None":
-        """The node for the next word of a pattern."""
+        """Return the node for the next word of a pattern."""
         if word == "*":
             return self.any_word
         if word == "#":
@@ -52,12 +52,12 @@ class _Node:
 
 
 def split_words(key: str) -> list[str]:
-    """The words of a key or a pattern: '' has none, `.` has two empty ones."""
+    """Return the words of a key or a pattern: '' has none, `.` has two empty ones."""
     return key.split(".") if key else []
 
 
 class TopicIndex:
-    """A trie of patterns."""
+    """An index of destinations as a trie of patterns."""
 
     uses_routing_key: ClassVar[bool] = True
     headers_asked: ClassVar[Collection[bytes]] = ()
@@ -67,7 +67,7 @@ class TopicIndex:
         self.states = 0
 
     def bind(self, binding: Binding) -> None:
-        """See `BindingIndex.bind`."""
+        """Count the binding at the node of its pattern; missing nodes are made."""
         node = self._root
         for word in split_words(binding.routing_key):
             following = node.child(word)
@@ -78,7 +78,7 @@ class TopicIndex:
         node.destinations.add(destination_of(binding))
 
     def unbind(self, binding: Binding) -> None:
-        """See `BindingIndex.unbind`. Nodes that lead nowhere any more are dropped."""
+        """Count one binding less at the node of its pattern. Nodes that lead nowhere any more are dropped."""
         node = self._root
         path: list[tuple[_Node, str]] = []
         for word in split_words(binding.routing_key):
@@ -95,7 +95,10 @@ class TopicIndex:
             node = parent
 
     def match(self, routing_key: str, headers: Table | None = None) -> Iterable[Destination]:
-        """See `BindingIndex.match`. Raises: ProtocolError 406 for a key that reaches too much."""
+        """Return the destinations of all patterns that match the key.
+
+        Raises: ProtocolError 406 for a key that reaches too much.
+        """
         reached = [self._root]
         # The `#` nodes reached so far. Whatever words follow, `#` takes them: a node stays here to the end.
         absorbing: dict[_Node, None] = {}

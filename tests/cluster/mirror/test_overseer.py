@@ -5,6 +5,7 @@ Whole brokers: `tests.cluster.mirror.disk_nodes`. Which proposals are right: tes
 
 from collections import Counter
 
+from cluster.mirror.overseer import Overseer
 from node.amqp.methods import BasicAck
 from node.catalogue.commands import (
     ChangeView,
@@ -75,7 +76,7 @@ def test_nothing_is_proposed_before_the_node_counts_as_up() -> None:
     since = len(cluster.log)
     cluster.is_held = True
     node = cluster.start("n1")
-    assert node.mirrors._overseer is not None
+    assert isinstance(node.mirrors._overseer, Overseer)
     assert {origin for origin, _ in proposals(cluster, since)} <= {"n1"}
     assert not any(kind is AddMirror for _, kind in proposals(cluster, since)), "that is the master's"
 

@@ -8,6 +8,7 @@ import pytest
 from node.agent.definition_operations import UPLOADS_MAX, Uploads
 from node.agent.runtime_operations import (
     HIDDEN,
+    STREAM_BYTES,
     _lines_after,
     last_lines,
     shown_config,
@@ -39,6 +40,23 @@ def test_lines_since_the_last_call(tmp_path: Path) -> None:
     assert _lines_after(str(file), after) == ([], 8)
     file.write_text("new\n")
     assert _lines_after(str(file), after) == (["new"], 4)
+
+
+def test_more_lines_than_are_read_at_once(tmp_path: Path) -> None:
+    """A read ends with a whole line, unless one line is longer than a read."""
+    file = tmp_path / "log"
+    line = "ä" * 500
+    file.write_text(f"{line}\n" * 600)
+    position = 0
+    lines: list[str] = []
+    while position < file.stat().st_size:
+        more, position = _lines_after(str(file), position)
+        lines += more
+    assert lines == [line] * 600
+    file.write_text("x" * (STREAM_BYTES + 10) + "\n")
+    lines, position = _lines_after(str(file), 0)
+    assert (lines, position) == (["x" * STREAM_BYTES], STREAM_BYTES)
+    assert _lines_after(str(file), position) == (["x" * 10], STREAM_BYTES + 11)
 
 
 def test_secrets_are_hidden() -> None:

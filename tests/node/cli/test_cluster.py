@@ -236,6 +236,9 @@ def test_a_killed_node_stays_down_until_it_is_started(
         f"`fluffle cluster start n2 --data {run.directory}` starts it again"
     )
     assert len(run.pids("n2")) == 1
+    os.kill(run.pids("n3")[0], signal.SIGRTMIN + 1)
+    unnamed = f"n3 was killed by signal {signal.SIGRTMIN + 1}, and stays down"
+    assert unnamed in run.await_line("n3 was killed")
     code, status = run.ask(capsys, "status")
     assert code == 0
     states = {row.split()[0]: " ".join(row.split("  ")[1:]) for row in status.splitlines()[1:]}

@@ -19,8 +19,10 @@ class Listener(Observer):
     def alarm_set(self, node: str, resource: str) -> None:
         self.heard.append(f"{resource} set on {node}")
 
-    def alarm_cleared(self, node: str, resource: str) -> None:
-        self.heard.append(f"{resource} cleared on {node}")
+    def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
+        self.heard.append(
+            f"{resource} cleared on {node}" if is_last else f"{resource} cleared on {node} alone"
+        )
 
     def news(self) -> list[str]:
         heard, self.heard = self.heard, []
@@ -62,6 +64,19 @@ def test_two_alarms() -> None:
         "memory cleared on rabbit@here",
         "last",
     ]
+
+
+def test_one_alarm_on_two_nodes() -> None:
+    """It is cleared across the cluster when no node has it any more; another resource's does not matter."""
+    listener = Listener()
+    listener.alarms.set("memory")
+    listener.alarms.set("memory", "rabbit@there")
+    listener.alarms.set("disk", "rabbit@there")
+    listener.news()
+    listener.alarms.clear("memory")
+    assert listener.news() == ["memory cleared on rabbit@here alone"]
+    listener.alarms.clear("memory", "rabbit@there")
+    assert listener.news() == ["memory cleared on rabbit@there"]
 
 
 def test_what_is_known_is_no_news() -> None:

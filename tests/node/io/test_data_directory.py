@@ -173,6 +173,23 @@ def test_names_change_while_files_are_open(directory: DataDirectory) -> None:
         directory.execute(Read("e/old", 0, TO_THE_END))
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_file_that_was_removed_by_others(directory: DataDirectory, is_open: bool) -> None:
+    """What is written to it would be gone without a word, so the disk counts as failed."""
+    directory.execute(Append("f", [b"ab"]))
+    os.unlink(f"{directory.path}/f")
+    if is_open:
+        directory.execute(Append("f", [b"c"], creates=False))
+        with pytest.raises(OSError, match="f has been removed while it was in use") as raised:
+            directory.execute(Sync("f"))
+    else:
+        for number in range(4):  # as many as stay open
+            directory.execute(Append(f"g{number}", [b"x"]))
+        with pytest.raises(OSError, match="f has been removed while it was in use") as raised:
+            directory.execute(Append("f", [b"c"], creates=False))
+    assert raised.value.errno == errno.EIO
+
+
 def test_removing_what_is_not_there(directory: DataDirectory) -> None:
     """Is fine."""
     directory.execute(Remove("f"))
@@ -211,7 +228,7 @@ def test_a_file_in_the_place_of_a_directory(directory: DataDirectory) -> None:
 FILES = st.sampled_from(["a", "b", "d/a", "d/e/a", "g/a"])
 DIRECTORIES = st.sampled_from(["d", "d/e", "g"])
 STEPS = st.one_of(
-    st.builds(Append, FILES, st.lists(st.binary(max_size=3), max_size=3)),
+    st.builds(Append, FILES, st.lists(st.binary(max_size=3), max_size=3), st.booleans()),
     st.builds(Read, FILES, st.integers(0, 6), st.integers(-1, 6)),
     st.builds(Sync, FILES),
     st.builds(SyncDir, DIRECTORIES),

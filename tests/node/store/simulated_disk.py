@@ -439,7 +439,9 @@ class SimulatedDisk:
             raise PowerLost
         self.executed += 1
         match step:
-            case Append(path, parts):
+            case Append(path, parts, creates):
+                if not creates and self._find(path) is None:
+                    raise OSError(errno.EIO, "has been removed", path)
                 self._append(path, b"".join(parts))
             case Sync(path):
                 self._file(path).sync()

@@ -117,7 +117,7 @@ def test_members_and_alarms(told: Told) -> None:
     told.observer.changed(MemberDown(member))
     told.observer.alarm_set("a@h", "memory")
     told.observer.alarm_set("b@h", "memory")
-    told.observer.alarm_cleared("a@h", "memory")
+    told.observer.alarm_cleared("a@h", "memory", is_last=True)
     assert [event["event"] for event in told.events] == [
         "view_change",
         "view_change",

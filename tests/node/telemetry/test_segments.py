@@ -33,7 +33,7 @@ class MemoryDisk:
     def run(self, steps: Sequence[Step]) -> list[Any]:
         for step in steps:
             match step:
-                case Append(path, parts):
+                case Append(path, parts, _):
                     self.files[path] = self.files.get(path, b"") + b"".join(parts)
                 case Rename(old, new):
                     self.files[new] = self.files.pop(old)

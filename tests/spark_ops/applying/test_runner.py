@@ -309,6 +309,9 @@ def test_waves_one_by_one(seed: int) -> None:
         assert all(runner.states[id_] in SUCCEEDED for id_ in wave)
         is_last = number == len(plan.waves)
         assert runner.state is (PlanState.DONE if is_last else PlanState.PAUSED)
+        if number + 2 <= len(plan.waves):
+            world.options = Options(wave=number + 2)
+            assert world.live().refusal == f"wave {number + 1} comes before wave {number + 2}"
     world.settle()
     assert placement(world.cluster) == wanted
 

@@ -49,6 +49,14 @@ def test_a_fault_gives_its_finding_and_no_other(name: str) -> None:
     )
 
 
+def test_of_the_disk_the_free_space_is_told() -> None:
+    """It has to stay above its limit: at 1.2 GB free of the 1 GB that must be there, it has 120 % of it."""
+    setup = Setup(hours=0.2, queues=2)
+    made = [{**row, "disk_free": 1_200_000_000} if "disk_free" in row else row for row in rows(setup)]
+    (finding, *_) = [each for each in judged(made, setup).findings if each.kind == "resource-near-limit"]
+    assert "free disk space: 120% of the limit" in finding.text
+
+
 def test_every_kind_has_a_fault() -> None:
     """Torn files have one of their own, since no row shows them."""
     assert {fault.finding for fault in FAULTS.values() if fault.finding} | {"torn-files"} == set(CATALOGUE)
