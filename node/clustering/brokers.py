@@ -34,25 +34,27 @@ class Brokers:
         self._cluster = cluster
         self._process = cluster.process
 
-    async def begin(self) -> Node:
-        """Start a broker once the cluster permits it, and return its node. Raises: OSError, ConfigError, GivenUp."""
+    async def begin(self) -> Node | None:
+        """Start a broker once the cluster permits it. Returns its node, or None if it was declared down too early.
+
+        Raises: OSError, ConfigError, GivenUp.
+        """
         cluster = self._cluster
         if cluster.metadata is None:
             await formation.form(cluster)
-        while True:
-            await cluster.life.catch_up()
-            node = self._process.make_node(self)
-            try:
-                await node.start()
-            except LifeLost:
-                cluster.peers.close()
-                continue
-            except BaseException as error:
-                cluster.peers.close()
-                await cluster.life.end(is_clean=isinstance(error, GivenUp))
-                raise
-            await self._end_maintenance()
-            return node
+        await cluster.life.catch_up()
+        node = self._process.make_node(self)
+        try:
+            await node.start()
+        except LifeLost:
+            cluster.peers.close()
+            return None
+        except BaseException as error:
+            cluster.peers.close()
+            await cluster.life.end(is_clean=isinstance(error, GivenUp))
+            raise
+        await self._end_maintenance()
+        return node
 
     async def _end_maintenance(self) -> None:
         """Leave maintenance mode, so that a broker that has just started accepts clients."""

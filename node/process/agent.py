@@ -219,7 +219,7 @@ class Agent:
         if cluster is not None:
             await cluster.close()
 
-    async def _begin(self) -> Node:
+    async def _begin(self) -> Node | None:
         self.telemetry = self._make_telemetry()
         try:
             if self.cluster is not None:
@@ -229,6 +229,8 @@ class Agent:
                 await node.start()
         finally:
             self.wait_is("")
+        if node is None:
+            return None
         self.management.attach(node)
         if self.telemetry is not None:
             self.telemetry.start(node)

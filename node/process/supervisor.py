@@ -26,7 +26,7 @@ class Supervisor:
     """Starts and stops brokers, one at a time.
 
     begin: starts a broker, which may wait for the cluster; it ends early, by `GivenUp`, once `is_giving_up` is set.
-    Raises OSError, ConfigError.
+    Returns None if the cluster demanded another broker before this one could serve. Raises OSError, ConfigError.
     end: stops a broker. Returns: whether all of its data are on disk.
     on_fault: called when a start or stop that no caller waits for has failed by a fault of ours, or when a broker has
     ended whose disk could not write all: the process has to end.
@@ -35,7 +35,7 @@ class Supervisor:
 
     def __init__(
         self,
-        begin: Callable[[], Awaitable[Node]],
+        begin: Callable[[], Awaitable[Node | None]],
         end: Callable[[Node], Awaitable[bool]],
         logger: "logging.Logger | logging.LoggerAdapter[logging.Logger]",
         on_fault: Callable[[], None] = lambda: None,
@@ -166,10 +166,13 @@ class Supervisor:
                 # (`node.app`). Now no clients are served, and most objects that the collector visits can be freed.
                 gc.collect()
             if self.node is None and self._should_run:
-                self._is_stale = False
                 self.is_booting = True
                 try:
-                    self.node = await self._begin()
+                    while self.node is None:
+                        # A demand to start anew was for the attempt before. If it stayed, `is_over` would hold for
+                        # the next broker too, and the cluster would never let that one serve.
+                        self._is_stale = False
+                        self.node = await self._begin()
                 finally:
                     self.is_booting = False
                 self._started.set()

@@ -86,7 +86,9 @@ class Operator:
         return [queue.home for vhost in catalogue.vhosts() for queue in catalogue.queues(vhost.name)]
 
     def _replicas(self, queue: str, vhost: str) -> tuple[str, list[str], list[str]]:
-        record = self._agent.node.broker.catalogue.queue(vhost, queue)
+        """Return the view that the node acts by: the catalogue has a new one up to a turn earlier."""
+        live = self._agent.node.broker.vhosts[vhost].queues.get(queue)
+        record = None if live is None else live.record
         if record is None or record.view is None:
             return ("" if record is None else record.home), [], []
         view = record.view

@@ -313,7 +313,6 @@ class WorldNode(Node):
             if must_end and not (yield from self._end_broker()):
                 return
             if not self.has_broker and not self._is_held:
-                self._is_stale = False
                 try:
                     yield from self._begin()
                     has_started = True
@@ -347,6 +346,7 @@ class WorldNode(Node):
 
     def _begin(self) -> Script:
         while True:
+            self._is_stale = False
             yield from self._catch_up()
             self._open_broker()
             is_let = yield from self._enter_cluster()

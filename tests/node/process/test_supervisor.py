@@ -29,10 +29,17 @@ class Script:
         self.failures: list[Exception] = []
         self.waits: asyncio.Event | None = None
         self.is_disk_hung = False
+        self.lives_lost = 0
+        self.was_over: list[bool] = []
         self.supervisor = Supervisor(self.begin, self.end, logging.getLogger("test"), self.fault)
 
-    async def begin(self) -> Node:
+    async def begin(self) -> Node | None:
         self.said.append("begin")
+        self.was_over.append(self.supervisor.is_over)
+        if self.lives_lost:
+            self.lives_lost -= 1
+            self.supervisor.restart()
+            return None
         if self.failures:
             raise self.failures.pop(0)
         if self.waits is not None:
@@ -64,6 +71,19 @@ def play(story: Callable[[Script, Supervisor], Awaitable[Any]]) -> list[str]:
         return script.said
 
     return asyncio.run(main())
+
+
+def test_who_is_declared_down_while_it_starts_begins_another_broker_that_may_serve() -> None:
+    """The cluster lets nobody serve who is over, so the second one would wait for ever."""
+
+    async def story(script: Script, app: Supervisor) -> None:
+        script.lives_lost = 2
+        await app.start()
+        assert app.node is not None
+        assert not app.is_over
+        assert script.was_over == [False, False, False]
+
+    assert play(story) == ["begin", "begin", "begin", "end"]
 
 
 def test_who_was_held_begins_anew_even_if_let_go_at_once() -> None:
