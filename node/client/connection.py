@@ -25,6 +25,7 @@ from node.amqp.methods import (
     BasicPublish,
     ChannelClose,
     ChannelCloseOk,
+    ChannelOpen,
     ChannelOpenOk,
     ConnectionClose,
     ConnectionCloseOk,
@@ -115,7 +116,9 @@ class Connection:
         self._routes = Routes()
         self._out: list[bytes] = []
         self._out_bytes = 0
-        self._waits_for_log = False
+        self._is_waiting = False  # the method that was read last goes on when something is done
+        self._unanswered_closes: set[int] = set()  # numbers of channels whose close-ok is to come
+        self._reopening: int | None = None  # such a number that the client has opened again
         self._is_choked = False  # there is more unsent output than a client may let pile up
         self._is_deaf = False  # frames can't be told apart any more
         self._timer: Timer | None = None
@@ -243,7 +246,7 @@ class Connection:
 
     def read_on(self) -> None:
         """Read on, unless something else still keeps us from it."""
-        is_stopped = self._waits_for_log or self._is_choked or self._is_deaf or self._share.is_over
+        is_stopped = self._is_waiting or self._is_choked or self._is_deaf or self._share.is_over
         has_ended = self.state not in _LISTENING and self.state is not ConnectionState.CLOSED_BY_PEER
         if is_stopped or self.throttle.holds or self.spreading.is_on or has_ended:
             return
@@ -447,11 +450,11 @@ class Connection:
     def _channel_method(self, number: int, method: Method) -> None:
         channel = self.channels.get(number)
         match step(channel.state if channel else None, type(method)):
+            case Step.OPEN if number in self._unanswered_closes:
+                self._reopening = number
+                self._is_waiting = self._reader.paused = True
             case Step.OPEN:
-                try:
-                    self._open_channel(number)
-                except ProtocolError as error:
-                    self._fail(error, number, method.name)  # with ids 0, 0 (§2.1)
+                self._open_channel(number)
             case Step.HANDLE:
                 assert channel is not None
                 self._handle(channel, method)
@@ -466,6 +469,16 @@ class Connection:
                 pass
 
     def _open_channel(self, number: int) -> None:
+        try:
+            self._check_limits_of_channels()
+        except ProtocolError as error:
+            self._fail(error, number, ChannelOpen.name)  # with ids 0, 0 (§2.1)
+            return
+        self.channels[number] = channel = Channel(number, self)
+        self.broker.observer.channel_opened(channel)
+        self.send(method_frame(number, ChannelOpenOk()))
+
+    def _check_limits_of_channels(self) -> None:
         if len(self.channels) >= self.channel_max > 0:
             raise ProtocolError(
                 ReplyCode.NOT_ALLOWED,
@@ -475,9 +488,6 @@ class Connection:
         account = self.broker.catalogue.user(self.user.name)
         if account is not None and account.limits.max_channels is not None:
             check_user_channels(account.limits, account.name, self.broker.channel_count(account.name))
-        self.channels[number] = channel = Channel(number, self)
-        self.broker.observer.channel_opened(channel)
-        self.send(method_frame(number, ChannelOpenOk()))
 
     def _handle(self, channel: Channel, method: Method) -> None:
         handler = HANDLERS.get(type(method))
@@ -491,20 +501,34 @@ class Connection:
 
     def _take_steps(self, channel: Channel, method: Method, steps: Steps) -> None:
         self._advance(channel, type(method), steps, None)
-        self._reader.paused = self._reader.paused or self._waits_for_log
+        self._reader.paused = self._reader.paused or self._is_waiting
 
     def _close_channel(self, channel: Channel) -> Steps:
         """The client closes a channel, whose consumers have been given what they should have by now."""
         yield from all_heard({consumer.queue: None for consumer in channel.consumers.values()})
-        closed = method_frame(channel.number, ChannelCloseOk())
         self._routes.clear()
         self._reader.forget(channel.number)
         del self.channels[channel.number]
-        self.broker.chores.begin(channel.close(), partial(self._send_after_deletions, closed))
+        self._unanswered_closes.add(channel.number)
+        answer = partial(self._answer_close, channel.number)
+        self.broker.chores.begin(channel.close(), partial(self.broker.await_deletions, answer))
+
+    def _answer_close(self, number: int, _: object) -> None:
+        """Say that a channel is closed, and open it again if the client has asked for that meanwhile."""
+        self._unanswered_closes.remove(number)
+        if self.state is ConnectionState.CLOSED:
+            return
+        self.send(method_frame(number, ChannelCloseOk()))
+        if self._reopening == number:
+            self._reopening = None
+            self._is_waiting = False
+            if self.state is ConnectionState.OPEN:
+                self._open_channel(number)
+            self.read_on()
 
     def _advance(self, channel: Channel, method: type[Method], steps: Steps, result: Any) -> None:
         """Run a handler up to where it waits, and on from there once that is done."""
-        self._waits_for_log = False
+        self._is_waiting = False
         if channel.state is not ChannelState.OPEN:
             steps.close()
             return
@@ -515,7 +539,7 @@ class Connection:
         except ProtocolError as error:
             self._failed(error, channel.number, method)
             return
-        self._waits_for_log = True
+        self._is_waiting = True
         on_done = partial(self._applied, channel, method, steps)
         if isinstance(awaited, Command):
             self.broker.log.submit(awaited, on_done)
@@ -577,19 +601,14 @@ class Connection:
         if self.state is not ConnectionState.OPEN:
             self.send_method(ConnectionCloseOk())
             return
-        closed = method_frame(0, ConnectionCloseOk())
-        self._release(partial(self._send_after_deletions, closed))
+        self._release(partial(self.broker.await_deletions, self._answer_connection_close))
         self.state = ConnectionState.CLOSED_BY_PEER
         self._finish_after(self._closing_s())
 
-    def _send_after_deletions(self, data: bytes) -> None:
-        """Say that something is closed when the queues are gone that go with it."""
-
-        def send(_: object) -> None:
-            if self.state is not ConnectionState.CLOSED:
-                self.send(data)
-
-        self.broker.await_deletions(send)
+    def _answer_connection_close(self, _: object) -> None:
+        """Say that the connection is closed: the queues that go with it are gone."""
+        if self.state is not ConnectionState.CLOSED:
+            self.send_method(ConnectionCloseOk())
 
     def force_close(self, reason: str) -> None:
         """Close with 320, for a reason of ours (§1.8). Before the connection is open: just end it."""

@@ -147,6 +147,10 @@ class Applier:
         return int(self.world.now * 1000)
 
 
+class NeededCopyTaken(Violation):
+    """A step of a plan has taken a copy that the queue needed."""
+
+
 class PlanRun(Run):
     """A run with plans in it."""
 
@@ -189,11 +193,11 @@ class PlanRun(Run):
         if event.cause:
             self.counts["plans: steps"] += 1
             if new.master != old.master and new.master not in old.synced:
-                raise Violation(f"{event.cause} promotes who lacks something: {old} {new}")
+                raise NeededCopyTaken(f"{event.cause} promotes who lacks something: {old} {new}")
         elif not (lost and event.before.placement and self._is_of_caretaker()):
             return
         if lost and len(synced_nodes(new)) < self._wanted(event.before):
-            raise Violation(f"{event.cause or 'a caretaker'} takes a copy that is needed: {old} {new}")
+            raise NeededCopyTaken(f"{event.cause or 'a caretaker'} takes a copy that is needed: {old} {new}")
 
     def _is_of_caretaker(self) -> bool:
         """Whether the change comes of a proposal to drop who is not wanted: not of a fault or of slowness."""

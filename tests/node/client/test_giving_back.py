@@ -10,6 +10,8 @@ from node.amqp.methods import (
     BasicQosOk,
     ChannelClose,
     ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
     ConnectionClose,
     QueueDeclare,
     QueueDeclareOk,
@@ -81,6 +83,28 @@ def test_requeueing_is_done_by_turns(world: World) -> None:
     assert world.queue("q").backlog.count == COUNT
     assert world.queue("q").unacked_count == 0
     assert not world.broker.closing
+
+
+def test_a_channel_that_is_opened_again_at_once_is_first_closed(world: World) -> None:
+    """Replies of one channel keep the order of what was asked; the connection reads on when it is open again."""
+    client = with_unacked(world, 1)
+    client.send(1, ChannelClose(200, "", 0, 0))
+    client.send(1, ChannelOpen())
+    client.send(1, BasicQos())
+    assert world.broker.chores.has_work
+    while world.broker.chores.has_work:
+        turn(world)
+    assert client.methods() == [ChannelCloseOk(), ChannelOpenOk(), BasicQosOk()]
+
+
+def test_a_connection_that_ends_while_a_channel_waits_to_be_opened_again(world: World) -> None:
+    client = with_unacked(world, 1)
+    client.send(1, ChannelClose(200, "", 0, 0))
+    client.send(1, ChannelOpen())
+    client.connection.force_close("enough")
+    while world.broker.chores.has_work:
+        turn(world)
+    assert [type(each) for each in client.methods()] == [ConnectionClose, ChannelCloseOk]
 
 
 def test_the_answer_waits_for_the_last_piece(world: World) -> None:
