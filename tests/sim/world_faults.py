@@ -13,6 +13,7 @@ from itertools import combinations, permutations
 from math import inf
 from typing import Any, Final
 
+from cluster.metadata.journal_file import PATH as RAFT_LOG
 from node.amqp.field_table import Table, long, longstr
 from node.amqp.methods import (
     BasicAck,
@@ -613,7 +614,7 @@ class WorldRun(Run):
         node.disk_state.is_full = False
         node.disks_changed()
         kind = self.random.choice(
-            ("nothing", "dead", "cut", "one link", "one way", "hang", "error", "frozen")
+            ("nothing", "dead", "cut", "one link", "one way", "hang", "error", "frozen", "rotten log")
         )
         world.trace(f"for ever: {node.name} {kind}")
         others = sorted(core)
@@ -636,7 +637,21 @@ class WorldRun(Run):
         elif kind == "frozen" and node.is_alive and node.frozen_until <= world.now:
             node.frozen_until = inf
             world.links.froze(node)
+        elif kind == "rotten log":
+            self._rot_log(node)
         node.disks_changed()
+
+    def _rot_log(self, node: WorldNode) -> None:
+        """Flip a bit of a node's Raft log while the node is down, and start it: it refuses it, or cuts its end."""
+        if node.is_alive:
+            self.world.crash(node.name, power=False)
+        size = node.raft_disk.size(RAFT_LOG)
+        if size > HEADER_BYTES:
+            at = self.random.randrange(HEADER_BYTES, size)
+            self.world.trace(f"{node.name} {RAFT_LOG}: bit at {at} of {size}")
+            node.raft_disk.flip_bit(RAFT_LOG, at, self.random.randrange(8))
+        self.world.start(node.name)
+        self.counts["rotten logs refused" if not node.is_alive else "rotten logs cut off"] += 1
 
 
 class Probe(App):
