@@ -24,7 +24,7 @@ from cluster.remote.proxy import Proxy
 from cluster.transport import stream
 from cluster.transport.peer_pb2 import Batch as StreamBatch
 from node.broker.belongings import last_received
-from node.catalogue.mirrors import views
+from node.catalogue.mirrors import promotion, views
 from node.catalogue.mirrors.mirrored_queues import MirroredQueues
 from node.catalogue.mirrors.views import EraseMirror, RingMember, TookOver, View, ViewChange, is_there
 from node.queue.number_set import NumberSet
@@ -127,7 +127,7 @@ def _promote_at_once(patch: Patch) -> None:
 
     def died(view: View, ids: Iterable[int], *, may_lose: bool) -> View:
         after = whole(view, ids, may_lose=may_lose)
-        return views._promoted(after) if after.state == "flushing" else after
+        return promotion.promoted(after) if after.state == "flushing" else after
 
     _patch_died(patch, died)
 
@@ -176,7 +176,7 @@ def _promote_anybody(patch: Patch) -> None:
             view, master=master, synced=synced, state="live", since=view.version, recoverable=(), copies=()
         )
 
-    patch.setattr(views, "_promoted", promoted)
+    patch.setattr(promotion, "promoted", promoted)
 
 
 def _ghosts(patch: Patch) -> None:
@@ -226,7 +226,7 @@ def _drop_while_flushing(patch: Patch) -> None:
 
 def _waits_for_itself(patch: Patch) -> None:
     """Who handed over and is promoted waits for its own last word."""
-    whole = views._promoted
+    whole = promotion.promoted
 
     def promoted(view: View) -> View:
         after = whole(view)
@@ -234,7 +234,7 @@ def _waits_for_itself(patch: Patch) -> None:
             return after
         return replace(after, previous=view.previous, handover=view.handover)
 
-    patch.setattr(views, "_promoted", promoted)
+    patch.setattr(promotion, "promoted", promoted)
 
 
 def _took_over_late(patch: Patch) -> None:
@@ -468,7 +468,7 @@ def _mirror_takes_all(patch: Patch) -> None:
 
 def _promote_the_last(patch: Patch) -> None:
     """The last synchronised member is promoted instead of the first."""
-    whole = views._promoted
+    whole = promotion.promoted
 
     def promoted(view: View) -> View:
         after = whole(view)
@@ -478,7 +478,7 @@ def _promote_the_last(patch: Patch) -> None:
         previous = 0 if view.previous == master else view.previous
         return replace(after, master=master, previous=previous, handover=view.handover if previous else 0)
 
-    patch.setattr(views, "_promoted", promoted)
+    patch.setattr(promotion, "promoted", promoted)
 
 
 def _synced_until_death(patch: Patch) -> None:

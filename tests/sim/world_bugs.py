@@ -14,7 +14,7 @@ from cluster.mirror.copy import Copy
 from cluster.mirror.mirrors import Mirrors
 from cluster.mirror.revival import Revival
 from cluster.remote.proxy import Proxy
-from node.catalogue.mirrors import views
+from node.catalogue.mirrors import promotion
 from node.catalogue.mirrors.views import View
 from node.client.channel import Channel
 from node.queue.consumer import UNLIMITED
@@ -75,7 +75,7 @@ def _judgement_ignored(patch: pytest.MonkeyPatch) -> None:
     def best(view: View) -> tuple[str, int, int]:
         return max(view.offers, key=lambda offer: (offer[2], -view.recoverable.index(offer[0])))
 
-    patch.setattr(views, "_best", best)
+    patch.setattr(promotion, "_best", best)
 
 
 def _others_are_not_asked(patch: pytest.MonkeyPatch) -> None:
