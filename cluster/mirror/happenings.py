@@ -4,7 +4,7 @@
 
 Each is told once in a cluster: by the master's node, or if there is none by a node that had a copy (`is_speaker`).
 
-Source: management.md §6 (mirroring); reliability §4.6, S12; amqp-behaviour §9.4.
+Source: management §6.3; reliability §4.6, S12; amqp-behaviour §9.4.
 """
 
 from collections.abc import Iterable, Iterator

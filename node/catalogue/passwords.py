@@ -1,6 +1,6 @@
 """Password hashes in RabbitMQ's format: base64 of a 4-byte salt and the digest of salt and password.
 
-Source: amqp-behaviour §6.6, management.md §2.3. The format is fixed by the definitions files that we exchange
+Source: amqp-behaviour §6.6, management §2.3. The format is fixed by the definitions files that we exchange
 with RabbitMQ; it is a plain salted digest, so long random passwords matter more than the choice of the
 algorithm.
 """

@@ -4,7 +4,7 @@ Records are plain values: they compare by value and are never changed, only repl
 objects inside them are dictionaries that must not be written to. Facts that change with each message (how many
 messages, which consumers) belong to the live queue, not to the catalogue.
 
-Source: amqp-behaviour §3, §6; management.md §2.2 (the same nouns as in a definitions document).
+Source: amqp-behaviour §3, §6; management §2.2 (the same nouns as in a definitions document).
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The settings of a broker that an operator may change; `node.config.config` fills them in.
 
-Source: amqp-behaviour §11, management.md §6.1.
+Source: amqp-behaviour §11, management §6.1.
 """
 
 from dataclasses import dataclass, field

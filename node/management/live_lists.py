@@ -2,7 +2,7 @@
 
 Their nodes are asked twice for a page: first for names and the fields that the list is sorted by, then for all of
 the page's rows. A user without the right to look at everything sees only own objects.
-Source: management §1.6-1.8, §2.1.
+Source: management §1.6-§1.8, §2.1.
 """
 
 from collections.abc import Sequence

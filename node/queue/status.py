@@ -1,6 +1,6 @@
 """The status of a queue: how its messages are spread over memory and disk, and how fast they come and go.
 
-The names are RabbitMQ's, of its queues of version 1. Source: management.md §1 (`backing_queue_status`);
+The names are RabbitMQ's, of its queues of version 1. Source: management §1.3 (`backing_queue_status`);
 amqp-behaviour §7.3.
 """
 

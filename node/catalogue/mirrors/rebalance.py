@@ -4,7 +4,7 @@
         a node has more than its share ─► its shortest queue that isn't settled ─► the mirror's node with the fewest
 
 The share is the number of queues by the number of nodes, rounded up. A queue moves to a synchronised mirror or stays;
-no copy is made or dropped. Source: reliability §2.2 (rebalance_*); management.md §2.5; rabbitmq-queues rebalance.
+no copy is made or dropped. Source: reliability §2.2 (rebalance_*); management §2.5; rabbitmq-queues rebalance.
 """
 
 from collections.abc import Iterable, Sequence

@@ -183,7 +183,7 @@ def test_queues_that_are_gone_are_forgotten() -> None:
 
 
 def test_everything_is_told_once_in_a_cluster() -> None:
-    """management §6: by the master's node; a promotion, a copy more or less, under-replicated and whole again."""
+    """management §6.3: by the master's node; a promotion, a copy more or less, under-replicated and whole again."""
     cluster = mirrored("n1", "n2", "n3")
     cluster.crash("n3")
     cluster.settle()

@@ -31,7 +31,7 @@ def test_whoami(api: HttpApi, make_manager: Manager) -> None:
 
 
 def test_auth_needs_no_user(api: HttpApi) -> None:
-    """[L] the keys of 3.10.8."""
+    """The keys of 3.10.8, as a live one has them."""
     found = succeeds(api.get("/auth", user=""))
     assert {key: found[key] for key in ("enable_uaa", "uaa_client_id", "uaa_location")} == {
         "enable_uaa": False,

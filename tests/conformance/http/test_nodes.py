@@ -221,7 +221,7 @@ def test_all_nodes_are_told_by_any(cluster_api: list[HttpApi]) -> None:
 
 @pytest.mark.disturbs_everyone
 def test_a_stopped_node_has_three_fields(managed_cluster: Cluster, cluster_api: list[HttpApi]) -> None:
-    """[L] name, type, running: nothing else."""
+    """§1.2: name, type, running: nothing else."""
     stopped = managed_cluster.nodes[2]
     stopped.stop_app()
     try:

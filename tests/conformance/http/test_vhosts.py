@@ -50,7 +50,7 @@ def test_the_maker_may_do_everything(api: HttpApi, vhost: str) -> None:
 
 
 def test_a_second_put(api: HttpApi, vhost: str) -> None:
-    """[L]: it empties what describes the vhost; tracing and the type of queues stay."""
+    """§1.9: it empties what describes the vhost; tracing and the type of queues stay."""
     api.put(
         f"/vhosts/{vhost}", {"description": "d", "tags": ["x"], "tracing": True, "defaultqueuetype": "quorum"}
     )

@@ -79,7 +79,7 @@ def test_a_mistake_is_found_before_anything_is_changed() -> None:
 
 
 def test_permissions_of_a_new_user_only() -> None:
-    """[L]: `permissions` within a user count when it is made."""
+    """§2.2: `permissions` within a user count when it is made."""
     office = Office()
     row = {"configure": "a", "write": "b", "read": "c"}
     document = {

@@ -59,7 +59,7 @@ def test_hashes_of_all_three_algorithms(algorithm: str) -> None:
 
 
 def test_an_algorithm_beside_a_password_is_ignored() -> None:
-    """§2.3 [L]: the node's own is used."""
+    """§2.3: the node's own is used."""
     office = Office()
     office.do(users.put_user(office.admin, "u", password="p", hashing_algorithm="nope", tags=[]))
     user = office.catalogue.user("u")
@@ -135,7 +135,7 @@ def test_of_a_missing_user() -> None:
 
 
 def test_several_are_deleted_up_to_the_first_that_is_missing() -> None:
-    """`POST /users/bulk-delete` [L]."""
+    """§1.9: `POST /users/bulk-delete`."""
     office = Office()
     for name in ("a", "b", "c"):
         office.do(users.add_user(office.admin, name, "p"))

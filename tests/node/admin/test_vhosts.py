@@ -22,7 +22,7 @@ def test_put_creates_and_describes() -> None:
 
 
 def test_a_second_put_resets_the_description_and_keeps_the_queue_type() -> None:
-    """[L]: `PUT {}` empties description and tags; a default queue type never changes."""
+    """§1.9: `PUT {}` empties description and tags; a default queue type never changes."""
     office = Office()
     first = vhosts.put_vhost(
         office.admin, "v", description="d", tags=["a"], default_queue_type="quorum", tracing=True

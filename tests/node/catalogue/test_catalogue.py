@@ -1,4 +1,4 @@
-"""The catalogue as a state machine (amqp-behaviour §3.2, §3.4, §3.5, §3.7, §3.14, §6; management.md §2.2)."""
+"""The catalogue as a state machine (amqp-behaviour §3.2, §3.4, §3.5, §3.7, §3.14, §6; management §2.2)."""
 
 import pickle
 
@@ -549,7 +549,7 @@ def test_refused_parameters(catalogue: Catalogue, command: Command[bool], text: 
 
 
 def test_operator_policy_as_a_parameter(catalogue: Catalogue) -> None:
-    """management.md §2.2: definitions carry operator policies among the parameters."""
+    """management §2.2: definitions carry operator policies among the parameters."""
     queue = declare_queue(catalogue, "q")
     value: Json = {"pattern": ".", "priority": 0, "definition": {"max-length": 3}}
     assert catalogue.apply(SetParameter("v", "operator_policy", "p", value)) is True

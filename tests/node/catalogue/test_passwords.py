@@ -1,4 +1,4 @@
-"""Password hashes (amqp-behaviour §6.6, management.md §2.3)."""
+"""Password hashes (amqp-behaviour §6.6, management §2.3)."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ def test_the_published_example_of_rabbitmq() -> None:
     ("algorithm", "digest", "octets"), [(SHA256, "sha256", 36), (SHA512, "sha512", 68), (MD5, "md5", 20)]
 )
 def test_format_is_base64_of_salt_and_digest(algorithm: str, digest: str, octets: int) -> None:
-    """§2.3: 4 octets of salt and digest(salt + utf8 password)."""
+    """management §2.3: 4 octets of salt and digest(salt + utf8 password)."""
     raw = base64.b64decode(hash_password("pä", SALT, algorithm))
     assert raw == SALT + hashlib.new(digest, SALT + "pä".encode()).digest()
     assert len(raw) == octets
@@ -41,6 +41,6 @@ def test_the_algorithm_is_part_of_the_match() -> None:
 
 @pytest.mark.parametrize("broken", ["", "!!!!", "QUJD", "kI3GCg==", "é"])
 def test_a_broken_hash_fits_no_password(broken: str) -> None:
-    """§2.3: `password_hash: ""` disables the password; nothing crashes on the rest."""
+    """management §2.3: `password_hash: ""` disables the password; nothing crashes on the rest."""
     assert not verify_password("", broken, SHA256)
     assert not verify_password("x", broken, SHA256)

@@ -1,4 +1,4 @@
-"""Connections, channels and consumers, listed and found (management §1.6-1.8, §2.1)."""
+"""Connections, channels and consumers, listed and found (management §1.6-§1.8, §2.1)."""
 
 from typing import Any
 

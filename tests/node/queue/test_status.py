@@ -1,4 +1,4 @@
-"""`backing_queue_status` and its neighbours (management.md §1)."""
+"""`backing_queue_status` and its neighbours (management §1.3)."""
 
 from node.catalogue.policy import QueueSettings
 from node.catalogue.records import QueueRecord

@@ -1,4 +1,4 @@
-"""Rebalance: reliability §2.2 (rebalance_*), management.md §2.5."""
+"""Rebalance: reliability §2.2 (rebalance_*), management §2.5."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
