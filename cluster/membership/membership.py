@@ -22,7 +22,7 @@ in seconds; it never goes back), and `take_outputs` says what is to be done. A p
 delivery or a confirm before its first turn. A delivery at most comes twice. A confirm is true: what is confirmed is on
 all copies. Where the only one is here and in memory, it goes with this node, as if that had ended right after it.
 
-Source: reliability §4.0, §4.2, §4.7 (S19, S20); ring.md §4, §5.
+Source: reliability §4.0, §4.2, §4.7 (S19, S20); ring §4, §5.
 """
 
 from collections.abc import Iterable, Mapping

@@ -43,5 +43,5 @@ class MembershipOptions:
 
     @property
     def silence_s(self) -> float:
-        """After this long without a heartbeat a node's loop counts as hung: some four heartbeats (ring.md §4)."""
+        """After this long without a heartbeat a node's loop counts as hung: some four heartbeats (ring §4)."""
         return 4 * self.heartbeat_s

@@ -36,7 +36,7 @@ LOOKS_MAX: Final = 200
 """The most queues that are looked at in one go: a few milliseconds."""
 
 BACK_OFF_S: Final = 10.0
-"""How long a node gets no new mirrors or masters after one there did not keep up. Doubled each time (§4.9)."""
+"""How long a node gets no new mirrors or masters after one did not keep up. Doubled each time (reliability §4.9)."""
 
 KEPT_S: Final = 60.0
 """For how long unreadable messages are awaited from mirrors on nodes that have another copy on disk, once all are

@@ -268,7 +268,7 @@ class HomelessQueue:
             ask(self)
 
     def close(self) -> None:
-        """See `LiveQueue.close`. No master has ever had the messages that wait here: they are lost (reliability L5)."""
+        """See `LiveQueue.close`. No master has had the messages that wait here: they are lost (reliability §1.1 L5)."""
         if self._is_closed or self.successor is not None:
             return
         self._is_closed = True

@@ -8,7 +8,7 @@ side, both names and node ids, and the kind of the stream. The side that proves 
 no use on any other stream, nor sent back. The opener proves first: a stranger that only connects learns nothing to
 guess the secret by. With certificates TLS has proved the names already.
 
-Source: reliability §5.4 last row, §6 row "Inter-node".
+Source: reliability §5.4, §6 "Inter-node".
 """
 
 import hashlib

@@ -82,7 +82,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """The options of links; the defaults are measured (ring.md §0, §1c, §4).
+    """The options of links; the defaults are measured (ring §0, §1c, §4).
 
     keepalive_s: a ping when nothing was heard for so long.   ping_timeout_s: a link ends when a ping has no answer
     for so long; together 1.5 s for a host that froze or vanished.   data_keepalive_s: the same for the data

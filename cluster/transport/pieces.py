@@ -3,7 +3,7 @@
 A big message would hold up the messages behind it, and memory for it would have to be promised before its sender has
 said who it is. A piece has a *mark*: the topic, with bit 7 set when the frame goes on in the next piece.
 
-Source: ring.md §1a (64 to 256 KiB a message are cheapest), §1d.
+Source: ring §1a (64 to 256 KiB a message are cheapest), §1d.
 """
 
 from collections import deque

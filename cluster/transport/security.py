@@ -7,7 +7,7 @@ Certificates of nodes are marked, with a URI: a client's certificate makes no no
 
 With a secret, both sides prove that they know it; it never goes over the wire, and the traffic is not encrypted.
 
-Source: reliability §6 row "Inter-node".
+Source: reliability §6 "Inter-node".
 """
 
 import os

@@ -2,7 +2,7 @@
 
 Only here is grpc imported. Messages are bytes to gRPC: each is decoded once, where it is used.
 
-Options: ring.md §1c, §4.
+Options: ring §1c, §4.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ def _common_options(options: LinkOptions, keepalive_s: float) -> list[tuple[str,
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", _milliseconds(keepalive_s)),
         ("grpc.keepalive_timeout_ms", _milliseconds(options.ping_timeout_s)),
-        # keepalive_timeout alone doesn't fire: ring.md §4.
+        # keepalive_timeout alone doesn't fire: ring §4.
         ("grpc.http2.ping_timeout_ms", _milliseconds(options.ping_timeout_s)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),

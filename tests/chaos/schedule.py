@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 EPISODE_S: Final = 600.0
 """A cluster lives so long; then everything is drained and compared, and a new one begins."""
 INTERVAL_S: Final = (6.0, 20.0)
-"""From one fault to the next: most heal in less (reliability §5.3 has 5 to 30 s)."""
+"""From one fault to the next: most heal in less (reliability §5.3)."""
 TOGETHER: Final = 0.2
 """The part of the faults that come while links are bad, if links can be."""
 UNDER: Final = ("slow", "loss")

@@ -207,7 +207,7 @@ def test_a_flipped_bit_a_handover_and_a_death(tmp_path: Path) -> None:
         tell(f"{left} before; {second.short_name} killed; {await stage.ring('q')}")
         found = await stage.drain(third, "q", wanted=left)
         tell(f"q: {found} of {left}")
-        assert found >= left  # an acknowledgement that was under way when a master went may be lost (A2)
+        assert found >= left  # acknowledgements under way may be lost (reliability §4.11 A2)
 
     played(tmp_path, act)
 

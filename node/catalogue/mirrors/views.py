@@ -189,7 +189,7 @@ def _without(view: View, member: RingMember) -> View:
 def died(view: View, ids: Iterable[int], *, may_lose: bool) -> View:
     """Return the view after members have died, or were cut out.
 
-    Joining members go too: else the one that knows least could come to own a dead one's broadcasts (reliability S2).
+    Joining members go too: else the one that knows least could own a dead one's broadcasts (reliability §4.7 S2).
     may_lose: if the master is among them: whether an unsynchronised copy may be promoted.
     """
     dead = set(ids)

@@ -2,7 +2,7 @@
 
 Each node has its own clock, hours apart and up to 1 % fast or slow. What must never happen raises `Violation` at once:
 
-* a node is declared down although its process lives and its lease lasts, on its own clock (§4.2)
+* a node is declared down although its process lives and its lease lasts, on its own clock (reliability §4.2)
 * a node serves without a lease, for longer than its loop needs to notice
 * a node that reaches the leader, which has a majority, stays paused
 * a node that is dead, frozen or out of the leader's reach stays up

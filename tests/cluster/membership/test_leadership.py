@@ -121,7 +121,7 @@ def test_a_leader_alone_renews_nothing() -> None:
 
 
 def test_silence_for_longer_than_a_lease() -> None:
-    """§4.2: now - last_HB_received > T_lease * (1 + rho) + margin."""
+    """reliability §4.2: now - last_HB_received > T_lease * (1 + rho) + margin."""
     scene = leading("n2", "n3")
     scene.lead(10.0, "n2", "n3")
     assert beaten(scene, 2.5, "n3") == []
@@ -138,7 +138,7 @@ def test_it_is_declared_down_when_its_time_is_over_not_a_heartbeat_later() -> No
 
 
 def test_a_new_leader_waits_for_what_former_leaders_renewed() -> None:
-    """§4.2: it doesn't hear n2 itself; who led before it did, and that was applied here."""
+    """reliability §4.2: it doesn't hear n2 itself; who led before it did, and that was applied here."""
     scene = Scene.up("n2", "n3", leader="n3")
     scene.node.link_down("n2", is_gone=False, now=scene.now)
     for _ in range(40):
@@ -169,7 +169,7 @@ def test_a_new_leader_declares_nobody_down_before_its_first_entry() -> None:
 
 
 def test_a_leader_whose_entries_are_not_committed_declares_nobody_down() -> None:
-    """§4.7 S19: isolated with the queues' masters. It pauses; the others will declare it down."""
+    """reliability §4.7 S19: isolated with the queues' masters. It pauses; the others will declare it down."""
     scene = leading("n2", "n3")
     scene.lead(2.0, "n2", "n3")
     scene.node.majority_changed(False, scene.now)
@@ -244,7 +244,7 @@ def test_proof_is_kept_for_when_we_lead() -> None:
 
 
 def test_proof_concerns_the_process_that_was_linked() -> None:
-    """§4.7 S9: the same name is up again by the time its old link is found to be dead."""
+    """reliability §4.7 S9: the same name is up again by the time its old link is found to be dead."""
     scene = leading("n2", "n3")
     scene.apply(MemberUp(member("n2", 9)))
     scene.node.link_down("n2", is_gone=True, now=scene.now)

@@ -38,7 +38,7 @@ def test_options_that_make_no_sense(arguments: dict[str, float]) -> None:
 
 
 def test_the_leader_waits_for_longer_than_any_lease_lasts() -> None:
-    """§4.2: T_lease * (1 + rho) + margin. Both clocks may be off by rho: the margin covers the other one."""
+    """reliability §4.2: T_lease * (1 + rho) + margin. Both clocks may be off by rho: the margin covers one."""
     slow, fast = 0.99, 1.01
     assert OPTIONS.expiry_s == pytest.approx(2.52)
     assert OPTIONS.expiry_s / fast > OPTIONS.lease_s / slow
@@ -100,7 +100,7 @@ def test_a_starting_node_says_that_it_lives_before_it_knows_that_it_is_up() -> N
 
 
 def test_former_lives_that_are_read_from_the_log_are_over() -> None:
-    """§4.7 S9. The last incarnation that the log brings is ours; its former leases are nobody's."""
+    """reliability §4.7 S9. The last incarnation that the log brings is ours; its former leases are nobody's."""
     scene = Scene()
     scene.node.members_changed({SELF: member(SELF), "n2": member("n2")}, scene.now)
     scene.node.leader_changed("n2", scene.now)
@@ -129,7 +129,7 @@ def test_declared_down_before_it_knew_that_it_was_up() -> None:
 
 
 def test_a_lease_lasts_from_when_the_node_spoke() -> None:
-    """§4.2: lease_until = t + T_lease, however late that is applied."""
+    """reliability §4.2: lease_until = t + T_lease, however late that is applied."""
     scene = Scene.up("n2", "n3")
     scene.now += 1.5
     scene.renew(sent_s=scene.now - 1.0)
@@ -224,7 +224,7 @@ def test_what_an_earlier_leader_heard_renews_nothing() -> None:
 
 
 def test_s20_frozen_for_longer_than_the_lease() -> None:
-    """§4.7 S20: whatever is read first after it woke up, the pause comes before."""
+    """reliability §4.7 S20: whatever is read first after it woke up, the pause comes before."""
     for wake in ("link", "log", "heartbeat", "tick"):
         scene = Scene.up("n2", "n3")
         spoke_s, scene.now = scene.now, scene.now + 60.0
@@ -507,7 +507,7 @@ def test_a_broken_status_is_no_heartbeat() -> None:
 
 
 def test_a_loop_that_hangs() -> None:
-    """ring.md §4: keepalive answers while a peer's Python loop spins; only the heartbeats are missing."""
+    """ring §4: keepalive answers while a peer's Python loop spins; only the heartbeats are missing."""
     scene = Scene.up("n2", "n3")
     assert scene.wait(1.0, "n2") == []
     assert of(Hung, scene.wait(0.25, "n2")) == [Hung("n3")]
@@ -546,7 +546,7 @@ def cut_off(scene: Scene) -> list[Output]:
 
 
 def test_a_partial_partition_is_listed_and_nobody_pauses() -> None:
-    """§2.4 partial_pause_minority, partial_false_positive: only A-B cut: all go on, each says what it sees."""
+    """reliability §2.4 partial_pause_minority, partial_false_positive: A-B is cut: all go on and say what they see."""
     scene = Scene.up("n2", "n3")
     assert cut_off(scene) == [PartitionSeen("n3")]
     assert scene.node.partitions == ["n3"]

@@ -53,7 +53,7 @@ def test_numbers_that_do_not_rise_make_no_sense() -> None:
 
 
 def test_w5_removals_of_what_is_not_here_change_nothing() -> None:
-    """W5: nothing is counted up and down, so nothing becomes negative."""
+    """reliability §1.1 W5: nothing is counted up and down, so nothing becomes negative."""
     world = CopyWorld()
     world.enqueue([10] * 3)
     world.remove(range(2, 3))
@@ -148,7 +148,7 @@ def test_a_roll_of_more_than_there_can_be_makes_no_sense() -> None:
 
 
 def test_w7_what_is_installed_where_memory_is_short_goes_to_disk() -> None:
-    """W7: newer messages have left memory, so older ones don't stay there."""
+    """reliability §1.1 W7: newer messages have left memory, so older ones don't stay there."""
     world = CopyWorld()
     world.copy.roll([range(1, 21)], 21)
     world.next_seq = 21
@@ -186,7 +186,7 @@ def test_nothing_leaves_memory_while_a_copy_becomes_a_queue() -> None:
 
 
 def test_pages_are_redelivered() -> None:
-    """D2: all that a mirror had may have been delivered; what comes after the promotion was not."""
+    """reliability §1.1 D2: all that a mirror had may have been delivered; what comes after the promotion was not."""
     world = CopyWorld()
     world.enqueue([10] * 20)
     world.copy.page_out(1 << 40)
@@ -215,7 +215,7 @@ def test_counted_deliveries_survive_paging() -> None:
 
 
 def test_l9_a_copy_that_is_dropped_leaves_nothing() -> None:
-    """L9: a node that comes back begins with an empty copy."""
+    """reliability §1.1 L9: a node that comes back begins with an empty copy."""
     world = CopyWorld()
     world.enqueue([10, 300, 10] * 5)
     world.copy.page_out(1000)

@@ -108,7 +108,7 @@ def test_it_does_what_the_master_did() -> None:
 
 
 def test_a_joiner_ignores_what_comes_before_its_roll() -> None:
-    """§4.5: that belongs to the past, of which the Roll tells."""
+    """reliability §4.5: that belongs to the past, of which the Roll tells."""
     world = World(is_rolled=False)
     world.hear(enqueue(1, 5), senders={3: 8})
     world.hear(Roll(4, (range(1, 6),), {}))
@@ -123,7 +123,7 @@ def test_a_joiner_ignores_what_comes_before_its_roll() -> None:
 
 
 def test_natural_synchronisation() -> None:
-    """§2.3 follower_synchronization: unsynchronised until the unknown messages are gone, whatever their number is."""
+    """reliability §2.3 follower_synchronization: unsynchronised until the unknown messages are gone, by number."""
     world = World(is_rolled=False)
     world.hear(Roll(9, (range(1, 3),), {}))
     world.hear(enqueue(3, 5))
@@ -176,7 +176,7 @@ def test_a_disk_that_breaks_when_it_counts_is_never_complete() -> None:
 
 
 def test_disk_counts_when_it_has_it() -> None:
-    """§4.4 rule 2."""
+    """reliability §4.4 rule 2."""
     world = World(is_rolled=True)
     world.hear(enqueue(1, 1))
     assert world.ring.disk == {1: 0}, "nothing of it has to be on disk"

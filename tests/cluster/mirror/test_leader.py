@@ -134,7 +134,7 @@ def test_removals_are_joined_whatever_their_order() -> None:
 
 
 def test_transient_publish_is_stable_when_all_members_have_it() -> None:
-    """§4.4 rule 1."""
+    """reliability §4.4 rule 1."""
     world = World()
     world.publish(b"a")
     world.leader.await_stable(world.client, 1, 1, is_kept=False)
@@ -145,7 +145,7 @@ def test_transient_publish_is_stable_when_all_members_have_it() -> None:
 
 
 def test_persistent_publish_is_stable_when_all_disks_have_it() -> None:
-    """§4.4 rule 2, S18: a slow disk holds up persistent messages, and nothing else."""
+    """reliability §4.4 rule 2, §4.7 S18: a slow disk holds up persistent messages, and nothing else."""
     world = World()
     world.publish(b"a", envelope=PERSISTENT)
     world.leader.await_stable(world.client, 1, 1, is_kept=True)
@@ -161,7 +161,7 @@ def test_persistent_publish_is_stable_when_all_disks_have_it() -> None:
 
 
 def test_own_disk_is_not_enough() -> None:
-    """§4.4 rule 2: the disks of all members that count."""
+    """reliability §4.4 rule 2: the disks of all members that count."""
     world = World()
     world.publish(b"a", envelope=PERSISTENT)
     world.leader.await_stable(world.client, 1, 1, is_kept=True)
@@ -235,7 +235,7 @@ def test_broken_disk_is_never_called_safe() -> None:
 
 
 def test_new_master_says_something_in_any_case() -> None:
-    """Who sends again what is here already is answered when that has come round (L5): absence is never consent."""
+    """reliability §1.1 L5: a publish that came before is answered when that has come round: absence is no consent."""
     world = World()
     world.leader.begin()
     world.leader.await_stable(world.client, 5, 5, is_kept=False)
@@ -260,7 +260,7 @@ def test_consecutive_publishes_share_an_entry() -> None:
 
 
 def test_senders_go_along() -> None:
-    """§4.4: the table of what came from which front end is part of what is replicated."""
+    """reliability §4.4: the table of what came from which front end is part of what is replicated."""
     world = World()
     world.publish(b"a")
     world.leader.received(3, 17)
@@ -275,7 +275,7 @@ def test_senders_go_along() -> None:
 
 
 def test_roll_has_all_that_came_before_it() -> None:
-    """§4.5: also what gathered in this turn, which goes out first."""
+    """reliability §4.5: also what gathered in this turn, which goes out first."""
     world = World()
     world.publish(b"a", b"b", b"c")
     world.leader.received(3, 1)
@@ -332,7 +332,7 @@ def test_alone_it_encodes_nothing() -> None:
 
 
 def test_congestion() -> None:
-    """W9: publishers hold on while too much is on the ring."""
+    """reliability §1.1 W9: publishers hold on while too much is on the ring."""
 
     class Throttle:
         relieved = 0

@@ -1,4 +1,6 @@
-"""A mirrored queue outlives its master: whole brokers, real rings. Rows of reliability §2.2; amqp-behaviour §9.4."""
+"""A mirrored queue outlives its master: whole brokers, real rings. Rows of reliability §1.1, §2.2, §4;
+amqp-behaviour §9.4.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -21,7 +21,7 @@ from tests.cluster.mirror.nodes import RING
 
 
 def test_l3_nonsense_of_a_node_is_a_fault_of_that_node_only() -> None:
-    """§1.1 L3: whatever goes wrong with a mirror, the master goes on; and the other way round."""
+    """reliability §1.1 L3: whatever goes wrong with a mirror, the master goes on; and the other way round."""
     cluster = mirrored("n1", "n2", "n3")
     uid = record_of(cluster).uid
     ids = [member.id for member in cluster.view().members]

@@ -82,7 +82,7 @@ def test_nothing_is_proposed_before_the_node_counts_as_up() -> None:
 
 
 def test_nodes_that_come_get_mirrors() -> None:
-    """§2.2 change_cluster."""
+    """reliability §2.2 change_cluster."""
     cluster = mirrored("n1", "n2")
     cluster.start("n3")
     cluster.advance(1.0)
@@ -103,7 +103,7 @@ def test_a_node_in_maintenance_mode_hands_over_its_masters() -> None:
 
 
 def test_a_node_that_stops_hands_over_its_masters_first() -> None:
-    """§2.2 confirms_survive_stop: nobody waits for a flush."""
+    """reliability §2.2 confirms_survive_stop: nobody waits for a flush."""
     cluster = mirrored("n1", "n2")
     since = len(cluster.log)
     cluster["n1"].mirrors.leave()
@@ -125,7 +125,7 @@ def test_take_over_is_told_to_the_log() -> None:
 
 
 def test_an_evicted_mirror_comes_back_after_ten_seconds() -> None:
-    """§4.9: its node gets no new one before that; the log says who, why, and for how long."""
+    """reliability §4.9: its node gets no new one before that; the log says who, why, and for how long."""
     cluster = mirrored("n1", "n2")
     old = cluster.view().member_on("n2")
     record = cluster["n1"].broker.catalogue.queue("/", "q")
@@ -147,7 +147,7 @@ def test_an_evicted_mirror_comes_back_after_ten_seconds() -> None:
 
 
 def test_copies_are_offered_and_after_half_a_minute_the_best_is_taken() -> None:
-    """§4.10: the last master's node does not come back."""
+    """reliability §4.10: the last master's node does not come back."""
     cluster = mirrored("n1", "n2", "n3")
     client = publisher_of(cluster["n1"])
     client.publish(1, "q", b"1", properties=PERSISTENT)
@@ -199,7 +199,7 @@ def test_everything_is_told_once_in_a_cluster() -> None:
 
 
 def test_l9_less_redundancy_is_an_alarm() -> None:
-    """§1.1 L9, S12: each good copy that goes is told, down to the last."""
+    """reliability §1.1 L9, §4.7 S12: each good copy that goes is told, down to the last."""
     cluster = mirrored("n1", "n2", "n3")
     for node in ("n3", "n2"):
         cluster.crash(node)
@@ -212,7 +212,7 @@ def test_l9_less_redundancy_is_an_alarm() -> None:
 
 
 def test_a_queue_that_stops_is_told_by_one_who_is_left() -> None:
-    """W10: with the nodes that it waits for."""
+    """reliability §1.1 W10: with the nodes that it waits for."""
     cluster = mirrored("n1", "n2")
     cluster.start("n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "nodes", "ha-params": ["n1", "n2"]}))

@@ -27,8 +27,8 @@ from tests.cluster.remote.nodes import client_of
 
 
 def test_frames_that_come_before_the_queue_is_known() -> None:
-    """§4.3 R1: the master's first words reach a mirror before that has applied the declaration. They are not lost, and
-    come before later ones.
+    """reliability §4.3 R1: the master's first words reach a mirror before that has applied the declaration. They are
+    not lost, and come before later ones.
     """
     cluster = Cluster("n1", "n2", "n3")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
@@ -57,7 +57,7 @@ def test_frames_that_come_before_the_queue_is_known() -> None:
 
 @pytest.mark.parametrize("last", [-1, 0, 7])
 def test_a_member_reports_though_it_has_nothing(last: int) -> None:
-    """§4.9: a mirror that got none of the master's broadcasts is asked how far it is."""
+    """reliability §4.9: a mirror that got none of the master's broadcasts is asked how far it is."""
     assert decode_side(encode_side(Report(last))) == Report(last)
 
 
@@ -73,7 +73,7 @@ def test_early_parcels_of_deleted_queues_go() -> None:
 
 
 def test_a_mirror_whose_first_word_is_that_it_wants_nothing() -> None:
-    """§4.5: it cancels what it had asked of the master before."""
+    """reliability §4.5: it cancels what it had asked of the master before."""
     cluster = Cluster("n1", "n2")
     cluster.submit(SetPolicy("/", "ha", "^q", {"ha-mode": "all"}))
     cluster.declare_mirrored("q", "n1", "n2")
@@ -99,8 +99,8 @@ class JoiningDisk:
 
 
 def test_waits_for_the_disk_of_two_members_stay_two() -> None:
-    """§4.4: a mark says how far one member's broadcasts are. The store joins numbers that follow each other, and
-    member 5 comes after broadcast 4 of member 1.
+    """reliability §4.4: a mark says how far one member's broadcasts are. The store joins numbers that follow each
+    other, and member 5 comes after broadcast 4 of member 1.
     """
     ring, disk = FollowerRing(), JoiningDisk()
     follower = Follower(ring, FollowerCopy(is_durable=True), disk, is_rolled=True)  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def test_waits_for_the_disk_of_two_members_stay_two() -> None:
 
 
 def test_who_waits_for_mirrors_that_are_no_more_waits_for_the_disk() -> None:
-    """§4.4: the policy is taken away while a persistent message is on its way to the only disk."""
+    """reliability §4.4: the policy is taken away while a persistent message is on its way to the only disk."""
     world = LeaderWorld(is_alone=True)
     world.publish(b"a", envelope=PERSISTENT)
     world.leader.await_stable(world.client, 1, 1, is_kept=True)

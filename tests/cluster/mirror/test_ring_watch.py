@@ -1,5 +1,5 @@
 """What holds up a queue for ever is found and put right: cut links, with a master, without, and while one hands over;
-and disks that hang. Reliability §4.9; docs/mirrors.md.
+and disks that hang. Source: reliability §4.9; docs/mirrors.md.
 """
 
 from itertools import combinations

@@ -34,8 +34,9 @@ def cluster() -> Cluster:
 @pytest.mark.parametrize("how", MOVES)
 @pytest.mark.parametrize("is_far", [True, False])
 def test_consume_survives(cluster: Cluster, how: str, is_far: bool) -> None:
-    """§2.2 consume_survives_sigkill, _stop, _policy: after basic.cancel and another basic.consume all messages come,
-    those seen before are redelivered. The producer does not confirm, the consumer's node is far or the new master's.
+    """reliability §2.2 consume_survives_sigkill, _stop, _policy: after basic.cancel and another basic.consume all
+    messages come, those seen before are redelivered. The producer does not confirm, the consumer's node is far
+    or the new master's.
     """
     consumer = client_of(cluster["n3" if is_far else "n2"], 1)
     producer = cluster["n3"].client()
@@ -68,8 +69,8 @@ def test_consume_survives(cluster: Cluster, how: str, is_far: bool) -> None:
 @pytest.mark.parametrize("node", ["n2", "n3"])
 @pytest.mark.parametrize("has_ccn", [True, False])
 def test_auto_resume(cluster: Cluster, how: str, node: str, has_ccn: bool) -> None:
-    """§2.2 auto_resume, auto_resume_no_ccn_client: the consumer is attached again in silence and gets all; what it
-    had comes again in its place, redelivered (§9.4), with tags that go on.
+    """reliability §2.2 auto_resume, auto_resume_no_ccn_client: the consumer is attached again in silence and gets all;
+    what it had comes again in its place, redelivered (§9.4), with tags that go on.
     """
     client = client_of(cluster[node], 1) if has_ccn else cluster[node].client()
     arguments = {} if has_ccn else CANCEL

@@ -44,8 +44,8 @@ def cluster() -> Cluster:
 def test_confirms_survive(
     cluster: Cluster, how: str, node: str, is_replicated: bool, is_answered: bool
 ) -> None:
-    """§2.2 confirms_survive_stop, _policy: all is acked, nothing nacked, and all is there once, in order; whether the
-    old master had it, had told the mirrors, and had answered.
+    """reliability §2.2 confirms_survive_stop, _policy: all is acked, nothing nacked, and all is there once, in order;
+    whether the old master had it, had told the mirrors, and had answered.
     """
     client = client_of(cluster[node], 1)
     client.send(1, ConfirmSelect())
@@ -83,8 +83,8 @@ def test_confirms_survive(
 @pytest.mark.parametrize("how", MOVES)
 @pytest.mark.parametrize("node", ["n2", "n3"])
 def test_rejects_survive(overflow: str, how: str, node: str) -> None:
-    """§2.2 rejects_survive_stop, _policy: what a full queue refuses is nacked, also where the old master's answer is
-    lost and a later message got in; exactly the first one remains.
+    """reliability §2.2 rejects_survive_stop, _policy: what a full queue refuses is nacked, also where the old master's
+    answer is lost and a later message got in; exactly the first one remains.
     """
     cluster = Cluster("n1", "n2", "n3")
     cluster.declare_mirrored(
@@ -151,7 +151,7 @@ def test_what_was_refused_is_not_confirmed_since_a_later_one_came_in() -> None:
 
 
 def test_dead_queue_is_no_confirm(cluster: Cluster) -> None:
-    """§1.1 L5, §2.2 confirms_rejects dead_queue_rejects: all copies are lost, so what was on its way is nacked."""
+    """reliability §1.1 L5, §2.2 confirms_rejects dead_queue_rejects: all copies are lost: what waits is nacked."""
     client = client_of(cluster["n3"], 1)
     cluster.declare_mirrored("two", "n1", "n2")
     cluster.declare("n3", "alive", durable=True)
@@ -169,7 +169,7 @@ def test_dead_queue_is_no_confirm(cluster: Cluster) -> None:
 
 
 def test_two_mirrored_and_one_plain_queue(cluster: Cluster) -> None:
-    """§2.2 confirms_rejects mixed_dead_alive_queues_reject: a publish to several is acked when all have it."""
+    """reliability §2.2 confirms_rejects mixed_dead_alive_queues_reject: a publish is acked when all queues have it."""
     cluster.declare_mirrored("other", "n1", "n2")
     cluster.declare("n1", "plain")
     client = client_of(cluster["n1"], 1)
@@ -198,7 +198,7 @@ def test_two_mirrored_and_one_plain_queue(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
 def test_confirm_waits_for_the_mirrors(cluster: Cluster, node: str) -> None:
-    """§4.4: acked when all copies have it, and if it is persistent on their disks."""
+    """reliability §4.4: acked when all copies have it, and if it is persistent on their disks."""
     client = client_of(cluster[node], 1)
     client.send(1, ConfirmSelect())
     cluster.settle()
@@ -249,7 +249,7 @@ def test_transaction_over_a_move(cluster: Cluster, node: str) -> None:
 
 
 def test_publishers_wait_for_a_congested_ring(cluster: Cluster) -> None:
-    """§4.9: flow while too much is on its way to the mirrors; over when that is, or the master moves."""
+    """reliability §4.9: flow while too much is on its way to the mirrors; over when that is, or the master moves."""
     client = client_of(cluster["n1"], 1)
     ((_, mirror),) = cluster["n1"].mirrors.leading.values()
     mirror.is_congested = True
@@ -302,7 +302,7 @@ def test_long_runs_are_sent_again_in_their_pieces(cluster: Cluster) -> None:
 
 
 def test_many_masters_one_after_the_other() -> None:
-    """§2.2 many_node_ha: numbers go on over masters, whoever was front end or master in between."""
+    """reliability §2.2 many_node_ha: numbers go on over masters, whoever was front end or master in between."""
     names = ("n1", "n2", "n3", "n4")
     cluster = Cluster(*names)
     cluster.declare_mirrored("q", *names)

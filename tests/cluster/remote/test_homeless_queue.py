@@ -65,7 +65,7 @@ def go_on(cluster: Cluster) -> None:
 
 
 def test_publishes_wait_for_a_master(cluster: Cluster) -> None:
-    """§4.4: master lost: wait and resend."""
+    """reliability §4.4: master lost: wait and resend."""
     client = client_of(cluster["n3"], 1)
     assert client.ask(1, ConfirmSelect()) == ConfirmSelectOk()
     flushing(cluster)
@@ -78,7 +78,7 @@ def test_publishes_wait_for_a_master(cluster: Cluster) -> None:
 
 
 def test_publishes_are_nacked_when_it_takes_too_long(cluster: Cluster) -> None:
-    """§4.4: nack after T_resend (30 s); from then on at once, until there is a master."""
+    """reliability §4.4: nack after T_resend (30 s); from then on at once, until there is a master."""
     client = client_of(cluster["n3"], 1)
     client.ask(1, ConfirmSelect())
     flushing(cluster)
@@ -94,7 +94,7 @@ def test_publishes_are_nacked_when_it_takes_too_long(cluster: Cluster) -> None:
 
 
 def test_publishers_wait_when_too_much_waits(cluster: Cluster) -> None:
-    """§4.4: bounded as a window is, confirm mode or not."""
+    """reliability §4.4: bounded as a window is, confirm mode or not."""
     client = client_of(cluster["n3"], 1)
     flushing(cluster)
     client.publish(1, "q", *[b"x" * 1_000_000] * 6)
@@ -158,7 +158,7 @@ def test_transaction_with_a_queue_that_is_down(cluster: Cluster) -> None:
 def test_questions_wait_and_fail(
     cluster: Cluster, question: QueueDeclare | BasicGet | BasicConsume | QueuePurge, is_down: bool
 ) -> None:
-    """§9.4: the request hangs, then 404; §2.2 promote_on_shutdown, promote_on_failure, force_delete_if_no_master."""
+    """§9.4: it hangs, then 404; reliability §2.2 promote_on_shutdown, promote_on_failure, force_delete_if_no_master."""
     client = client_of(cluster["n3"], 1)
     if is_down:
         down(cluster)
@@ -179,7 +179,7 @@ def test_questions_wait_and_fail(
 
 
 def test_question_is_answered_when_the_node_is_back(cluster: Cluster) -> None:
-    """§9.4 [E: answered after start_app]; §2.2 promote_on_shutdown: 404 until A is back, then 10."""
+    """§9.4 [E: answered after start_app]; reliability §2.2 promote_on_shutdown: 404 until A is back, then 10."""
     client = client_of(cluster["n3"], 1)
     client.publish(1, "q", *[b"x"] * 10, properties=PERSISTENT)
     cluster.settle()
@@ -267,7 +267,7 @@ def test_channel_and_connection_close(cluster: Cluster, is_down: bool, is_abrupt
 
 
 def test_force_delete_if_no_master(cluster: Cluster) -> None:
-    """§9.4, §2.2 force_delete_if_no_master: if_empty → 406, if_unused and plain delete, the count is 0."""
+    """§9.4, reliability §2.2 force_delete_if_no_master: if_empty → 406, if_unused and plain delete, the count is 0."""
     client = client_of(cluster["n3"], 1, 2, 3)
     client.publish(1, "q", b"1", properties=PERSISTENT)
     cluster.settle()
@@ -300,7 +300,7 @@ def test_delete_while_flushing_waits(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("is_down", [True, False])
 def test_deleted_by_somebody_else(cluster: Cluster, is_down: bool) -> None:
-    """§1.1 L5: no master has had what waits here: a nack; who asks, 404; consumers are cancelled."""
+    """reliability §1.1 L5: no master has had what waits here: a nack; who asks, 404; consumers are cancelled."""
     client = client_of(cluster["n3"], 1, 2, 3, 4)
     client.ask(1, ConfirmSelect())
     client.ask(1, BasicConsume(queue="q", consumer_tag="t"))

@@ -28,7 +28,7 @@ def mirror_of(cluster: Cluster, node: str, name: str) -> Mirror:
 
 
 def test_what_comes_again_is_redelivered(cluster: Cluster) -> None:
-    """§2.2 consume_survives: the old master gave it to a consumer, and told no mirror; what is new is not."""
+    """reliability §2.2 consume_survives: the old master gave it to a consumer, no mirror knows; what is new is not."""
     consumer, publisher = client_of(cluster["n2"], 1), client_of(cluster["n3"], 1)
     consumer.send(1, BasicConsume(queue="q", consumer_tag="t"))
     cluster.settle()
@@ -97,7 +97,7 @@ def test_unsettled(cluster: Cluster) -> None:
 
 
 def test_dead_letters_are_forgotten_once_stable() -> None:
-    """§4.8: at least once: the original goes when the copy is at every mirror."""
+    """reliability §4.8: at least once: the original goes when the copy is at every mirror."""
     cluster = Cluster("n1", "n2", "n3")
     cluster.declare_mirrored("dlq", "n1", "n2")
     arguments = {"x-dead-letter-exchange": longstr(""), "x-dead-letter-routing-key": longstr("dlq")}

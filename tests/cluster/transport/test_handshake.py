@@ -180,7 +180,7 @@ def test_a_big_handshake_is_not_read() -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused(message: bytes) -> None:
-    """Reliability §5.4: garbage. Nothing but a refusal comes of it."""
+    """reliability §5.4: garbage. Nothing but a refusal comes of it."""
     for read in (answerer().receive_greeting, opener().receive_greeting):
         with pytest.raises(HandshakeFailed):
             read(message)

@@ -40,7 +40,7 @@ def test_frames_come_out_as_they_went_in(frames: list[tuple[Topic, int]]) -> Non
 
 
 def test_small_frames_share_a_message_up_to_a_number() -> None:
-    """ring.md §1a: the number of messages is what costs."""
+    """ring §1a: the number of messages is what costs."""
     assert [len(message) for message in messages([(1, b"")] * (PIECES_PER_MESSAGE + 1))] == [
         PIECES_PER_MESSAGE,
         1,

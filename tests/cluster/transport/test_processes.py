@@ -1,4 +1,4 @@
-"""Links to a process that is killed, or frozen (ring.md §4)."""
+"""Links to a process that is killed, or frozen (ring §4)."""
 
 import asyncio
 import os

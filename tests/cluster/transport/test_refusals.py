@@ -55,7 +55,7 @@ def test_a_wrong_secret(theirs: bytes) -> None:
 
 
 def test_a_certificate_of_another_node(certs: Path) -> None:
-    """Reliability §6: the name in the certificate must be the name that is claimed."""
+    """reliability §6: the name in the certificate must be the name that is claimed."""
 
     async def story() -> None:
         first = Node("rabbit@n1", certificates.of(certs, "rabbit@n1"))
@@ -169,7 +169,7 @@ def test_a_peer_that_never_answers() -> None:
 )
 @pytest.mark.parametrize("kind", ["secret", "certificates"])
 def test_garbage_at_the_port(garbage: bytes, kind: str, certs: Path) -> None:
-    """Reliability §5.4, inter-node port: nobody is troubled by it."""
+    """reliability §5.4, inter-node port: nobody is troubled by it."""
 
     async def story() -> None:
         names = ("rabbit@n1", "rabbit@n2")

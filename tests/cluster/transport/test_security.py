@@ -15,7 +15,7 @@ def security(tmp_path: Path, **changes: Any) -> Security:
 
 
 def test_files_that_a_node_refuses(tmp_path: Path) -> None:
-    """Reliability §6: a key or secret that others may read is refused; each text names the file."""
+    """reliability §6: a key or secret that others may read is refused; each text names the file."""
     make(tmp_path, "n1", "n2")
     (tmp_path / "secret").write_bytes(b" \n")
     (tmp_path / "secret").chmod(0o600)

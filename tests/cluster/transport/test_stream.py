@@ -83,7 +83,7 @@ def test_a_big_frame_goes_on_where_it_was() -> None:
 
 @pytest.mark.parametrize("incarnations", [(2, 8), (4, 8), (3, 7), (3, 9), (8, 3)])
 def test_another_incarnation_changes_nothing(incarnations: tuple[int, int]) -> None:
-    """Reliability §4.0: each frame carries both incarnations; a mismatch is dropped."""
+    """reliability §4.0: each frame carries both incarnations; a mismatch is dropped."""
     sender, receiver = pair()
     assert not receiver.opens(Sender(*incarnations, LIMIT).opening())
     assert receiver.receive(batch(1, b"x", incarnations=incarnations)) == []

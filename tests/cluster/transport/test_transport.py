@@ -92,7 +92,7 @@ def test_big_messages_and_frames_in_order() -> None:
 
 
 def test_frames_of_a_turn_travel_together() -> None:
-    """ring.md §0: the number of messages is what costs."""
+    """ring §0: the number of messages is what costs."""
 
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second:
@@ -196,7 +196,7 @@ def test_a_process_that_ended_is_gone() -> None:
 
 @pytest.mark.slow
 def test_a_host_that_froze_is_down_but_not_gone() -> None:
-    """ring.md §4: pings without an answer, 1.5 s; nothing proves that the process has ended."""
+    """ring §4: pings without an answer, 1.5 s; nothing proves that the process has ended."""
 
     async def story() -> None:
         async with Node("n1") as first, Node("n2") as second, Proxy(second.port) as proxy:

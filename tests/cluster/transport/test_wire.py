@@ -33,7 +33,7 @@ def test_grpc_is_imported_in_one_file() -> None:
 
 @pytest.mark.real
 def test_forks_are_safe_and_the_pure_parts_need_no_grpc() -> None:
-    """ring.md §4: without GRPC_ENABLE_FORK_SUPPORT=0, set before the import, children of forks crash."""
+    """ring §4: without GRPC_ENABLE_FORK_SUPPORT=0, set before the import, children of forks crash."""
     script = """
 import os, sys
 import cluster.transport.interface, cluster.transport.stream, cluster.transport.handshake, cluster.transport.security

@@ -208,7 +208,7 @@ def test_the_memory_alarm() -> None:
 
 
 def test_memory_is_looked_at_the_more_often_the_less_is_left() -> None:
-    """So that what a flood brings between two looks is little beside the watermark: L5."""
+    """So that what a flood brings between two looks is little beside the watermark."""
     clock, told = Clock(), Recorder()
     options = MemoryOptions(watermark_absolute_bytes=1000 * MIB)
 

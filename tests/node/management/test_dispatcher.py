@@ -250,7 +250,7 @@ def test_an_origin_that_is_allowed(allowed: str) -> None:
 
 
 def test_pages_are_not_framed_nor_guessed_at() -> None:
-    """Reliability §6, HTTP API."""
+    """reliability §6, HTTP API."""
     reply = Caller(config=ManagementConfig(), routes=ROUTES).ask("GET", "/api/hello/a")
     assert reply.headers["x-frame-options"] == "DENY"
     assert reply.headers["x-content-type-options"] == "nosniff"

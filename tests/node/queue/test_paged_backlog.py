@@ -200,7 +200,7 @@ def test_handing_over_leaves_nothing() -> None:
 
 
 def test_what_was_there_before_some_number_is_redelivered() -> None:
-    """D2, also within a run."""
+    """reliability §1.1 D2, also within a run."""
     storage = FakeQueueStorage()
     backlog = filled(storage, 20)
     backlog.page_out(1 << 40, keep_bytes=0)

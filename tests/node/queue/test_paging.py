@@ -16,7 +16,7 @@ class Holder:
 
 
 def test_copies_page_out_as_queues_do() -> None:
-    """W7: memory is short because of what a mirror holds; the largest goes first, a little in each turn."""
+    """reliability §1.1 W7: memory is short because of what a mirror holds; the largest goes first, a little a turn."""
     pager = Pager(1000)
     large, small = Holder(10 * TURN_MAX_BYTES), Holder(QUEUE_MIN_BYTES - 1)
     pager.copies = lambda: [small, large]

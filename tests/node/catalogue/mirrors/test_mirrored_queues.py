@@ -187,7 +187,7 @@ def test_a_witness_gets_no_copy() -> None:
 
 
 def test_clean_up_exclusive_queues(cluster: Cluster) -> None:
-    """§2.2: never mirrored; gone with its node."""
+    """reliability §2.2: never mirrored; gone with its node."""
     cluster.policy(ha_mode="all")
     queue = cluster.declare(B, durable=False, exclusive_owner="c1")
     assert queue.view is None
@@ -226,7 +226,7 @@ def test_a_node_by_itself() -> None:
 
 
 def test_redeclared(cluster: Cluster) -> None:
-    """W14: another queue of the name has nothing to do with the first one's copies."""
+    """reliability §1.1 W14: another queue of the name has nothing to do with the first one's copies."""
     cluster.declare(B, C)
     view = cluster.view
     assert cluster.do(DeclareQueue("/", "q", "2", durable=True, home=C, mirrors=(A,))).created is False
@@ -254,7 +254,7 @@ def test_join_and_leave(cluster: Cluster) -> None:
 
 
 def test_an_incarnation_that_is_not_there(cluster: Cluster) -> None:
-    """S1: no ghost joins: a former incarnation, one that is down, a node that nobody knows."""
+    """reliability §4.7 S1: no ghost joins: a former incarnation, one that is down, a node that nobody knows."""
     cluster.declare(B)
     cluster.take()
     cluster.refused(ChangeView("/", "q", "1", AddMirror(C, 2)))
@@ -284,7 +284,7 @@ def test_what_cannot_be_changed(cluster: Cluster) -> None:
 
 
 def test_transfer(cluster: Cluster) -> None:
-    """L2, change_policy: the queue lives elsewhere in one change; routes change by that."""
+    """reliability §1.1 L2, §2.2 change_policy: the queue lives elsewhere in one change; routes change by that."""
     cluster.declare(B)
     version = cluster.catalogue.version
     cluster.change(TransferMaster(1, 2))
@@ -374,7 +374,7 @@ def test_the_masters_node_goes(cluster: Cluster) -> None:
 
 
 def test_a_node_comes_back(cluster: Cluster) -> None:
-    """§4.0, S9: a former incarnation that counts as up goes first; its copy does not come back with it."""
+    """reliability §4.0, §4.7 S9: a former incarnation that counts as up goes first; its copy does not come back."""
     cluster.declare(B, C)
     cluster.take()
     assert cluster.up(B) == 4
@@ -421,7 +421,7 @@ def unsynchronised_on_b(cluster: Cluster, *, durable: bool = True) -> None:
 def test_promote_on_failure_and_on_shutdown(
     cluster: Cluster, keys: dict[str, Json], is_clean: bool, state: str
 ) -> None:
-    """§2.2 promote_on_failure, promote_on_shutdown: by the queue's policy at the time."""
+    """reliability §2.2 promote_on_failure, promote_on_shutdown: by the queue's policy at the time."""
     unsynchronised_on_b(cluster)
     cluster.policy(ha_mode="all", **keys)
     cluster.down(A, is_clean=is_clean)
@@ -466,7 +466,7 @@ def all_down(cluster: Cluster) -> None:
 
 
 def test_the_old_master_brings_it_back(cluster: Cluster) -> None:
-    """§4.10."""
+    """reliability §4.10."""
     all_down(cluster)
     incarnation = cluster.up(A)
     version = cluster.catalogue.version
@@ -491,7 +491,7 @@ def test_an_offer_that_came_too_late(cluster: Cluster) -> None:
 
 
 def test_forget_promotes_offline_follower(cluster: Cluster) -> None:
-    """§2.5 as the offline tool does it: all count as down, the last master's node is forgotten: C has the messages."""
+    """reliability §2.5 as the offline tool does it: all count as down, the last master is forgotten: C has all."""
     all_down(cluster)
     incarnation = cluster.up(C)
     cluster.change(OfferCopy(C, incarnation, 10))
@@ -503,7 +503,7 @@ def test_forget_promotes_offline_follower(cluster: Cluster) -> None:
 
 
 def test_forget_removes(cluster: Cluster) -> None:
-    """§2.5 forget_removes_things, forget_offline_removes_things: when nobody can bring it back, with its bindings."""
+    """reliability §2.5 forget_removes_things, forget_offline_removes_things: when no node can bring it back."""
     cluster.declare(B)
     cluster.do(Bind("/", "amq.fanout", "queue", "q", ""))
     cluster.do(DeclareQueue("/", "plain", "2", durable=True, home=A))
@@ -547,7 +547,7 @@ def test_forgotten_while_only_unsynchronised_copies_are_left(cluster: Cluster) -
 
 
 def test_forgotten_while_a_copy_became_synchronised(cluster: Cluster) -> None:
-    """S13 and forget_cluster_node at once: what survived counts."""
+    """reliability §4.7 S13 and forget_cluster_node at once: what survived counts."""
     unsynchronised_on_b(cluster)
     cluster.down(A)
     cluster.change(MirrorSynced(2))
@@ -612,7 +612,7 @@ def test_what_a_lone_node_keeps(cluster: Cluster) -> None:
 
 
 def test_a_policy_changes_no_view_by_itself(cluster: Cluster) -> None:
-    """W13: the master's node makes of it what is to be done, a change at a time."""
+    """reliability §1.1 W13: the master's node makes of it what is to be done, a change at a time."""
     cluster.declare(B)
     view = cluster.view
     cluster.do(SetPolicy("/", "p", "^q", {"ha-mode": "nodes", "ha-params": [C]}))

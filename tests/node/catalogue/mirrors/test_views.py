@@ -240,7 +240,7 @@ def test_promote_on_failure_when_synced() -> None:
 
 
 def test_promote_on_failure_always() -> None:
-    """§2.2 promote_on_failure, §4.6.4: who joined first has all that later ones have."""
+    """§2.2 promote_on_failure, §4.6 step 4: who joined first has all that later ones have."""
     view = after(killed(with_unsynchronised(), 1, may_lose=True), EraseMirror(1, 2))
     assert (view.state, view.master, view.synced) == ("live", 2, (2,))
 
