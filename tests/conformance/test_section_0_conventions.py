@@ -200,5 +200,5 @@ def test_nack_of_the_server_has_requeue_set(channel: Channel) -> None:
     channel.publish("", queue, b"1", Properties())
     channel.expect(BasicAck)
     channel.publish("", queue, b"2", Properties())
-    nack = channel.expect(BasicNack)  # §13.22: `multiple` may be set even for a single one
+    nack = channel.expect(BasicNack)  # §4.3: `multiple` may be set even for a single one
     assert (nack.delivery_tag, nack.requeue) == (2, True)
