@@ -28,7 +28,9 @@ SUFFIXES: Final = frozenset({".py", ".md", ".proto"})
 HEAD_LINES: Final = 15
 """The head of a file without a docstring."""
 
-PROSE: Final = frozenset({"and", "as", "by", "for", "from", "in", "is", "of", "or", "see", "to", "what", "with"})
+PROSE: Final = frozenset(
+    {"and", "as", "by", "for", "from", "in", "is", "of", "or", "see", "to", "what", "with"}
+)
 """Words that may stand in front of a mark without being the name of a document."""
 
 _NUMBER: Final = r"\d+(?:\.\d+)*[a-z]?(?![a-z\d])"
