@@ -189,11 +189,11 @@ def test_routing_key_of_a_publish_may_be_any_bytes(connection: Connection, chann
     assert connection.next_frame(1).type == FRAME_HEADER
 
 
-# §0, traps
+# §0.4, trap
 
 
 def test_nack_of_the_server_has_requeue_set(channel: Channel) -> None:
-    """§0, traps: basic.nack sent by the server has its requeue bit set."""
+    """§0.4, trap: basic.nack sent by the server has its requeue bit set."""
     arguments = {"x-max-length": long(1), "x-overflow": longstr("reject-publish")}
     queue = channel.declare(exclusive=True, arguments=arguments)
     channel.call(ConfirmSelect)

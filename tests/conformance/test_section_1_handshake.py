@@ -235,7 +235,7 @@ def test_frame_max(frame_max: int, connect: Connect, name: Name) -> None:
 
 
 def test_body_frames_are_as_large_as_they_may_be(connect: Connect) -> None:
-    """§1, traps: 300 kB arrive as 131064+131064+37872."""
+    """§1.4, trap: 300 kB arrive as 131064+131064+37872."""
     connection = connect()
     channel = connection.channel()
     queue = channel.declare(exclusive=True)
