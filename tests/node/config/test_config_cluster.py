@@ -1,4 +1,4 @@
-"""Settings of the cluster (management §6.1, §6.2; docs/clustering.md), without a disk."""
+"""Settings of the cluster (management §6.1, §6.2, deploy §5), without a disk."""
 
 from collections.abc import Mapping
 
@@ -229,7 +229,7 @@ def test_a_bad_value_says_where_and_what_is_allowed(text: str, says: str) -> Non
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1"])
 def test_a_node_that_cannot_prove_itself_stays_on_loopback(host: str) -> None:
-    """Nothing is open to a network by default: docs/security.md."""
+    """deploy §5: no network-open default."""
     text = f"distribution.listener.interface = {host}"
     (problem,) = problems(text)
     assert "needs cluster.secret_file or cluster.ssl_options: without one only loopback is allowed" in problem
@@ -267,7 +267,7 @@ def test_a_port_for_nodes_that_does_not_exist_must_be_given() -> None:
     ],
 )
 def test_variable(environ: Mapping[str, str], name: str, expected: object) -> None:
-    """management §6.2."""
+    """management §6.2, deploy §5."""
     assert getattr(load(environ=environ), name) == expected
 
 
