@@ -1,9 +1,9 @@
 """Citations of sections lead somewhere: `NAME §N.M` is section N.M of docs/reference/NAME.md.
 
 A section is a heading that begins with its number, or rule M of a numbered list or table in section N. The name of
-a page stands directly in front of the mark. A mark without a name belongs to a page that the head of its file names:
-the docstring of a module, the first lines of a document. Sections of documents that others have published, such as
-the AMQP specification, are not looked up.
+a page stands directly in front of the mark, and holds for other marks in the same part of a sentence. Any other mark
+belongs to a page that the head of its file names: the docstring of a module, the first lines of a document. Sections of
+documents that others have published, such as the AMQP specification, are not looked up.
 """
 
 import ast
@@ -40,6 +40,8 @@ _NAME: Final = re.compile(r"([A-Za-z][\w-]*(?:\.md)?)[`'\"]?(\s)$")
 _PUBLISHED: Final = re.compile(
     r"(?:AMQP 0-9-1(?: specification| errata)?|\bRFC \d+|\bRaft(?: paper)?|\bthesis),?\s$"
 )
+_PART_END: Final = re.compile(r"[.:;]\s|[\"`]{3}|\n")
+"""What ends the part of a sentence in which a name holds."""
 _HEADING: Final = re.compile(rf"^#+ ({_NUMBER})\.? ", re.MULTILINE)
 _RULE: Final = re.compile(r"^(?:(\d+)\. |\| (\d+) \||\*\*(\d+(?:\.\d+)*)\.?\*\*)", re.MULTILINE)
 _BREAK: Final = re.compile(r"\s*\n[ \t]*(?:(?:#|//)[ \t]*)?")
@@ -73,11 +75,17 @@ def sections_of(text: str) -> frozenset[str]:
 def citations(text: str) -> Iterator[Citation]:
     """Find the citations of published pages in a text, and the names of documents that are none."""
     flat = _BREAK.sub("\n", text)
+    last, end = "", 0
     for marks in _MARKS.finditer(flat):
-        before = flat[max(0, marks.start() - 80) : marks.start()]
+        before = flat[max(end, marks.start() - 80) : marks.start()]
+        if end and _PART_END.search(flat, end, marks.start()) is not None:
+            last = ""
+        end = marks.end()
         if _PUBLISHED.search(before):
+            last = ""
             continue
-        yield Citation(_name_in(before), tuple(_numbers(marks[0])))
+        last = _name_in(before) or last
+        yield Citation(last, tuple(_numbers(marks[0])))
 
 
 def _name_in(before: str) -> str:
@@ -178,6 +186,7 @@ def test_the_index_names_each_page() -> None:
         ("the rules of §6.6-§6.8; and §7 to §9", ["§6.6 §6.8", "§7 §9"]),
         ("spark §6.7-10, `management.md` §2", ["spark §6.7 §6.10", "management.md §2"]),
         ("(§4.10: 2 of 3)", ["§4.10"]),
+        ("reliability §4.4 rule 2, §4.7 S18; §2.2", ["reliability §4.4", "reliability §4.7", "§2.2"]),
         ("amqp-behaviour\n§1.2; return None\n    # §1.3", ["amqp-behaviour §1.2", "§1.3"]),
         ("AMQP 0-9-1 §2.3, §4.2; Ongaro's thesis §9.6; RFC 5280 §4.1", []),
         ("architecture §2.2, nowhere §3", ["architecture §2.2", "nowhere §3"]),
