@@ -269,7 +269,7 @@ class FrontEnd:
     # --- direct replies ---
 
     def _reply(self, reply: Reply) -> None:
-        """Deliver a reply to a channel of ours, which may be gone (§4.12). Raises Malformed."""
+        """Deliver a reply to a channel of ours, which may be gone (amqp-behaviour §4.12). Raises Malformed."""
         requester = self._broker.reply_consumers.find(reply.name.decode("utf-8", "surrogateescape"))
         if requester is None:
             return
@@ -308,7 +308,7 @@ class FrontEnd:
             self._take_early(uid)
 
     def lose(self, *, is_stopping: bool = False) -> None:
-        """End all of the front end: its consumers leave, then the messages that it held go back (§9.1).
+        """End all of the front end: its consumers leave, then the messages that it held go back (amqp-behaviour §9.1).
 
         is_stopping: this node stops. The front end's consumers stay where they are, without room for messages, or
         auto-delete queues would go with the last of them.

@@ -3,9 +3,9 @@
     DELIVER ─► Subscription ─► room in the channel's connection? ─► channel.deliver
                                   └ no: held, until `resume`           └► bytes go back as credit
 
-A channel-wide prefetch limit (§4.9) is kept here, where the channel is. A home that has messages for a limited
-consumer sends WANT and is granted what is left; it uses that in the same turn or gives it back, so that no home
-keeps a grant that others wait for. Local and remote consumers get freed room in turns.
+A channel-wide prefetch limit (amqp-behaviour §4.9) is kept here, where the channel is. A home that has messages for a
+limited consumer sends WANT and is granted what is left; it uses that in the same turn or gives it back, so that no
+home keeps a grant that others wait for. Local and remote consumers get freed room in turns.
 
 Direct replies (§4.12) for channels of that node go this way too: it is the home of their names.
 """

@@ -1,6 +1,6 @@
 """Numbers of AMQP 0-9-1 that more than one file needs.
 
-Source: AMQP 0-9-1 specification §4.2 and the reference `amqp-behaviour.md` §0.2, §10.
+Source: AMQP 0-9-1 specification §4.2; amqp-behaviour §0.2, §10.
 """
 
 from enum import IntEnum

@@ -31,7 +31,7 @@ class ProtocolError(Exception):
 
     @property
     def reply_text(self) -> str:
-        """The text on the wire: at most 255 bytes, the last three dots when it was cut (§0.1)."""
+        """The text on the wire: at most 255 bytes, the last three dots when it was cut (amqp-behaviour §0.1)."""
         text = f"{self.code.name} - {self.explanation}" if self.explanation else self.code.name
         raw = text.encode("utf-8", "surrogateescape")
         if len(raw) <= REPLY_TEXT_MAX_BYTES:

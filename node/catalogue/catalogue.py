@@ -182,7 +182,7 @@ class Catalogue:
         return 0 if topology is None else topology.binding_count
 
     def bindings(self, vhost: str) -> Iterator[Binding]:
-        """All bindings of the vhost, the implicit ones of the default exchange included (§3.14)."""
+        """All bindings of the vhost, the implicit ones of the default exchange included (amqp-behaviour §3.14)."""
         topology = self._topologies.get(vhost)
         return iter(()) if topology is None else topology.bindings()
 

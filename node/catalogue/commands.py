@@ -5,6 +5,7 @@ by its submitter, so that every node that applies it gets the same catalogue. Co
 which are written as JSON (`node.catalogue.command_codec`).
 
 `Command[R]` says what applying it gives: an `R`, or a `Refused`.
+Source: amqp-behaviour §3, §6, §9.1.
 """
 
 from dataclasses import dataclass, field

@@ -137,7 +137,7 @@ class UserPut:
 
 @dataclass(frozen=True, slots=True)
 class UserDeleted:
-    """A user and its permissions were deleted; connections of the user must be closed (§6.6)."""
+    """A user and its permissions were deleted; connections of the user must be closed (amqp-behaviour §6.6)."""
 
     name: str
 

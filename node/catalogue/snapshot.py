@@ -165,7 +165,7 @@ def _content_commands(contents: _Contents) -> Iterator[Command[Any]]:
 
 @cache
 def _predeclared() -> frozenset[str]:
-    """The exchanges that come with a vhost and stay as long as it does (§3.2)."""
+    """The exchanges that come with a vhost and stay as long as it does (amqp-behaviour §3.2)."""
     catalogue = Catalogue()
     catalogue.apply(commands.PutVhost("/"))
     return frozenset(exchange.name for exchange in catalogue.exchanges("/"))

@@ -87,18 +87,19 @@ class ClientHost(Protocol):
         """Open channels of a user who has a limit of them, in the whole cluster."""
 
     def live_queue(self, vhost: str, name: str) -> LiveQueue:
-        """The live queue; raises ProtocolError 404 if there is none, or none within reach (§9.1)."""
+        """The live queue; raises ProtocolError 404 if there is none, or none within reach (amqp-behaviour §9.1)."""
 
     def placed(self, command: DeclareQueue) -> DeclareQueue:
         """The declaration of a queue, made here, with its home and its mirrors: see `Placement.placed`."""
 
     def delete_exclusive_queues(self, connection: "Connection") -> Chore:
-        """Delete the queues that belonged to a connection which ends (§3.13)."""
+        """Delete the queues that belonged to a connection which ends (amqp-behaviour §3.13)."""
 
     def await_deletions(self, on_done: Callable[[Any], None]) -> None:
         """Call back when all queues are gone that this broker has set out to delete by itself.
 
-        Who cancels the last consumer of an auto-delete queue, or closes, is answered after that (§3.12, §3.13).
+        Who cancels the last consumer of an auto-delete queue, or closes, is answered after that
+        (amqp-behaviour §3.12, §3.13).
         """
 
     def touch(self, queue: "Queue") -> None:

@@ -54,7 +54,7 @@ class LiveVhost:
         return self.exchange_counters.pop(name, ExchangeCounters())
 
     def is_routable(self, binding: Binding) -> bool:
-        """Whether a binding leads anywhere: its queue is within reach. It must be there (§9.1)."""
+        """Whether a binding leads anywhere: its queue is within reach. It must be there (amqp-behaviour §9.1)."""
         return binding.destination_kind == "exchange" or binding.destination in self.queues
 
 

@@ -29,7 +29,7 @@ def frame_head(kind: int, channel: int, size: int) -> bytes:
 
 
 def test_a_frame_of_4_gib_is_refused_before_a_byte_of_it_is_kept(node: NodeProcess, siege: Begin) -> None:
-    """§1.7 row `payload length > frame_max`, by many, each of which goes on sending what it announced."""
+    """amqp-behaviour §1.7 row `payload length > frame_max`, by many, each of which sends what it announced."""
     with siege(peak_mib=8):
         attackers = [Connection(node) for _ in range(20)]
         for attacker in attackers:
@@ -173,7 +173,7 @@ def test_a_body_of_2_to_the_63_leaves_the_other_channels_alone(node: NodeProcess
 
 
 def test_garbage_instead_of_a_protocol_header(node: NodeProcess, siege: Begin) -> None:
-    """§1.1: answered with our header and reset; 300 of them, with a body of garbage behind."""
+    """amqp-behaviour §1.1: answered with our header and reset; 300 of them, with a body of garbage behind."""
     openings = (b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01", b"AMQPAMQP")
     with siege(peak_mib=8):
         for number in range(300):
@@ -190,7 +190,7 @@ def test_garbage_instead_of_a_protocol_header(node: NodeProcess, siege: Begin) -
 
 
 def test_a_header_frame_that_announces_properties_it_has_not(node: NodeProcess, siege: Begin) -> None:
-    """§1.7 row `garbage property list`: 541, connection by connection."""
+    """amqp-behaviour §1.7 row `garbage property list`: 541, connection by connection."""
     with siege(peak_mib=8):
         for flags in (b"\xff\xff", b"\x20\x00\xff\xff\xff\xff", b"\x80\x00\xff"):
             attacker = Connection(node)

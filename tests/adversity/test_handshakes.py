@@ -59,8 +59,8 @@ def connect_soon(node: NodeProcess) -> None:
 
 
 def test_500_slow_handshakes_end_at_the_time_out(start_node: Callable[..., NodeProcess]) -> None:
-    """§1.1: handshake_timeout (here 2 s) from the accept on, for those that send nothing, half a header, a header
-    and no more, or an octet now and then. They cost 16 KiB each, and others don't notice."""
+    """amqp-behaviour §1.1: handshake_timeout (here 2 s) from accept on, for clients that send nothing, half a header,
+    a header and no more, or an octet now and then. They cost 16 KiB each, and others don't notice."""
     node = start_node({"handshake_timeout": "2000"})
     with Siege(node, peak_mib=500 * 16 // 1024 + 1) as siege:
         attackers = []
@@ -80,7 +80,7 @@ def test_500_slow_handshakes_end_at_the_time_out(start_node: Callable[..., NodeP
 
 
 def test_peers_that_vanish_are_missed_by_their_heartbeats(node: NodeProcess, siege: Begin) -> None:
-    """§1.6: no octet for two intervals, here of 1 s, and the connection is dropped; what it held is for others.
+    """amqp-behaviour §1.6: no octet for two intervals of 1 s ends the connection; what it held is for others.
 
     A host that loses its power sends neither FIN nor RST; one that is silent looks the same to us.
     """
@@ -106,7 +106,7 @@ def test_peers_that_vanish_are_missed_by_their_heartbeats(node: NodeProcess, sie
 
 
 def test_65535_channels_end_at_channel_max(node: NodeProcess, siege: Begin) -> None:
-    """§2.1: the 2,048th channel is one too many; 8 KiB each."""
+    """amqp-behaviour §2.1: the 2,048th channel is one too many; 8 KiB each."""
     with siege(peak_mib=2047 * 8 // 1024 + 1):
         attacker = Connection(node)
         opens = b"".join(method(number, methods.ChannelOpen()) for number in range(1, 65536))

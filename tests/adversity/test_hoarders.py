@@ -209,7 +209,7 @@ def test_many_direct_reply_consumers_and_requests(node: NodeProcess, siege: Begi
 
 
 def test_a_dead_letter_ring(node: NodeProcess, siege: Begin) -> None:
-    """Two queues that expire into each other at once: §5.5 drops the message when it comes round."""
+    """Two queues that expire into each other at once: amqp-behaviour §5.5 drops the message when it comes round."""
     with siege(peak_mib=32):
         attacker = Connection(node)
         channel = attacker.channel(1)

@@ -122,7 +122,7 @@ def test_a_slow_reader_with_a_fast_publisher(node: NodeProcess, siege: Begin) ->
 
 
 def test_direct_replies_to_a_requester_that_does_not_read(node: NodeProcess, siege: Begin) -> None:
-    """§4.12: replies are not kept for anybody; beyond 16 MiB unread they are dropped, and the replier goes on."""
+    """amqp-behaviour §4.12: beyond 16 MiB unread replies are dropped, and the replier goes on."""
     with siege(peak_mib=UNREAD_MIB + 8):
         requester = Connection(node)
         asking = requester.channel(1)

@@ -70,7 +70,7 @@ def bombed() -> Iterator[NodeProcess]:
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 def test_a_table_bomb_ends_the_connection_that_threw_it(bombed: NodeProcess, bomb: bytes) -> None:
-    """In the arguments of methods: a connection error. In headers: 541 (§1.7, garbage property list)."""
+    """In arguments of methods: a connection error. In headers: 541 (amqp-behaviour §1.7, garbage property list)."""
     with Siege(bombed, peak_mib=8):
         for sent in (methods.QueueDeclare(queue="bomb"), methods.BasicConsume(queue="bomb")):
             attacker = Connection(bombed)
@@ -88,7 +88,7 @@ def test_a_table_bomb_ends_the_connection_that_threw_it(bombed: NodeProcess, bom
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 def test_a_table_bomb_before_login_ends_in_silence(bombed: NodeProcess, bomb: bytes) -> None:
-    """In client-properties: three seconds of silence, then a reset (§1.3). Here only that it is not answered."""
+    """In client-properties: silence, then a reset (amqp-behaviour §1.3). Here only that it is not answered."""
     attacker = Connection(bombed, open=False)
     attacker.start()
     rest = encode_method(methods.ConnectionStartOk(mechanism="PLAIN", response=b"\0guest\0guest"))[

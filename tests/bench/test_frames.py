@@ -43,7 +43,8 @@ def test_frames_are_read_from_any_pieces() -> None:
 
 def test_content_is_cut_at_frame_max() -> None:
     data = content(1, Properties(), bytes(131_065))
-    assert data[22:29] == b"\x03\0\x01" + (131_064).to_bytes(4, "big")  # §1 traps: frame_max less 8
+    # amqp-behaviour §1.4, the trap: frame_max less 8.
+    assert data[22:29] == b"\x03\0\x01" + (131_064).to_bytes(4, "big")
     assert data[-9:] == b"\x03\0\x01\0\0\0\x01\0\xce"
 
 

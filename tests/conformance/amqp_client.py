@@ -289,10 +289,10 @@ class Connection:
             self.expect_end()
 
     def expect_end(self, within: float = TIMEOUT_S, *, after: bytes = b"", may_close: bool = False) -> None:
-        """The server ends the TCP connection (§0.3: reset or end of file) in time, without another frame.
+        """The server ends the TCP connection (amqp-behaviour §0.3: reset or end of file) in time, with no other frame.
 
         within: seconds.   after: what must come before the end.
-        may_close: a connection.close first is right too (the reference's "we may send"); it is answered.
+        may_close: a connection.close first is right too (amqp-behaviour §0.4, §1.7); it is answered.
         """
         deadline = time.monotonic() + within
         closed = False

@@ -1,8 +1,8 @@
 """What the applications of test_cluster_apps.py have in common: the restarts that they are to survive.
 
 Each application's queues are durable and unmirrored, one on each node. While a queue's home is away its consumers are
-cancelled, it cannot be declared (404) and what is published to it is unroutable (§9.1): the applications try again, as
-they have to with RabbitMQ. What was confirmed must be done in the end, at least once.
+cancelled, it cannot be declared (404) and what is published to it is unroutable (amqp-behaviour §9.1): the
+applications try again, as they have to with RabbitMQ. What was confirmed must be done in the end, at least once.
 """
 
 import contextlib

@@ -3,6 +3,7 @@
 A node's end and return cost seconds, so all rows of a story share them. A row is a generator with up to two
 `yield`s: what it does before the first happens while all run, then what happens while the node is down, then once
 it is back. All rows go through a stage together; what a row fails with is kept and raised by its own test.
+The marks § are sections of amqp-behaviour.
 """
 
 import time

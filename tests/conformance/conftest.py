@@ -213,7 +213,7 @@ def shared_cluster() -> Iterator[_SharedCluster]:
 
 @pytest.fixture
 def cluster(shared_cluster: _SharedCluster) -> Cluster:
-    """Three nodes, one broker: §9. Tests with this fixture leave all its nodes as they are."""
+    """Three nodes, one broker: amqp-behaviour §9. Tests with this fixture leave all its nodes as they are."""
     return shared_cluster.alive()
 
 

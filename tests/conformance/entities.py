@@ -36,7 +36,7 @@ def no_exchange(exchange: str, vhost: str = "/") -> str:
 
 
 def locked(queue: str) -> str:
-    """The explanation of 405, §3.7."""
+    """The explanation of 405, amqp-behaviour §3.7."""
     return (
         f"cannot obtain exclusive access to locked queue '{queue}' in vhost '/'. "
         "It could be originally declared on another connection or the exclusive property value "
@@ -45,7 +45,7 @@ def locked(queue: str) -> str:
 
 
 def access_refused(channel: Channel, what: str) -> str:
-    """The explanation of 403 for a missing permission, §6.7.   what: e.g. "queue 'q'"."""
+    """The explanation of 403 for a missing permission, amqp-behaviour §6.7.   what: e.g. "queue 'q'"."""
     peer = channel.connection
     return f"access to {what} in vhost '{peer.vhost}' refused for user '{peer.user}'"
 

@@ -1,4 +1,4 @@
-"""§9 with aio-pika, unmodified: robust connections over three nodes, and a rolling restart under them."""
+"""amqp-behaviour §9 with aio-pika, unmodified: robust connections over three nodes, and a rolling restart."""
 
 import asyncio
 from collections.abc import Callable

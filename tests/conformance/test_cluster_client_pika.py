@@ -1,4 +1,4 @@
-"""§9 with pika, unmodified: what an application of three processes on three nodes does."""
+"""amqp-behaviour §9 with pika, unmodified: what an application of three processes on three nodes does."""
 
 import contextlib
 import time

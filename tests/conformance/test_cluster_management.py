@@ -241,7 +241,7 @@ def test_forget_cluster_node(joined: list[ClusterNode], on: On) -> None:
 
 
 def test_forget_removes_things(joined: list[ClusterNode], on: On) -> None:
-    """forget_removes_things, §9.1: the queues that lived there go with their bindings; the name is free."""
+    """forget_removes_things, amqp-behaviour §9.1: queues that lived there go with their bindings; the name is free."""
     a, b, c = joined
     channel = on(b)
     channel.declare("q", durable=True)

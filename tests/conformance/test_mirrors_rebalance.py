@@ -78,7 +78,7 @@ def test_rebalance_multiple_blocked(cluster: Cluster, on: On, mirrored: Mirrored
 @slow
 @pytest.mark.skipif(is_rabbitmq(), reason="RabbitMQ 3.10.8 leaves the masters of classic queues there")
 def test_drain_moves_masters(shaken_cluster: Cluster, on: On, mirrored: Mirrored) -> None:
-    """§9.7 maintenance: masters leave a drained node, with nothing lost; new ones are not placed there."""
+    """amqp-behaviour §9.7, maintenance: masters leave a drained node, nothing is lost; new ones go elsewhere."""
     queues = five_on_the_first(shaken_cluster, on, mirrored(), 2)
     shaken_cluster[0].drain()
     try:

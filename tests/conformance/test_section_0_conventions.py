@@ -180,7 +180,7 @@ def test_shortstr_must_be_utf8(method: Method, connection: Connection, channel: 
 
 
 def test_routing_key_of_a_publish_may_be_any_bytes(connection: Connection, channel: Channel) -> None:
-    """§0.4 says "all shortstr method arguments", but RabbitMQ 3.10.8 spares basic.publish the check."""
+    """§0.4: short strings of basic.publish are not checked."""
     raw = encode_method(BasicPublish(routing_key="@@", mandatory=True))
     connection.send_frame(FRAME_METHOD, 1, raw.replace(b"@@", b"\xc3\x28"))
     connection.send_frame(FRAME_HEADER, 1, content_header(0))
@@ -189,16 +189,16 @@ def test_routing_key_of_a_publish_may_be_any_bytes(connection: Connection, chann
     assert connection.next_frame(1).type == FRAME_HEADER
 
 
-# §0, traps
+# §0.4, trap
 
 
 def test_nack_of_the_server_has_requeue_set(channel: Channel) -> None:
-    """§0, traps: basic.nack sent by the server has its requeue bit set."""
+    """§0.4, trap: basic.nack sent by the server has its requeue bit set."""
     arguments = {"x-max-length": long(1), "x-overflow": longstr("reject-publish")}
     queue = channel.declare(exclusive=True, arguments=arguments)
     channel.call(ConfirmSelect)
     channel.publish("", queue, b"1", Properties())
     channel.expect(BasicAck)
     channel.publish("", queue, b"2", Properties())
-    nack = channel.expect(BasicNack)  # §13.22: `multiple` may be set even for a single one
+    nack = channel.expect(BasicNack)  # §4.3: `multiple` may be set even for a single one
     assert (nack.delivery_tag, nack.requeue) == (2, True)

@@ -283,7 +283,7 @@ def test_garbage_properties(properties: bytes, connection: Connection, channel: 
 
 @pytest.mark.parametrize("flags", [b"\x00\x01", b"\x00\x02", b"\x00\x03"])
 def test_unused_property_flags(flags: bytes, connection: Connection, channel: Channel) -> None:
-    """§10 calls bit 0 the continuation, but RabbitMQ 3.10.8 looks at neither of the two lowest bits."""
+    """§10: the two lowest bits are not looked at."""
     queue = channel.declare(exclusive=True)
     channel.publish("", queue, b"", flags)
     assert channel.wait_get(queue).header == content_header(0, flags)

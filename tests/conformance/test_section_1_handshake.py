@@ -235,7 +235,7 @@ def test_frame_max(frame_max: int, connect: Connect, name: Name) -> None:
 
 
 def test_body_frames_are_as_large_as_they_may_be(connect: Connect) -> None:
-    """§1, traps: 300 kB arrive as 131064+131064+37872."""
+    """§1.4, trap: 300 kB arrive as 131064+131064+37872."""
     connection = connect()
     channel = connection.channel()
     queue = channel.declare(exclusive=True)
@@ -259,8 +259,7 @@ def test_heartbeat_of_the_client_wins(heartbeat: int, connect: Connect) -> None:
     connect(heartbeat=heartbeat).channel()
 
 
-# §1.3, §1.4 Between tune-ok and open. The reference ("anything unexpected before open: 3 s pause") is wrong
-# here: RabbitMQ 3.10.8 closes as if it were running. Before tune-ok it is silent: test_section_1_timing.py.
+# §1.3 Between tune-ok and open errors are answered. Before tune-ok there is silence: test_section_1_timing.py.
 
 
 def _tuned(connection: Connection) -> Connection:
@@ -282,7 +281,7 @@ def _tuned(connection: Connection) -> Connection:
     ids=lambda method: method.name,
 )
 def test_other_method_than_open(method: Method, connect: Connect) -> None:
-    """§1.3, live: 504; connection.close is no exception."""
+    """§1.3: 504; connection.close is no exception."""
     connection = _tuned(connect(open=False))
     connection.send(method)
     text = "CHANNEL_ERROR - unexpected method in connection state opening"
@@ -290,7 +289,7 @@ def test_other_method_than_open(method: Method, connect: Connect) -> None:
 
 
 def test_channel_before_open(connect: Connect) -> None:
-    """§1.3, live: 505."""
+    """§1.3: 505."""
     connection = _tuned(connect(open=False))
     connection.send(ChannelOpen, 1)
     text = "UNEXPECTED_FRAME - type 1, all octets = <<0,20,0,10,0>>"
@@ -306,7 +305,7 @@ def test_unknown_frame_before_open(connect: Connect) -> None:
 
 
 def test_heartbeats_before_open(connect: Connect) -> None:
-    """§1.6, live: a heartbeat is welcome at any time after the header."""
+    """§1.6: a heartbeat is welcome at any time after the header."""
     connection = connect(open=False)
     connection.start()
     connection.send_frame(FRAME_HEARTBEAT, 0, b"")

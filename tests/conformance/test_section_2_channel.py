@@ -485,11 +485,11 @@ def test_channel_scope(connect: Connect, make_user: MakeUser, name: Name) -> Non
     connection.channel().sync()
 
 
-# §2, traps
+# §2.4, traps
 
 
 def test_ack_on_the_wrong_channel(connection: Connection, channel: Channel) -> None:
-    """§2, traps: delivery tags are per channel."""
+    """§2.4, traps: delivery tags are per channel."""
     queue = channel.declare(exclusive=True)
     channel.publish("", queue, b"x")
     tag = channel.wait_get(queue, no_ack=False).method.delivery_tag
@@ -499,7 +499,7 @@ def test_ack_on_the_wrong_channel(connection: Connection, channel: Channel) -> N
 
 
 def test_cancel_on_another_channel(connection: Connection, channel: Channel) -> None:
-    """§2, traps: cancel-ok, but nothing is cancelled."""
+    """§2.4, traps: cancel-ok, but nothing is cancelled."""
     queue = channel.declare(exclusive=True)
     channel.consume(queue, consumer_tag="t", no_ack=True)
     other = connection.channel(2)

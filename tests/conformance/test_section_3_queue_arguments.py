@@ -48,7 +48,6 @@ COMPARED = [
     ("x-queue-mode", longstr("default"), longstr("lazy"), {}),
     ("x-queue-version", integer(1), integer(2), {}),
     ("x-single-active-consumer", boolean(True), boolean(False), {}),
-    # The reference has this row as not compared; RabbitMQ 3.10.8 compares it.
     ("x-queue-master-locator", longstr("client-local"), longstr("min-masters"), {}),
 ]
 """Key, two values and what must go with it, of the rows of §3.10 marked cmp."""

@@ -175,7 +175,7 @@ def test_ack_when_the_queue_is_deleted_meanwhile(connection: Connection, name: N
 
 
 def test_nack_when_the_queue_rejects(channel: Channel) -> None:
-    """§4.3: overflow reject-publish is a nack, its requeue bit set (§0 traps); what was accepted is acked."""
+    """§4.3: overflow reject-publish is a nack, its requeue bit set (§0.4, trap); what was accepted is acked."""
     queue = channel.declare(exclusive=True, arguments=REJECTING)
     channel.call(ConfirmSelect)
     channel.publish("", queue, b"1")

@@ -403,7 +403,7 @@ def test_permissions_are_of_their_vhost(
 
 
 def test_changed_permissions(connect: Connect, admin: Admin, make_user: MakeUser, name: Name) -> None:
-    """§6.7 last bullet, §1.8: new resources are checked at once, on channels that are open too."""
+    """§6.7, §1.8: new resources are checked at once, on channels that are open too."""
     user = make_user("/", "^a", "", "")
     channel = connect(user, user).channel()
     channel.declare(name("a"), exclusive=True)

@@ -1,4 +1,4 @@
-"""What a restart keeps, and what it takes: §7.6 of amqp-behaviour, row by row, through the wire."""
+"""What a restart keeps, and what it takes: amqp-behaviour §7.6, row by row, through the wire."""
 
 from collections.abc import Callable
 from random import Random

@@ -1,4 +1,4 @@
-"""No story that clients, disk and power make up breaks what §7.5 and §7.6 promise: many random ones.
+"""No story that clients, disk and power make up breaks what amqp-behaviour §7.5 and §7.6 promise: many random ones.
 
 FLUFFLE_WORLD=2000 pytest -s tests/durable_world/test_story.py          so many stories
 FLUFFLE_WORLD=seed:123 pytest -s tests/durable_world/test_story.py      story 123 only

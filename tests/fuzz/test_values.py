@@ -170,7 +170,7 @@ def test_traits_agree_with_the_properties(value: Properties, headers: dict[str, 
 
 
 def traits_by_the_book(value: Properties) -> Traits:
-    """§4.1, from the decoded properties."""
+    """amqp-behaviour §4.1, from the decoded properties."""
     keys: dict[str, tuple[str, ...]] = {}
     bad = None
     for name in ("CC", "BCC"):

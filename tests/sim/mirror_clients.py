@@ -289,7 +289,7 @@ class Consumer(App):
         """no_ack, ack, multiple, mixed, slow, or tx."""
         self.open_: dict[int, Message] = {}
         self._earlier: set[int] = set()
-        """Of `open_`, what came before the latest `basic.consume-ok`: it counts for no consumer any more (§4.9)."""
+        """Of `open_`, what came before the latest consume-ok: it counts for no consumer (amqp-behaviour §4.9)."""
         self.is_consuming = False
         self.is_asking = False
         self.dies_on_failover = queue != "quorum" and self.random.random() < 0.3

@@ -230,7 +230,7 @@ def nothing_confirmed_is_lost(ledger: Ledger, found: dict[str, set[int]], down: 
 
 
 def dead_letters_arrive(ledger: Ledger, found: dict[str, set[int]]) -> None:
-    """What expired, or was too much, came to the queue for dead letters. True while no node goes down (§9.8)."""
+    """What expired, or was too much, came to the queue for dead letters. True while no node goes down."""
     for message in ledger.messages:
         if (
             message.queue not in ("ttl", "drop")

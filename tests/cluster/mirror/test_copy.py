@@ -78,7 +78,7 @@ def test_a_promotion_in_memory_costs_per_run() -> None:
 
 
 def test_expiry_and_deliveries_come_along() -> None:
-    """§5.1, §4.11: by the time of day, and by what the master counted."""
+    """amqp-behaviour §5.2, §4.11: by the time of day, and by what the master counted."""
     world = CopyWorld()
     world.enqueue([10] * 4, ttl_ms=5000)
     world.copy.delivered([range(2, 4)], 7)
@@ -203,7 +203,7 @@ def test_pages_are_redelivered() -> None:
 
 
 def test_counted_deliveries_survive_paging() -> None:
-    """§4.11: a quorum queue's limit counts on another node as well."""
+    """amqp-behaviour §4.11: a quorum queue's limit counts on another node as well."""
     world = CopyWorld()
     world.enqueue([10] * 6)
     world.copy.delivered([range(2, 4)], 3)

@@ -91,7 +91,7 @@ def test_nodes_that_come_get_mirrors() -> None:
 
 
 def test_a_node_in_maintenance_mode_hands_over_its_masters() -> None:
-    """§9.3: to a synchronised mirror; nothing pauses."""
+    """amqp-behaviour §9.3: to a synchronised mirror; nothing pauses."""
     cluster = mirrored("n1", "n2")
     client = publisher_of(cluster["n1"])
     client.publish(1, "q", b"1", properties=PERSISTENT)

@@ -155,8 +155,8 @@ def test_confirms_wait_for_mirrors_that_came_while_a_client_publishes() -> None:
 
 @pytest.mark.parametrize("is_returned", [True, False])
 def test_a_dead_letter_that_a_stop_brings_back_says_that_a_client_had_it(is_returned: bool) -> None:
-    """§7.6, §4.11: it died after a client had it, its way to another node ended with this one, so it is in its queue
-    again.   is_returned: the client gave it back and it was too much then; else the client rejected it.
+    """amqp-behaviour §7.6, §4.11: it died after a client had it, its way to another node ended with this one, so it is
+    in its queue again.   is_returned: the client gave it back and it was too much then; else the client rejected it.
     """
     cluster = DiskCluster("n1", "n2")
     cluster.submit(DeclareQueue("/", "dead", "0123456789abcdef" * 2, durable=True, home="n2"))

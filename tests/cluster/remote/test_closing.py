@@ -42,7 +42,7 @@ def close(node: Node) -> int:
 
 
 def test_what_is_out_comes_back_in_order_and_redelivered(cluster: Cluster) -> None:
-    """§9.1 row 8: what was delivered and what was got; no consumer is given it again."""
+    """amqp-behaviour §9.1 row 8: what was delivered and what was got; no consumer is given it again."""
     client = client_of(cluster["n1"], 1, 2)
     client.publish(1, "q", b"1", b"2", b"3", b"4", properties=PERSISTENT)
     client.ask(1, BasicQos(prefetch_count=2))
@@ -59,7 +59,7 @@ def test_what_is_out_comes_back_in_order_and_redelivered(cluster: Cluster) -> No
 
 
 def test_an_auto_delete_queue_is_not_deleted(cluster: Cluster) -> None:
-    """§9.1 rows 1 and 8: its consumers elsewhere lose it, it does not lose them."""
+    """amqp-behaviour §9.1 rows 1 and 8: its consumers elsewhere lose it, it does not lose them."""
     cluster.declare("n2", "brief", durable=True, auto_delete=True)
     client = client_of(cluster["n1"])
     client.publish(1, "brief", b"1", properties=PERSISTENT)

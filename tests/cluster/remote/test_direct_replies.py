@@ -1,4 +1,4 @@
-"""Direct replies between nodes (§4.12): whoever answers is a client of another node than whoever asked."""
+"""Direct replies between nodes (amqp-behaviour §4.12): the responder is a client of another node than the requester."""
 
 import pytest
 

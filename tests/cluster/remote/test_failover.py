@@ -1,4 +1,4 @@
-"""A mirrored queue gets another master: what consumers of all nodes see of that."""
+"""A mirrored queue gets another master: what consumers of all nodes see of that (amqp-behaviour §9.4)."""
 
 import pytest
 

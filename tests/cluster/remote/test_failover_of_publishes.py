@@ -347,7 +347,7 @@ def test_many_masters_one_after_the_other() -> None:
 def test_each_question(
     cluster: Cluster, question: QueueDeclare, answer: object, how: str, node: str, is_asked_before: bool
 ) -> None:
-    """§9.4: asked of the old master, or while there is none: the successor answers."""
+    """amqp-behaviour §9.4: asked of the old master, or while there is none: the successor answers."""
     client = client_of(cluster[node], 1)
     client.publish(1, "q", b"1", properties=PERSISTENT)
     cluster.settle()

@@ -1,4 +1,4 @@
-"""Consuming from queues on other nodes: what a channel gets, holds, limits and gives back."""
+"""Consuming from queues on other nodes: what a channel gets, limits and gives back (amqp-behaviour §4.5-§4.12)."""
 
 import pytest
 

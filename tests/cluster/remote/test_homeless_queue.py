@@ -1,4 +1,4 @@
-"""A mirrored queue without a master: flushing for a moment, or down until a node is back."""
+"""A mirrored queue without a master: flushing for a moment, or down until a node is back (amqp-behaviour §9.4)."""
 
 import pytest
 

@@ -40,7 +40,7 @@ def cluster() -> Cluster:
     return cluster
 
 
-# --- §9.1, row by row ---
+# --- amqp-behaviour §9.1, row by row ---
 
 
 @pytest.mark.parametrize(

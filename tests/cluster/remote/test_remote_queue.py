@@ -1,4 +1,4 @@
-"""Publishing to a queue on another node, and asking about it."""
+"""Publishing to a queue on another node, and asking about it (amqp-behaviour §4.3, §9.1)."""
 
 import pytest
 

@@ -50,7 +50,7 @@ def test_only_methods_of_the_connection_class_have_edges() -> None:
 
 
 def test_a_fault_during_the_handshake_gets_silence() -> None:
-    """§1.3 last rows: which states count as handshake."""
+    """§1.3: which states count as handshake."""
     silent = {state for state in S if state.is_handshake}
     assert {S.AWAIT_HEADER, S.AWAIT_START_OK, S.AWAIT_SECURE_OK, S.AWAIT_TUNE_OK} <= silent
     assert silent.isdisjoint({S.OPEN, S.CLOSING, S.CLOSED_BY_PEER, S.FAILED, S.CLOSED})

@@ -1,4 +1,4 @@
-"""The renderings of §1.7 and §4.1. What long terms look like was seen with io_lib:format of Erlang 25."""
+"""The renderings of amqp-behaviour §1.7 and §4.1. Long terms were seen with io_lib:format of Erlang 25."""
 
 import pytest
 

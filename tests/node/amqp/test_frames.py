@@ -1,4 +1,4 @@
-"""Frames out: building, taking apart, renumbering and cutting contents anew (AMQP 0-9-1 §2.3, §4.2)."""
+"""Frames out: contents are built, taken apart, renumbered, cut anew (AMQP 0-9-1 §2.3, §4.2; amqp-behaviour §1.7)."""
 
 import pytest
 from hypothesis import given
@@ -41,7 +41,7 @@ def test_a_heartbeat_by_hand() -> None:
         pytest.param(0, 4096, [], id="no body, no body frame (§1.7 row `body size 0`)"),
         pytest.param(4088, 4096, [4088], id="just fits"),
         pytest.param(4089, 4096, [4088, 1], id="one too many"),
-        pytest.param(300_000, 131072, [131064, 131064, 37872], id="§1 trap: 300 kB in three frames"),
+        pytest.param(300_000, 131072, [131064, 131064, 37872], id="§1.4 trap: 300 kB in three frames"),
         pytest.param(300_000, 0, [300_000], id="no limit"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The codec of methods, byte for byte, and the errors of §1.7."""
+"""The codec of methods, byte for byte, and the errors of amqp-behaviour §1.7."""
 
 from struct import pack
 

@@ -1,4 +1,4 @@
-"""The catalogue of §10."""
+"""The catalogue of amqp-behaviour §10."""
 
 import pytest
 
@@ -116,12 +116,12 @@ def test_only_four_methods_have_content() -> None:
 
 
 def test_exchange_unbind_ok_is_method_51() -> None:
-    """§10, §13 rule 30."""
+    """§10, row exchange.unbind-ok: the id is not 41."""
     assert ExchangeUnbindOk.method_id == 51
 
 
 def test_queue_unbind_has_no_nowait() -> None:
-    """§10, §13 rule 30."""
+    """§10, row queue.unbind."""
     assert not hasattr(QueueUnbind(), "nowait")
 
 

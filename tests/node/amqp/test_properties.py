@@ -1,4 +1,4 @@
-"""Properties and traits: §1.7 row "garbage property list", §4.1, §10."""
+"""Properties and traits: amqp-behaviour §1.7 row "garbage property list", §4.1, §10."""
 
 from dataclasses import replace
 from struct import pack

@@ -351,7 +351,7 @@ class Client:
 
 
 def _decoded(payload: bytes) -> Method:
-    """A method. A close quotes the octets of bad frames as they are, and they needn't be UTF-8 (§1.7)."""
+    """A method. A close quotes the octets of bad frames as they are, UTF-8 or not (amqp-behaviour §1.7)."""
     kind = METHODS[int.from_bytes(payload[:2]), int.from_bytes(payload[2:4])]
     if kind in (ChannelClose, ConnectionClose):
         text, ids = payload[7:-4].decode("utf-8", "surrogateescape"), payload[-4:]

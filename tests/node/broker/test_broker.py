@@ -1,4 +1,7 @@
-"""The broker around queues and connections: turns, what follows from the catalogue, dead-lettering between queues."""
+"""The broker around queues and connections: turns, what follows from the catalogue, dead-lettering between queues.
+
+The marks § are sections of amqp-behaviour.
+"""
 
 import pytest
 

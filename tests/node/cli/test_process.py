@@ -53,7 +53,7 @@ def stuck_client(node: NodeProcess) -> Connection:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_node_with_clients_with_code_0(number: signal.Signals) -> None:
-    """§1.8 row `node stop`: each client is told 320, then its socket ends."""
+    """amqp-behaviour §1.8 row `node stop`: each client is told 320, then its socket ends."""
     with NodeProcess() as node:
         assert re.fullmatch(r"fluffle: node t1@\S+ ready, amqp on 127\.0\.0\.1:\d+", node.ready_line)
         clients = [Connection(node) for _ in range(5)]

@@ -344,7 +344,7 @@ def test_acks_before_an_unknown_tag_count() -> None:
 
 
 def test_tags_are_the_channels_own() -> None:
-    """§2 trap: acking on the wrong channel gives 406."""
+    """§2.4, traps: acking on the wrong channel gives 406."""
     client = with_queue(b"1", channels=(1, 2))
     client.send(1, BasicConsume(queue="q"))
     client.received()

@@ -100,7 +100,7 @@ def test_another_header_is_told_ours(header: bytes) -> None:
 
 
 def test_fewer_than_8_bytes_wait_for_the_time_out() -> None:
-    """§1.1 below the table, §1.3 last but one: nothing is written."""
+    """§1.1 below the table, §1.3, `handshake_timeout`: nothing is written."""
     client = World().connect()
     client.feed(b"AMQP")
     client.world.advance(9.9)
@@ -256,7 +256,7 @@ def test_no_certificate_for_external() -> None:
     ],
 )
 def test_anything_unexpected_before_start_ok(unexpected: bytes) -> None:
-    """§1.3 last row but two; the frame limit before tune-ok is 4096."""
+    """§1.3: what is wrong before tune-ok; a frame may have 4096 bytes."""
     client = started()
     client.feed(unexpected)
     assert is_silent_and_reset_after(client, 3.0)

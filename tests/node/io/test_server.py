@@ -132,7 +132,7 @@ def test_a_peer_that_was_gone_before_we_accepted_it_is_dropped(server: ServerThr
 
 
 def test_stop_says_320_to_clients_and_closes_their_sockets(server: ServerThread) -> None:
-    """§1.8 row `node stop`."""
+    """amqp-behaviour §1.8 row `node stop`."""
     clients = [Connection(server) for _ in range(3)]
     assert server.stop() < 2.0 + NOISE_S
     for client in clients:
@@ -195,7 +195,7 @@ def test_stop_is_bounded_however_little_a_client_reads(server: ServerThread) -> 
 
 
 def test_stop_ends_those_who_are_still_shaking_hands(server: ServerThread) -> None:
-    """There is no connection.close before connection.open (§1.8)."""
+    """There is no connection.close before connection.open (amqp-behaviour §1.8)."""
     silent = socket.create_connection((server.host, server.port), 10.0)
     half = socket.create_connection((server.host, server.port), 10.0)
     half.sendall(PROTOCOL_HEADER[:4])
@@ -227,7 +227,7 @@ def test_stop_ends_those_whose_balancer_has_said_nothing() -> None:
 
 
 def test_timers_go_off_by_themselves(server: ServerThread) -> None:
-    """A queue that expires unused is deleted without any client's doing (§5.3)."""
+    """A queue that expires unused is deleted without any client's doing (amqp-behaviour §5.3)."""
     client = Connection(server)
     channel = client.channel(1)
     channel.declare("short-lived", arguments={"x-expires": long(50)})

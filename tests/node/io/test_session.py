@@ -55,7 +55,7 @@ V2_LOCAL = v2(0x20, 0x00, b"")
 
 
 def test_the_name_is_the_peers_address_and_ours() -> None:
-    """§1.10: `PEERIP:PORT -> LOCALIP:PORT`."""
+    """amqp-behaviour §1.10: `PEERIP:PORT -> LOCALIP:PORT`."""
     with ServerThread() as server:
         client = Connection(server)
         ours, theirs = server.port, client.socket.getsockname()[1]
@@ -74,7 +74,7 @@ def test_socket_options_reach_the_socket() -> None:
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (16384, 32768)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (16384, 32768)
         linger = sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
-        assert struct.unpack("ii", linger) == (1, 0), "our closing resets (§0.3)"
+        assert struct.unpack("ii", linger) == (1, 0), "our closing resets (amqp-behaviour §0.3)"
         client.close()
 
 
@@ -139,7 +139,7 @@ def test_plain_over_tls(tls_config: Config, authority: Authority) -> None:
 def test_external_makes_the_certificates_name_the_user(
     tls_config: Config, authority: Authority, alice: Identity
 ) -> None:
-    """§1.3 row `EXTERNAL`."""
+    """amqp-behaviour §1.3 row `EXTERNAL`."""
     with ServerThread(tls_config) as server:
         allow_alice(server)
         client = TlsClient(server, client_context(authority, alice))
@@ -351,7 +351,7 @@ def test_a_health_check_that_leaves_before_its_header_is_no_error(behind_balance
 
 @pytest.mark.parametrize("header", [V1, V2_IPV4], ids=["v1", "v2"])
 def test_a_proxy_header_from_anybody_else_is_no_amqp(header: bytes) -> None:
-    """A client could lie about its address: it gets what garbage gets (§1.1)."""
+    """A client could lie about its address: it gets what garbage gets (amqp-behaviour §1.1)."""
     options = NetworkOptions(
         proxy_protocol=True, proxy_protocol_sources=(NETWORK.parse("10.0.0.0/8"), NETWORK.parse("::1/128"))
     )

@@ -253,7 +253,7 @@ def certificate(authority: Authority, options: TlsOptions) -> Any:
     ],
 )
 def test_the_user_of_a_certificate(certificate: Any, login: CertificateLogin, user: str) -> None:
-    """§1.3 row EXTERNAL, `ssl_cert_login_from`."""
+    """amqp-behaviour §1.3 row EXTERNAL, `ssl_cert_login_from`."""
     assert certificate_user(certificate, login, verify_peer=True) == user
 
 

@@ -1,4 +1,4 @@
-"""The ready messages of a queue, against the simplest model there is: a sorted list."""
+"""The ready messages of a queue, against the simplest model there is: a sorted list (amqp-behaviour §4.11)."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -402,7 +402,7 @@ def test_a_transaction_that_another_node_refuses_in_part() -> None:
 
 
 def test_a_transaction_whose_other_node_is_lost() -> None:
-    """To the client it is as if the queue had refused; what stays here is committed (§4.4)."""
+    """To the client it is as if the queue had refused; what stays here is committed (amqp-behaviour §4.4)."""
     world = Cluster()
     world.submit(
         DeclareQueue("/", "full", "2", home=HERE, arguments={"x-overflow": longstr("reject-publish")})

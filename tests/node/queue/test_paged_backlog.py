@@ -1,4 +1,7 @@
-"""The five sub-queues against a sorted list, over a storage whose answers come when the test lets them."""
+"""The five sub-queues against a sorted list, over a storage whose answers come when the test lets them.
+
+The marks § are sections of amqp-behaviour.
+"""
 
 from collections import deque
 from collections.abc import Callable, Sequence

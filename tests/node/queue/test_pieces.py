@@ -12,7 +12,7 @@ def test_contents_of_one_size_go_to_one_place() -> None:
 
 
 def test_mixed_contents_are_cut_where_the_place_changes() -> None:
-    """§7.4: large ones in the message store, small ones in the index."""
+    """amqp-behaviour §7.4: large ones in the message store, small ones in the index."""
     small, large = b"x", b"y" * 10
     assert by_place([small, small], MIXED_SIZES, 5) == [[small, small]]
     assert by_place([small, large, large, small], MIXED_SIZES, 5) == [[small], [large, large], [small]]

@@ -1,4 +1,4 @@
-"""The ready messages of a queue with `x-max-priority` (§5.6)."""
+"""The ready messages of a queue with `x-max-priority` (amqp-behaviour §5.6)."""
 
 from node.queue.priority_backlog import PriorityBacklog
 from node.queue.run import Batch

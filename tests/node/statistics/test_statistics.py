@@ -31,7 +31,7 @@ def test_off() -> None:
 
 
 def test_figures_of_the_node() -> None:
-    """§1.2: `X_details` of what the shell measures."""
+    """management §1.2: `X_details` of what the shell measures."""
     found = Watched()
     used = iter((100, 150, 150))
     found.statistics.measure = lambda: {"fd_used": next(used), "mem_used": 7}

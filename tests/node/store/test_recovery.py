@@ -132,7 +132,7 @@ def test_a_purge_reaches_over_many_segments() -> None:
 
 
 def test_transient_messages_are_gone() -> None:
-    """They were paged out, and end with the node (§7.6)."""
+    """They were paged out, and end with the node (amqp-behaviour §7.6)."""
     files = Files()
     files.segment(0, enqueue(1, b"a", b"b", envelope=TRANSIENT), enqueue(3, b"c"))
     files.segment(1, enqueue(ENTRIES, b"d", envelope=TRANSIENT))
@@ -213,7 +213,7 @@ def test_progress_is_told_now_and_then() -> None:
 
 
 def test_after_a_crash_all_count_as_delivered() -> None:
-    """§4.11: every recovered message is redelivered; those that came back more often keep their count."""
+    """amqp-behaviour §4.11: every recovered message is redelivered; those that came back before keep their count."""
     files = Files()
     files.segment(0, enqueue(1, b"a", b"b", b"c"), delivered(3, 2))
     files.journal(enqueue(4, b"d", b"e"), delivered(2, 3), delivered(5, 5), enqueue(6, b"f", deliveries=4))
@@ -230,7 +230,7 @@ def test_after_a_crash_all_count_as_delivered() -> None:
 
 
 def test_after_a_clean_stop_only_those_that_were() -> None:
-    """§7.6. What the journal knows of it gets to the segments."""
+    """amqp-behaviour §7.6. What the journal knows of it gets to the segments."""
     files = Files()
     files.segment(0, enqueue(1, b"a", b"b"), delivered(3, 2))
     files.journal(enqueue(3, b"c", b"d"), delivered(2, 1), delivered(2, 2), delivered(1, 3), is_clean=True)

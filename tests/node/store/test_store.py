@@ -269,7 +269,7 @@ def test_dead_segments_are_removed_behind_the_sync() -> None:
 
 
 def test_a_message_forgotten_before_its_batch_is_never_written() -> None:
-    """Its waiter is settled at the end of the turn, without the disk (§7.5)."""
+    """Its waiter is settled at the end of the turn, without the disk (amqp-behaviour §7.5)."""
     bench, waiter = Bench(), Recorder()
     bench.keep(1, LARGE)
     bench.keep(2, b"a")

@@ -154,7 +154,7 @@ def cluster() -> Cluster:
 
 
 def test_declare_with_mirrors(cluster: Cluster) -> None:
-    """§9.3 "created in sync": home first; the record that the event brings has the view."""
+    """amqp-behaviour §9.3 "created in sync": home first; the record that the event brings has the view."""
     queue = cluster.declare(C, B, home=B)
     assert cluster.nodes == [B, C]
     assert cluster.view.synced == (1, 2)
@@ -387,7 +387,7 @@ def test_a_node_comes_back(cluster: Cluster) -> None:
 
 
 def test_unmirrored_queues_go_as_before(cluster: Cluster) -> None:
-    """§9.1: of a node's queues those that are not mirrored, if transient."""
+    """amqp-behaviour §9.1: of a node's queues those that are not mirrored, if transient."""
     cluster.do(DeclareQueue("/", "transient", "2", home=A))
     cluster.do(DeclareQueue("/", "durable", "3", durable=True, home=A))
     cluster.declare(B, durable=False)

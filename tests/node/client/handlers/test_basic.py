@@ -168,7 +168,7 @@ def test_cancel() -> None:
 
 
 def test_cancel_of_an_unknown_tag() -> None:
-    """§4.6 last row; §2 trap: on a different channel it cancels nothing."""
+    """§4.6 last row; §2.4, traps: on a different channel it cancels nothing."""
     client = with_queue(channels=(1, 2))
     client.ask(1, BasicConsume(queue="q", consumer_tag="t"))
     assert client.ask(2, BasicCancel("t")) == BasicCancelOk("t")
