@@ -423,7 +423,10 @@ class DefinitionsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The product name and version that clients and the HTTP API get (architecture §4)."""
+    """The product name and version that clients and the HTTP API get.
+
+    Source: docs/differences.md, "Connections and frames".
+    """
 
     name: str = "RabbitMQ"
     version: str = COMPATIBLE_VERSION

@@ -1,4 +1,4 @@
-"""Issue 7, "Shown by": plan, apply, rollback on three live nodes under load.
+"""Plan, apply and rollback on three live nodes under load.
 
 Nothing that was confirmed is lost, and no queue ever has fewer synchronised copies than before.
 """

@@ -204,7 +204,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_bad_plans_are_refused(
     client: FakeClient, path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Issue 7, "Bad input": stale, edited, expired, foreign, torn: one clear line, before the first step."""
+    """Stale, edited, expired, foreign, torn: one clear line, before the first step."""
     write(path, client)
     good = path.read_text()
     apply = ("apply", str(path), "--yes")
