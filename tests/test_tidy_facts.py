@@ -578,7 +578,7 @@ def test_headings_that_the_source_cites_exist() -> None:
     """A heading, or the bold line of a table in docs/limits.md."""
     missing = []
     count = 0
-    for path in PYTHON:
+    for path in (*PYTHON, ROOT / "pyproject.toml"):
         for page, headings in _CITED.findall(re.sub(r"\s*\n[ #]*", " ", path.read_text())):
             text = _text(ROOT / page) if (ROOT / page).exists() else ""
             known = set(re.findall(r"^#+ (.+)$|^\| \*\*(.+?)\*\* \|", text, re.MULTILINE))

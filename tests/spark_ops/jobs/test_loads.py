@@ -128,7 +128,7 @@ def test_loads(told: ClusterRows) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_too_little_is_told(spark: Any, tmp_path: Path, told: ClusterRows) -> None:
-    """Missing hours and copies lower the coverage; order, files and duplicates change nothing (§6.8, §6.18)."""
+    """Missing hours and copies lower the coverage; order, files and duplicates change nothing (spark §6.8, §6.18)."""
     lost = [row for row in ROWS if row["node"] != "node2" or row["ts"] < (START_S + 3600) * 1000]
     lost = [row for row in lost if row.get("queue") != "queue-00003"]
     roots.write(tmp_path, reversed(lost))
