@@ -56,7 +56,8 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_import_rules.py tests/test_tidy.py tests/test_tidy_style.py tests/test_tidy_references.py
+	$(BIN)/python -m pytest tests/test_import_rules.py tests/test_tidy.py tests/test_tidy_facts.py tests/test_tidy_references.py \
+		tests/test_tidy_style.py
 
 bench: $(INSTALLED)
 	$(BIN)/python -m bench $(ARGS)

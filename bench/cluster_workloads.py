@@ -1,6 +1,6 @@
 """Workloads on three nodes. The queues are on the first one, A; clients connect to A, B or C.
 
-Requirements are those of issue 4, "Speed in `make bench`".
+docs/benchmark.md, "Results", shows what is required of each row.
 """
 
 import itertools

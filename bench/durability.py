@@ -1,6 +1,6 @@
 """Workloads whose messages go to disk: persistent ones, backlogs that outlive a restart, paging.
 
-Requirements are those of issue 3, "Speed and size".
+docs/benchmark.md, "Results", shows what is required of each row.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Workloads on brokers whose HTTP API is on: what lists cost, what AMQP clients notice of them, what statistics cost.
 
-Requirements are those of issue 6, "Speed". RabbitMQ runs with its rabbitmq_management plug-in.
+docs/benchmark.md, "Results", shows what is required of each row. RabbitMQ runs with its rabbitmq_management plug-in.
 """
 
 import http.client

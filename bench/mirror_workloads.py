@@ -1,6 +1,6 @@
 """Workloads on mirrored queues: three nodes of each broker, `ha-mode: all` unless something else is said.
 
-Requirements are those of issue 5, "Speed in `make bench`".
+docs/benchmark.md, "Results", shows what is required of each row.
 """
 
 import time

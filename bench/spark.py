@@ -2,7 +2,7 @@
 
 Everything is a command that is run from outside: made-up telemetry, its rollup, the question. The question is asked
 several times in one process, and the CPU of each time is what the command tells of itself and its JVM: a start of
-Spark costs the same for both. Medians of all but the first, which compiles. Requirement: issue 7, at most 1/5.
+Spark costs the same for both. Medians of all but the first, which compiles. Requirement: at most 1/5.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Everything is a command that is run from outside. The CPU is that of the whole process: start, a fleet that is made up,
 the planner, the file. That the plan is one is seen by its steps: nobody gets a fast figure for an empty one.
-Requirement: issue 7, at most 10 CPU-s for the plan, less than 0.5 s for `show`.
+Requirement: at most 10 CPU-s for the plan, less than 0.5 s for `show`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """What telemetry costs: the same flows on a node that writes it and on one that does not, in one run.
 
-Requirement: issue 7, at most 2 % of throughput.
+Requirement: at most 2 % of throughput.
 """
 
 import statistics

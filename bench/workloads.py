@@ -1,8 +1,8 @@
 """Workloads: what each does, what it measures, and what is required of it. Here: those that need no disk.
 
-Names are stable: they are what `--only` takes and what closing notes quote. Requirements are those of
-issue 2, "Speed and size". Rows without one show where the fast paths do not apply. bench/durability.py
-has the workloads whose messages go to disk, bench/cluster_workloads.py those of three nodes.
+Names are stable: they are what `--only` takes and what docs/benchmark.md quotes. Rows without a requirement
+show where the fast paths do not apply. bench/durability.py has the workloads whose messages go to disk,
+bench/cluster_workloads.py those of three nodes.
 """
 
 import time

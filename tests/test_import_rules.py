@@ -1,4 +1,4 @@
-"""Who may import whom, and which folders do no I/O (architecture §1).
+"""Who may import whom, and which folders do no I/O (ARCHITECTURE.md, "Who may import whom").
 
 Imports go down the list of layers only. A folder that is pure is held to a list of modules that it may use, so
 that a new way to do I/O needs no new rule here. Imports under `if TYPE_CHECKING` count like all others.
@@ -498,7 +498,9 @@ def test_the_benchmark_knows_nothing_of_the_broker() -> None:
 
 
 def test_only_the_transport_knows_grpc() -> None:
-    """Links are one folder's business: a node by itself never imports it (architecture §1)."""
+    """Links are one folder's business: a node by itself never imports it (ARCHITECTURE.md,
+    "Who may import whom").
+    """
     using = {
         _part(_module(path)) for path in FILES for _, name in _imports(path) if name.split(".")[0] == "grpc"
     }

@@ -20,8 +20,6 @@ from tests.test_tidy import GENERATED, ROOT, SOURCE_ROOTS
 
 REFERENCE: Final = ROOT / "docs" / "reference"
 PAGES: Final = {path.stem: path for path in sorted(REFERENCE.glob("*.md")) if path.stem != "README"}
-PAGES_TO_COME: Final = frozenset({"management", "reliability", "ring", "spark"}) - PAGES.keys()
-"""Pages that may be cited before their file is there. Until all are, only sections of the other pages are checked."""
 
 FOLDERS: Final = (*SOURCE_ROOTS, "docs", "examples", "deploy", "proto")
 SUFFIXES: Final = frozenset({".py", ".md", ".proto"})
@@ -96,7 +94,7 @@ def _name_in(before: str) -> str:
     word = _NAME.search(before)
     if word is None or word[1].lower() in PROSE:
         return ""
-    is_page = word[1].removesuffix(".md") in PAGES.keys() | PAGES_TO_COME
+    is_page = word[1].removesuffix(".md") in PAGES
     return word[1] if is_page or word[2] == " " else ""
 
 
@@ -130,8 +128,6 @@ def _sections(name: str) -> frozenset[str]:
 
 def _problem(citation: Citation, head: set[str]) -> str | None:
     if citation.name:
-        if citation.name in PAGES_TO_COME:
-            return None
         if citation.name not in PAGES:
             return f"{citation}: there is no docs/reference/{citation.name}.md"
         names = {citation.name}
@@ -139,8 +135,6 @@ def _problem(citation: Citation, head: set[str]) -> str | None:
         return f"{citation}: the head of the file names no page"
     else:
         names = head
-    if names & PAGES_TO_COME:
-        return None
     known = frozenset[str]().union(*map(_sections, names))
     missing = [section for section in citation.sections if section not in known]
     return f"{citation}: no section {', '.join(missing)} in {', '.join(sorted(names))}" if missing else None
@@ -154,7 +148,7 @@ def problems(path: Path) -> list[str]:
     if path.parent == REFERENCE and path.stem in PAGES:
         head = {path.stem}
     else:
-        head = pages_named(head_of(path.suffix, text), PAGES.keys() | PAGES_TO_COME)
+        head = pages_named(head_of(path.suffix, text), PAGES.keys())
     return [found for citation in citations(text) if (found := _problem(citation, head)) is not None]
 
 
@@ -168,13 +162,11 @@ def _files() -> Iterator[Path]:
 
 def test_citations_lead_somewhere() -> None:
     found = [f"{path.relative_to(ROOT)}: {wrong}" for path in _files() for wrong in problems(path)]
-    if PAGES_TO_COME:
-        found = [each for each in found if ": no section" in each]
     assert not found, "\n".join(found)
 
 
 def test_the_index_names_each_page() -> None:
-    named = set(re.findall(r"`([a-z-]+)`", (REFERENCE / "README.md").read_text()))
+    named = set(re.findall(r"\]\(([a-z-]+)\.md\)", (REFERENCE / "README.md").read_text()))
     assert named >= PAGES.keys()
 
 

@@ -82,7 +82,7 @@ class State(Enum):
 class Membership:
     """The state machine of one node. Each call may add outputs and change `next_deadline`."""
 
-    def __init__(self, name: str, options: MembershipOptions = MembershipOptions()) -> None:  # noqa: B008
+    def __init__(self, name: str, options: MembershipOptions) -> None:
         self.name = name
         self._options = options
         self._outputs: list[Output] = []

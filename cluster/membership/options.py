@@ -9,7 +9,7 @@ _RATE_ERROR: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class MembershipOptions:
-    """Times in seconds.
+    """Times in seconds. The defaults of the first two stand in `node.config.config.ClusterOptions` alone.
 
     lease_s: how long a node may serve after it said that it lives; it pauses then unless the cluster answered.
     heartbeat_s: how often it says so.
@@ -20,8 +20,8 @@ class MembershipOptions:
         synchronised one), so that a node is the last thing that a cut link costs.
     """
 
-    lease_s: float = 2.0
-    heartbeat_s: float = 0.25
+    lease_s: float
+    heartbeat_s: float
     margin_s: float = 0.5
     parting_s: float = 20.0
 

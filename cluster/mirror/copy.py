@@ -10,7 +10,7 @@ them. Where memory is short the oldest leave it: all that is in memory has highe
 
 A copy that joined late *owes* what it lacks of what the master has. Whether it lacks something is a matter of numbers,
 not of how many there are: what is requeued at the master keeps its number, and is still owed.
-Source: reliability §4.5, §4.6; architecture §2.2.
+Source: reliability §4.5, §4.6; docs/internals/disk.md, "Paging".
 """
 
 from bisect import bisect_left, bisect_right

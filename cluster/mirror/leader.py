@@ -3,7 +3,7 @@
     Queue ── enqueued, removed ─► gathered ─ end of the turn ─► Batch ─► ring ─► confirmed, durable ─► waiters settled
 
 What came in and was done with in the same turn never leaves the node: its mirrors need not know that it was there.
-Source: reliability §4.4, §4.8; architecture §3.
+Source: reliability §4.4, §4.8; docs/internals/mirrors.md, "A publish".
 """
 
 from collections import deque

@@ -4,7 +4,7 @@
     data stream ─► receive ─► Group of the parcel's member
     end of the turn ─► each group that has something to say ─► one frame a node
 
-Source: reliability §4; architecture §3.
+Source: reliability §4; docs/internals/mirrors.md.
 """
 
 from collections.abc import Callable, Iterable, Sequence

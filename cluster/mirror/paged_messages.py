@@ -3,7 +3,7 @@
 A promotion makes pages of them, whose counts must be exact. Mostly the counts are known. Where messages were removed
 from a segment only its file can tell, and it is read before.
 
-Source: architecture §2.2.
+Source: docs/internals/disk.md, "Paging".
 """
 
 from bisect import bisect_right, insort

@@ -1,6 +1,6 @@
 """Parcels between the members of rings: gathered by node until the end of the turn, and kept if they come too early.
 
-Source: architecture §3 (one stream for each pair of nodes); reliability §4.3 R1.
+Source: reliability §4.3 R1; docs/internals/links.md, "Two streams in each direction".
 """
 
 from collections import deque

@@ -2,7 +2,7 @@
 
 A channel there is one outlet here, whatever queues it consumes: deliveries on their way to it are bounded by a window
 of bytes, and its client's reading opens that again.
-Source: amqp-behaviour §4.8, §4.9; architecture §3.
+Source: amqp-behaviour §4.8, §4.9; docs/internals/remote-queues.md, "Delivering".
 """
 
 from collections.abc import Callable

@@ -7,7 +7,7 @@
 Between two nodes each is a front end for the other's queues. Frames come in order and exactly once between two
 incarnations; when one of them ends, everything between them does.
 
-Source: architecture §1, §3; amqp-behaviour §9.1.
+Source: amqp-behaviour §9.1; docs/internals/remote-queues.md.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """A front end's deputy at one queue of ours: takes its publishes, keeps what was delivered to it, does what it asks.
 
-Source: amqp-behaviour §4.3, §4.10, §4.11, §9.1; architecture §3.
+Source: amqp-behaviour §4.3, §4.10, §4.11, §9.1; docs/internals/remote-queues.md.
 """
 
 from collections.abc import Callable, Collection

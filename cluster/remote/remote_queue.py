@@ -3,7 +3,7 @@
 It keeps what waits for an answer and who consumes; whatever it is told goes to the home, in order. When the queue
 is deleted, or its home is lost, everything that waits is answered at once. A mirrored queue may have another master
 then: whoever takes the place of this one goes on with all that.
-Source: amqp-behaviour §9.1, §9.4; architecture §3.
+Source: amqp-behaviour §9.1, §9.4; docs/internals/remote-queues.md, "When a node is lost".
 """
 
 from collections.abc import Callable, Collection

@@ -7,7 +7,7 @@
 The other node is *gone* when our stream was reset and then its host refuses a connection: no process holds the port
 any more. Silence proves nothing.
 
-Source: ring.md §4, architecture §3 "Failure".
+Source: ring §4; docs/internals/links.md, "Two streams in each direction".
 """
 
 import asyncio

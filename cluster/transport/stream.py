@@ -11,7 +11,7 @@ Pieces of frames are numbered from 1. A session begins with the number that the 
 after it. A batch carries both incarnations and means nothing to any other pair; so does an acknowledgement. When
 either incarnation ends the stream has ended, with all frames on it.
 
-Source: reliability §4.0 (both incarnations on each frame), architecture §3 "Transport".
+Source: reliability §4.0 (both incarnations on each frame); docs/internals/links.md, "Two streams in each direction".
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
 """The lock and the steps of plans that move copies of queues.
 
-The catalogue judges what a step may do (`node.catalogue.mirrors.plan_steps`). Source: reference spark.md §3.4.
+The catalogue judges what a step may do (`node.catalogue.mirrors.plan_steps`). Source: spark §3.4.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 It happens in the next turns, so that no number of deaths holds up one. A message leaves its queue only when it is
 where it goes: on this node the order in which the disk works sees to that; another node has to answer first, and
 so have the mirrors of a queue.
-Source: amqp-behaviour §5.5; architecture §4 (at least once inside the cluster).
+Source: amqp-behaviour §5.5; docs/internals/remote-queues.md, "When a node is lost".
 """
 
 from collections import deque

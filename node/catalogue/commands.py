@@ -247,7 +247,7 @@ class ReleasePlanLock(Command[PlanLock | None]):
 
 @dataclass(frozen=True, slots=True)
 class TakePlanStep(Command[StepOutcome]):
-    """Make a step of a plan if all its conditions hold when it is applied (reference spark.md §3.4).
+    """Make a step of a plan if all its conditions hold when it is applied (spark §3.4).
 
     plan, step: their ids.   now_ms: as in `TakePlanLock`.   uid: of the queue.
     source: the node whose copy is dropped (drop_mirror).   target: the node that gets a copy, or becomes the master's.

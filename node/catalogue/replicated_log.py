@@ -2,7 +2,7 @@
 
 A single node is a cluster of one: it submits the same commands to a log that applies them at once. In a
 cluster the log is Raft's, `on_applied` comes later, and the caller must have kept its place until then. There
-is no other code path (architecture §1).
+is no other code path (docs/internals/catalogue.md, "Three logs").
 
     LocalLog     applied, reacted to, answered                     a broker without a disk
     DurableLog   applied, written, reacted to … synced … answered  a node without peers

@@ -8,7 +8,7 @@ Nothing at all is read from a publisher that is held, so that whatever it sent i
 consumes, and our heartbeats, go out to it all the time.
 
 A publisher to a queue on another node, or with copies on others, waits for the way there too.
-Source: amqp-behaviour §7.1, §7.2; architecture §2.3.
+Source: amqp-behaviour §7.1, §7.2; docs/internals/message.md, "Bounds".
 """
 
 from typing import TYPE_CHECKING, Final, Literal

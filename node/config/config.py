@@ -238,7 +238,7 @@ class ClusterOptions:
     """The mode that reports name; in any case the node does `pause_minority`."""
     heartbeat_s: float = 0.25
     lease_s: float = 4.0
-    """The time without a heartbeat after which a node counts as down. At least `LEASE_HEARTBEATS_MIN` heartbeats."""
+    """The time for which a node without contact to a majority may serve. At least `LEASE_HEARTBEATS_MIN` heartbeats."""
     secret: bytes | None = field(default=None, repr=False)
     """The secret of all nodes of a cluster; None: certificates, or loopback only."""
     ca_file: str | None = None
@@ -423,7 +423,10 @@ class DefinitionsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The product name and version that clients and the HTTP API get (architecture §4)."""
+    """The product name and version that clients and the HTTP API get.
+
+    Source: docs/differences.md, "Connections and frames".
+    """
 
     name: str = "RabbitMQ"
     version: str = COMPATIBLE_VERSION

@@ -1,4 +1,4 @@
-"""Telemetry's settings are made here from the given values. Source: reference spark.md §2, docs/telemetry.md."""
+"""Telemetry's settings are made here from the given values. Source: spark §2, docs/telemetry.md."""
 
 from typing import Any, Final
 

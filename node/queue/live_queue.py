@@ -3,7 +3,7 @@
 
 What may take a trip to another node is *asked*: a generator that gives its answer at once or waits, for handlers
 to say `counts = yield from queue.counts()`. What needs no answer is simply said.
-Source: amqp-behaviour §9.1; architecture §1, §3.
+Source: amqp-behaviour §9.1; docs/internals/remote-queues.md, "Asking".
 """
 
 from collections.abc import Callable, Collection, Generator

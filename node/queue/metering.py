@@ -5,7 +5,7 @@ look at a clock before and after runs, delivery turns and settled runs, not each
 does so around what a copy does. Both write into the *account* of the queue, which stays while masters come and go.
 
 Parsing what clients send, writing to sockets and the disk's thread count for no queue.
-Source: reference spark.md §2.3 (cpu_us_total).
+Source: spark §2.3 (cpu_us_total).
 """
 
 from bisect import bisect_right

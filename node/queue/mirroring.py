@@ -3,7 +3,7 @@
     Queue ── enqueued, removed, await_stable ─► Mirror: of one queue, on its master's node
     Broker ── see, open, turn ─► Mirroring: of all mirrored queues that this node has to do with
 
-Source: reliability §4; architecture §3.
+Source: reliability §4; docs/internals/mirrors.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ One encoding serves journal and segments. An operation is about a run, so its co
 
 content_bytes: of each content, when all are equally long; `_MIXED_LENGTHS`: an array of longs says it for each;
 0: the contents are in the message store.
-Source: architecture §2.2.
+Source: docs/internals/disk.md, "Operations".
 """
 
 from bisect import bisect_left, bisect_right

@@ -11,7 +11,7 @@ scanned and contents loaded before consumers need them.
 
 Messages that have ever been taken stay in memory when they come back: every number on disk is above all that were
 taken, so a segment never holds both ready messages and a client's, within one priority.
-Source: architecture §2.2; amqp-behaviour §7.3.
+Source: amqp-behaviour §7.3; docs/internals/disk.md, "Paging".
 """
 
 from collections import deque

@@ -2,7 +2,7 @@
 
 Above `paging_ratio` of the memory watermark, long before publishers are blocked, queues move contents to disk:
 those that hold most of them first, as much as memory is over the threshold, a little in each turn.
-Source: amqp-behaviour §7.3; architecture §2.2.
+Source: amqp-behaviour §7.3; docs/internals/disk.md, "Paging".
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
 """Contents by where they are kept: large ones in the message store, the others in the queue's index.
 
-Source: architecture §2.2; amqp-behaviour §7.4.
+Source: amqp-behaviour §7.4; docs/internals/disk.md, "From a queue to the disk".
 """
 
 from itertools import groupby

@@ -5,7 +5,7 @@
 A message that leaves the queue meanwhile may be found or not. One that stays, but changes place just then, may be
 missed, as where its run came to memory during the load and a client settled another message of it: the caller asks
 again.
-Source: reliability §4.5; architecture §2.2.
+Source: reliability §4.5; docs/internals/mirrors.md, "Joining, handing over, giving up".
 """
 
 from bisect import bisect_left, bisect_right

@@ -6,7 +6,7 @@ disk for either reason are *indexed*; when one is done with, the storage must be
 
     publish ─► keep ───────────────► batch ─► synced ─► waiters settled: confirms, tx.commit-ok
     memory is short ─► page_out ─► delta      scan ─► Absent ─► load ─► Run
-Source: architecture §2.1-2.3; amqp-behaviour §7.3-7.6.
+Source: amqp-behaviour §7.3-7.6; docs/internals/disk.md, "From a queue to the disk" and "Paging".
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -2,7 +2,7 @@
 
 Of one moment: what the catalogue says is taken at the call, which costs little, and rows are made of it afterwards, as
 they are asked for. Loads are no part of it. It has the same bytes on each node that has applied the same commands.
-Source: reference spark.md §2.6; `spark_ops.planning` reads it.
+Source: spark §2.6; `spark_ops.planning` reads it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -7,7 +7,7 @@ the journal files are still there, and replaying them over what segments know ch
 
 Segments must not know what the journal doesn't: a message that moved would be gone from one queue and not yet
 be in the other. So nothing is flushed while anything gathers for a batch.
-Source: architecture §2.2.
+Source: docs/internals/disk.md, "From a queue to the disk".
 """
 
 from collections import deque

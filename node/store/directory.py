@@ -2,7 +2,7 @@
 
 The file says which node's data lies here and in what format; it is written once, before anything else, and read
 first whenever the directory is opened. A lock keeps a second process from opening it (`node.io`).
-Source: architecture §2.2.
+Source: docs/storage.md, "store.json".
 """
 
 import json

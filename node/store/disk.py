@@ -13,7 +13,7 @@ ahead, unless they touch a path (or a directory above it) that a waiting job wri
 writing step breaks the disk: that job fails, and every later one that writes. A page that could not be synced
 may be gone from the system's cache, so trying again would prove nothing. An OSError of a Read fails its own job
 only, if that job writes nothing.
-Source: architecture §2.1, fsyncgate (what Linux does after a failed fsync).
+Source: docs/internals/disk.md, "Faults"; fsyncgate (what Linux does after a failed fsync).
 """
 
 import errno

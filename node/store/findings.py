@@ -3,7 +3,7 @@
 Bytes are not thrown away because they can no longer be read: before a file is rewritten without
 a bad stretch, or removed, the stretch is copied to `corrupt/`, under the path that it had. A copy that is there
 is never overwritten; the next copy gets `.1`, `.2` behind its name.
-Source: architecture §2.2, "Recovery".
+Source: docs/storage.md, "When something is damaged".
 """
 
 from collections.abc import Sequence

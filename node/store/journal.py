@@ -7,7 +7,7 @@
 Files are numbered upwards and only the last one is written. A checkpoint (`node.store.checkpoint`) moves the contents
 of the older ones to the queues' segments; then they are removed, the oldest first. Replaying the files
 that are left over what the segments know gives every queue as it was: operations are idempotent.
-Source: architecture §2.2; amqp-behaviour §7.5.
+Source: amqp-behaviour §7.5; docs/storage.md, "journal/N.journal".
 """
 
 from collections.abc import Iterable

@@ -3,7 +3,7 @@
 A record is read once, however many of the runs stand in it. One job reads everything; if the disk refuses it, each part
 is tried by itself, so that one bad sector costs the runs on it and no other. Unreadable messages are reported to the
 index.
-Source: architecture §2.2.
+Source: docs/internals/disk.md, "Paging" and "Faults".
 """
 
 from collections.abc import Callable, Iterable, Sequence

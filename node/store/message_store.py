@@ -12,7 +12,7 @@ which a node wipes when it starts. An id tells its store.
 
 **The order of things.** Steps that a method returns must be submitted before anything else is asked of the store,
 because later ones build on them. References must be added in the turn in which the contents came.
-Source: architecture §2.2.
+Source: docs/internals/disk.md, "From a queue to the disk".
 """
 
 import re

@@ -10,7 +10,7 @@ takes the old one's name.
 
     append ─► gathered ─► [Append, Sync] ─► safe
     grown  ─► snapshot ─► [Append tmp] … [Append tmp, Sync, Rename, SyncDir]
-Source: architecture §2.2; amqp-behaviour §7.6.
+Source: amqp-behaviour §7.6; docs/storage.md, "metadata.log".
 """
 
 from collections.abc import Callable, Iterable, Sequence

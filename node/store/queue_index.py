@@ -16,7 +16,7 @@ copy that a dead letter became).
 
 **What is forgotten** is marked in memory at once. The file is told at the next checkpoint; a segment in which
 nothing is left alive is removed as a file, unless it is written to again before.
-Source: architecture §2.1, §2.2; amqp-behaviour §7.4.
+Source: amqp-behaviour §7.4; docs/internals/disk.md, "Operations" and "From a queue to the disk".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

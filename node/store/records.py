@@ -7,7 +7,7 @@
 A file is only ever appended to. A crash leaves a file whose end is *torn*: it stops inside a record, or
 there are zeros where blocks were allocated and never written. A bad record with good ones behind it is no crash
 but a *corrupt* disk; the good ones are found again, and what lies between is reported.
-Source: architecture §2.2.
+Source: docs/storage.md, "File formats".
 """
 
 import re

@@ -14,7 +14,7 @@ it again changes nothing. So a recovery may be cut short anywhere; the next one 
 
 What is bad is kept in `corrupt/` and reported, and all that is good around it is used. Memory is bounded by one
 file, and by some kilobytes for each segment that the journal speaks of.
-Source: architecture §2.2; amqp-behaviour §4.11, §7.6.
+Source: amqp-behaviour §4.11, §7.6; docs/storage.md, "What a start does".
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Scans: a search for messages in one segment, on behalf of a queue's index.
 
 Messages that are not found, or can't be read, are reported to the index; the caller gets those that were found.
-Source: architecture §2.2.
+Source: docs/internals/disk.md, "Paging".
 """
 
 from collections.abc import Callable

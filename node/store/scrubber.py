@@ -6,7 +6,7 @@ One read at a time goes to the disk, while it has nothing else to do, and no mor
 allows. Bytes come from the medium, not from the system's cache. Damage is handled as if a consumer had come
 across it: the queues with the messages are told (`node.store.damage`). Files that are removed, merged or written
 meanwhile are no finding: files only grow, and results about a file that is no more are dropped.
-Source: reliability §5.2; architecture §2.2.
+Source: reliability §5.2; docs/storage.md, "What the running node looks for".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,7 +6,7 @@
 In memory a segment has one octet for each number between the lowest and the highest that it ever held: whether
 that message is in the file and alive. So the numbers in a file are known without reading it; `find` finds the place,
 the properties and the sizes of messages, on the disk's thread.
-Source: architecture §2.2.
+Source: docs/storage.md, "queues/UID/N.idx".
 """
 
 import re

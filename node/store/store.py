@@ -14,7 +14,7 @@ end of the batch that says why.
 
 **A failed disk** has lost some of what it was given, and it is not known what. From then on nothing counts as safe and
 nothing is written: the journal stays as it is for the next start.
-Source: architecture §2.1, §2.2; amqp-behaviour §7.2, §7.5.
+Source: amqp-behaviour §7.2, §7.5; docs/internals/disk.md, "From a queue to the disk".
 """
 
 from collections.abc import Callable, Sequence

@@ -5,7 +5,7 @@ checkpoint.
                    └─► unflushed: a checkpoint or paging takes them, oldest first ─► segment
 
 What is forgotten on the way is blanked: its bytes are let go of at once, and it is written nowhere any more.
-Source: architecture §2.2.
+Source: docs/internals/disk.md, "From a queue to the disk".
 """
 
 from bisect import bisect_left, bisect_right

@@ -3,7 +3,7 @@
     asked at a, answer b came back at c:  theirs - ours = b - (a + c) / 2, known but for (c - a) / 2
 
 The time of a question is two ways through the control stream's host and back, including the time that the other
-node's loop was busy: an upper bound of the ring's costs. Source: reference spark.md §2.1, §2.4.
+node's loop was busy: an upper bound of the ring's costs. Source: spark §2.1, §2.4.
 """
 
 from collections.abc import Iterable

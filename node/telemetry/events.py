@@ -5,7 +5,7 @@
     alarms           of this node ─► alarm_set, alarm_clear
 
 One node of the cluster reports an event of a mirrored queue; each node reports a change of members as it sees it.
-Source: reference spark.md §2.5.
+Source: spark §2.5.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The row of a node: its usage, its limits, and its state. Source: reference spark.md §2.2."""
+"""The row of a node: its usage, its limits, and its state. Source: spark §2.2."""
 
 import os
 import resource

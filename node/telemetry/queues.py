@@ -6,7 +6,7 @@
 
 A master's row has everything, a mirror's only how far the copy is and what it costs. The look goes over all queues
 in slices, as that of `node.statistics.sampler`, and costs one comparison for a queue where nothing happens.
-Source: reference spark.md §2.3.
+Source: spark §2.3.
 """
 
 from collections import Counter

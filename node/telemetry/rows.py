@@ -2,7 +2,7 @@
 
 Fields that are null are left out. Fields and their types: `spark_ops.telemetry.schema`, which tests check the rows
 against.
-Source: reference spark.md §2.1.
+Source: spark §2.1.
 """
 
 import json

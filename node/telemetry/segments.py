@@ -7,7 +7,7 @@ A segment ends each minute, or when it is large. A process that is killed leaves
 the next start, and its last line may be torn. Nothing is synced: a power loss costs measurements only. The disk is
 telemetry's own, so that none of its faults stops the message store.
 
-Source: reference spark.md §2.7.
+Source: spark §2.7.
 """
 
 from collections import deque

@@ -6,7 +6,7 @@
     after changes   the topology
 
 It never holds the loop for more than two milliseconds, and nothing waits for it. A fault of telemetry is logged, and
-the broker goes on without it. Source: reference spark.md §2; docs/telemetry.md.
+the broker goes on without it. Source: spark §2; docs/telemetry.md.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Snapshots of the topology: rows of kind `topology`, each with some of the queues of one moment.
 
 One node writes them (`Surroundings.is_first`): every few minutes, and soon after copies have moved, but never so often
-that they cost more than a fiftieth of a core. Source: reference spark.md §2.6.
+that they cost more than a fiftieth of a core. Source: spark §2.6.
 """
 
 import hashlib

@@ -7,7 +7,7 @@ next state (`to`). Unknown fields are kept and ignored, so that an older program
     {"at":…,"step":"s1","to":"sent"}
     {"at":…,"step":"s1","to":"done","observed":{"epoch":18}}
 
-Source: reference spark.md §3.4.
+Source: spark §3.4.
 """
 
 from collections.abc import Iterable, Mapping

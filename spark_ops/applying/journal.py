@@ -7,7 +7,7 @@ In one directory, for each plan, by the first 16 digits of its id:
     plan.DIGITS.control   the operator's order to the process that carries it out: pause, resume, abort
 
 The journal is locked as long as a process writes it. A line that a crash tore, always the last, is cut off.
-Source: reference spark.md §3.4.
+Source: spark §3.4.
 """
 
 import contextlib

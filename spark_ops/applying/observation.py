@@ -1,6 +1,6 @@
 """An observation of a cluster while a plan is carried out, and the changes that end the plan at once. Pure.
 
-Source: reference spark.md §3.4 (abort rules).
+Source: spark §3.4 (abort rules).
 """
 
 from collections.abc import Collection

@@ -7,7 +7,7 @@ The order in which its shell works is what makes it safe:
 So each request is in the journal before it is sent, and a runner that is made from the journal sends it again:
 the cluster answers `skipped` if it is done already. The cluster itself checks each change
 against the step's preconditions; the checks here only keep a plan from going on where it should not.
-Source: reference spark.md §3.4.
+Source: spark §3.4.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,6 +1,6 @@
 """The states of a plan and of its steps: which may follow which, and the operator's commands in each.
 
-Source: reference spark.md §3.4.
+Source: spark §3.4.
 """
 
 from enum import StrEnum

@@ -6,7 +6,7 @@
 - the number of promotions and copies at once rises by one with each calm observation and is halved by any other
   (AIMD); after such a one nothing begins until an observation is calm.
 
-Source: reference spark.md §3.4.
+Source: spark §3.4.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ possible, not always in that order, and three rules preserve that property:
   node ever has more than at the end of some prefix;
 - a wave begins when the one before it has ended.
 
-Source: reference spark.md §3.4, §6.5.
+Source: spark §3.4, §6.5.
 """
 
 from collections import Counter, defaultdict, deque

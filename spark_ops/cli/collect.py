@@ -25,7 +25,7 @@ FLUSH_MIN_S: Final = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of spark.md §5."""
+    """Add the options of spark §5."""
     parser.add_argument(
         "directories",
         nargs="+",

@@ -17,7 +17,7 @@ from spark_ops.cli.errors import EX_ENGINE, OpsError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of spark.md §5."""
+    """Add the options of spark §5."""
     parser.add_argument("root", type=Path, metavar="ROOT", help="what `collect` wrote to")
     parser.add_argument(
         "--older-than", default="20m", metavar="TIME", help="leave hours alone that ended later (20m)"

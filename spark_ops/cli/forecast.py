@@ -16,7 +16,7 @@ from spark_ops.cli.judging import add_window, plain, read_settings, window_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of spark.md §5."""
+    """Add the options of spark §5."""
     add_window(parser)
     parser.add_argument("--node", metavar="NAME", help="of one node")
     parser.add_argument("--to", choices=("memory", "disk", "fd"), help="of one resource")

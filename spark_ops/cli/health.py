@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of spark.md §5."""
+    """Add the options of spark §5."""
     add_window(parser)
     parser.add_argument("--json", action="store_true", help="print the health document")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page, too")

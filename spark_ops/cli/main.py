@@ -2,7 +2,7 @@
 
 Nothing but the standard library is imported before a command runs: `show` and `apply` start without Spark.
 Exit codes: 0 done or healthy, 1 findings or steps that did not succeed, 2 an invalid command line or file,
-3 too little is known, 4 a requirement is missing or failed, 141 the reader of the output has closed it (spark.md §5).
+3 too little is known, 4 a requirement is missing or failed, 141 the reader of the output has closed it (spark §5).
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 All defaults stand here; an operator changes them by a TOML file (`spark_ops.health.settings`). Rules stand in the
 files rules_*.py and take their thresholds from here by name.
-Source: reference spark.md §3.2.
+Source: spark §3.2.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ WEIGHTS: Final[dict[Severity, float]] = {"info": 5.0, "warn": 40.0, "crit": 80.0
 class FindingKind:
     """A kind of finding.
 
-    severity: the default; rules raise it where the table of §3.2 says so.   advice: one sentence.
+    severity: the default; rules raise it where the table in docs/spark_ops.md says so.   advice: one sentence.
     thresholds: by name, with the unit last.   raise_minutes, raise_of: it is raised when so many of the last so many
     minutes were bad. Kinds without `raise_minutes` are judged once, at the end of the window.
     """
@@ -202,7 +202,7 @@ _KINDS: Final = (
 )
 
 CATALOGUE: Final[Mapping[str, FindingKind]] = {kind.id: kind for kind in _KINDS}
-"""All kinds by id, in the order of the table in spark.md §3.2."""
+"""All kinds by id, in the order of the table in docs/spark_ops.md."""
 
 EXPLAINED_BY: Final[Mapping[str, frozenset[str]]] = {
     "runaway-queue": frozenset({"consumer-starvation", "unacked-stuck", "redelivery-loop"}),

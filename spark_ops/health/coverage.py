@@ -2,7 +2,7 @@
 
 Rows are numbered, so missing ones can be counted. The rows of a node that is silent at the end, or for the whole
 window, are estimated by time. A node that was stopped cleanly, or started within the window, is not
-missed before or after. Source: reference spark.md §2.1, §3.2.
+missed before or after. Source: spark §2.1, §3.2.
 """
 
 from collections import defaultdict

@@ -4,7 +4,7 @@
      "nodes":[…],"findings":[…],"forecasts":[…],"series":{"nodes":{…},"queues":[…]}}
 
 Shares and the figures of nodes are 0 to 1, of what a broker can use; times are ISO 8601 in UTC; series have 300 points
-at most, each the largest figure of its stretch. Source: reference spark.md §3.2, §3.6.
+at most, each the largest figure of its stretch. Source: spark §3.2, §3.6.
 """
 
 from collections.abc import Sequence

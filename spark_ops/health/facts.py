@@ -4,7 +4,7 @@ A fact of a minute is the last row of a process in that minute and a maximum or 
 whatever the order of the rows is and however often one comes, and facts of parts of the rows add up to facts of all.
 Spark makes them (`spark_ops.jobs.minute_facts`); it sends only those of suspicious queues and links here.
 Minutes are counted since 1970. A process is one boot_id: counters start at 0 with it.
-Source: reference spark.md §2.2-2.5, §3.2, §3.5.
+Source: spark §2.2-2.5, §3.2, §3.5.
 """
 
 from dataclasses import dataclass, field

@@ -2,7 +2,7 @@
 
 The sums of a line can be added, so a line through many parts costs no more than the parts. Samples of one process
 depend on each other, which makes the standard error too small: the band is approximate, and called so.
-Source: reference spark.md §3.2 "Time to watermark", property 19.
+Source: spark §3.2 (time to watermark), §6.19.
 """
 
 from collections.abc import Iterable, Sequence

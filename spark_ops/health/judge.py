@@ -1,6 +1,6 @@
 """All rules turn evidence into findings; findings that another one explains are then folded into it.
 
-The result depends on the evidence only: batch and stream judge alike. Source: reference spark.md §3.2, §3.5.
+The result depends on the evidence only: batch and stream judge alike. Source: spark §3.2, §3.5.
 """
 
 from collections.abc import Iterator

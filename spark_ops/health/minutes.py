@@ -1,6 +1,6 @@
 """Arithmetic on minutes: counters that restart at 0, states that last, raising and clearing of findings, percentiles.
 
-Source: reference spark.md §2.1 (boot_id), §3.5 (raise and clear).
+Source: spark §2.1 (boot_id), §3.5 (raise and clear).
 """
 
 from bisect import bisect_right
@@ -85,7 +85,7 @@ def held_since(
     """Return the position since which a finding stands at the end of the minutes; None if it does not stand.
 
     It is raised when `raise_minutes` of the last `raise_of` were bad, and cleared after `clear_minutes` in a row that
-    were not. Minutes of which nothing is known (None) neither clear nor raise it (§3.5).
+    were not. Minutes of which nothing is known (None) neither clear nor raise it (spark §3.5).
     """
     window: deque[tuple[int, bool]] = deque()
     since: int | None = None

@@ -1,6 +1,6 @@
 """Rules about links, events, the distribution of masters, and files of telemetry.
 
-Source: reference spark.md §2.7, §3.2.
+Source: spark §2.7, §3.2.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Rules about the copies of a queue: too few, unsynchronised, all in one zone, or lagging behind.
 
-Source: reference spark.md §3.2.
+Source: spark §3.2.
 """
 
 from collections.abc import Iterator

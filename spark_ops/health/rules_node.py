@@ -1,6 +1,6 @@
 """Rules about a node: its event loop and CPU, connections, clock, two processes of one name, and resources.
 
-Source: reference spark.md §2.7, §3.2.
+Source: spark §2.7, §3.2.
 """
 
 from collections.abc import Callable, Iterator
@@ -156,7 +156,7 @@ def resource_eta(
     """Return the used amount of a node's resource, its limit, its growth, and when the limit is reached.
 
     For the disk, used amount and limit are negative bytes of free space, see `used_and_limit`.
-    The growth of memory is that of the queues: the process itself grows in steps by the garbage collector (§3.2).
+    The growth of memory is that of the queues: the process itself grows in steps by the garbage collector (spark §3.2).
     """
     kind = "resource-near-limit"
     facts = context.evidence.nodes.get(node, [])

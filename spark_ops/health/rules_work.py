@@ -1,6 +1,6 @@
 """Rules about the work of a queue: growth, consumers, acknowledgements, redeliveries, too much load for one node.
 
-Source: reference spark.md §3.2.
+Source: spark §3.2.
 """
 
 from collections.abc import Callable, Iterator

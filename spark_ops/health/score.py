@@ -1,7 +1,7 @@
 """The score of a cluster and of its nodes, and the verdict.
 
 Score: 100 less the weight of each finding times the share of the load that it affects; never below 0, and with a
-critical finding at most `score_cap_crit`. Source: reference spark.md §3.2.
+critical finding at most `score_cap_crit`. Source: spark §3.2.
 """
 
 from collections.abc import Iterable, Sequence

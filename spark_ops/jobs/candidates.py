@@ -2,8 +2,8 @@
 
 Promotions: masters on hot nodes whose synchronised mirrors are on cold ones. Copies: the busiest replicas on hot nodes
 to the coldest nodes of their own zone, so that no queue is in fewer zones than before. Nodes are compared within their
-group only: a mean over machines that cannot stand in for each other says nothing (spark.md §1, CockroachDB).
-Source: reference spark.md §3.3, algorithm 1.
+group only: a mean over machines that cannot stand in for each other says nothing (spark §1).
+Source: spark §3.3 (step 1).
 """
 
 from typing import TYPE_CHECKING, Final

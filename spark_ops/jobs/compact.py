@@ -3,7 +3,7 @@
 Small hours are merged with pyarrow in this process, without a JVM; large ones by Spark, which sorts on disk.
 Either way the new files appear under `node=_all`, then the manifest switches to them, and a later run removes
 the replaced files (`spark_ops.telemetry.manifest`). Files that cannot be read, or are of a newer
-schema, stay as they are and count. Source: reference spark.md §2.7.
+schema, stay as they are and count. Source: spark §2.7.
 """
 
 import fcntl

@@ -1,7 +1,7 @@
 """Java and the Python packages that Spark needs are looked up here; each error is one line for the operator.
 
 Nothing of Spark is imported, so that `doctor` and the start of a job can check without the cost of a JVM.
-Source: reference spark.md §4 (pitfalls), §8 (the pyspark wheel has no JRE).
+Source: spark §4.
 """
 
 import os

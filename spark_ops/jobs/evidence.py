@@ -1,7 +1,7 @@
 """On Spark, facts about minutes become the evidence that rules judge on the driver: small for any cluster.
 
 Nodes come with all of their minutes; of queues and links only the suspicious ones do (`suspicion`), at most
-`QUEUES_MAX`; loads, growth and coverage are summed up here. Source: reference spark.md §3.2.
+`QUEUES_MAX`; loads, growth and coverage are summed up here. Source: spark §3.2.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """Statistics of each replica's ready messages in a time: 95th percentile, slope, fit and mean.
 
 Computed from rollups they are a typical query; computed from raw rows they are its yardstick (bench/spark.py).
-Source: reference spark.md §0.3, §4.
+Source: spark §3.1, §4.
 """
 
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SUBJECT: Final = ("cluster", "vhost", "queue", "node", "role")
 SHARE: Final = 0.95
 ACCURACY: Final = 1000
-"""The accuracy of the percentile of raw rows: Spark's default costs twice as much (spark.md §4)."""
+"""The accuracy of the percentile of raw rows: Spark's default costs twice as much (spark §4)."""
 
 
 def from_rollups(spark: "SparkSession", root: Path, *, since: float, until: float) -> "DataFrame":

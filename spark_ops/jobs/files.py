@@ -2,7 +2,7 @@
 
 A torn file would fail the whole read, so each footer is read before Spark starts. The footer says how many rows there
 are, whether a row may be of an unknown schema, and whether rows may occur twice: an hour that cannot have duplicates
-needs no deduplication, which costs more than all the rest of a read. Source: reference spark.md §2.7.
+needs no deduplication, which costs more than all the rest of a read. Source: spark §2.7.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ UNIQUE_MARK: Final = b"fluffle.unique"
 
 VERSIONS: Final = (0, VERSION + 1)
 """The oldest and the newest schema whose rows are read: fields are only ever added, so one that is newer by one still
-means the same (spark.md §6.22). Rows of a newer one are set aside and counted."""
+means the same (spark §6.22). Rows of a newer one are set aside and counted."""
 
 HOUR_S: Final = 3600
 

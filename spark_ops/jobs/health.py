@@ -1,6 +1,6 @@
 """The job `health` judges a window of raw telemetry. The stream judges its stored facts by the same functions.
 
-Source: reference spark.md §3.2; windows: a job asks for the last hours, and telemetry comes some minutes late.
+Source: spark §3.2; windows: a job asks for the last hours, and telemetry comes some minutes late.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 A load is the greater of two: an exponentially weighted mean (a value loses half of its weight in about four hours),
 and the 95th percentile of hourly means, so that a nightly peak counts. Sums are of whole numbers and results are
 rounded, so that the same telemetry gives the same plan however it was partitioned.
-Source: reference spark.md §3.1, §6.8.
+Source: spark §3.1, §6.8.
 """
 
 import math

@@ -3,7 +3,7 @@
 A fact keeps the last row of a process in a minute and a few largest and least values; of the rows' sequence numbers
 one bit each is kept. The facts are the same in any order of rows and with rows that come twice, and facts of two parts
 of the rows can be merged: so a stream keeps the facts of each batch and judges as a batch does, late rows included.
-Source: reference spark.md §2.1, §3.5, properties 18 and 21.
+Source: spark §2.1, §3.5, §6.18, §6.21.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Raw telemetry as a Spark frame: of the newest schema, of the rows that count, each once.
 
 The schema is never inferred and never merged: a column that a file lacks is null, an unknown one is ignored
-(spark.md §2.7). Rows that are left out are reported, so that no reader takes a part for the whole.
+(spark §2.7). Rows that are left out are reported, so that no reader takes a part for the whole.
 """
 
 from dataclasses import dataclass

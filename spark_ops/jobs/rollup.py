@@ -2,7 +2,7 @@
 
 A rollup is a function of its rows alone, to the last bit and in whatever order they come: all sums are of whole
 numbers. So rolling up an hour again gives the same file, and rollups of parts, merged, are the rollup of the whole.
-Source: reference spark.md §3.1, §6.20; columns: `rollup_fields`.
+Source: spark §3.1, §6.20; columns: `rollup_fields`.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,7 +1,7 @@
 """The fields that a rollup keeps of each kind of telemetry, and the names of its columns.
 
 A rollup has one row for each subject, process and hour. Counters of one process only rise, so their least and greatest
-value tell how much was added, and a restart needs no look at neighbours (spark.md §3.1). A queue's replica has one row
+value tell how much was added, and a restart needs no look at neighbours (spark §3.1). A queue's replica has one row
 for each of its roles, since a master's costs are not a mirror's.
 
     hour                 s since 1970

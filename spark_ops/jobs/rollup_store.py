@@ -4,7 +4,7 @@
     …/hour=13/_rollup.json       which file counts, and what it was made of
 
 The hash is of the names and sizes of the raw files: late rows make another one, so that only the hours they belong to
-are rolled up again. Source: reference spark.md §2.7, §3.1.
+are rolled up again. Source: spark §2.7, §3.1.
 """
 
 import json

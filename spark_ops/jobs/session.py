@@ -3,7 +3,7 @@
 Embedded, everything is chosen here: a quiet JVM on loopback that leaves nothing behind. Under `spark-submit` master,
 memory, partitions and logs are the submitter's; only what our figures depend on (UTC, partition columns are text) is
 set. JVM flags cannot change once it runs, so `rows_hint` is needed first: below a million rows the better compiler
-costs more than it saves. Source: reference spark.md §4.
+costs more than it saves. Source: spark §4.
 """
 
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 C2_ROWS: Final = 1_000_000
-"""A session for so many rows or more gets the JVM's second compiler, which is then worth its start (spark.md §4)."""
+"""A session for so many rows or more gets the JVM's second compiler, which is then worth its start (spark §4)."""
 LARGE_ROWS: Final = 20_000_000
 """Above so many rows the heap is 4 GB instead of 2."""
 ROWS_PER_PARTITION: Final = 2_000_000

@@ -11,7 +11,7 @@ and cleared since the one before. Raising takes 3 of 5 minutes and clearing 10 (
     …/judged/<end>.json                                        a judgement, `end` is the first minute after it
 
 A checkpoint is of one cluster, this query and one version of facts; a new version begins anew.
-Source: reference spark.md §3.5, properties 18 and 21.
+Source: spark §3.5, §6.18, §6.21.
 """
 
 import json

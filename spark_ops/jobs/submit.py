@@ -4,7 +4,7 @@
     spark-submit --master … --py-files DIR/spark_ops.zip DIR/spark_ops_main.py rollup ROOT
 
 Equal sources give equal archives. The machines of the cluster need pyarrow, but no Fluffle; ROOT has to be a directory
-that all of them see under the same name. Source: reference spark.md §5.
+that all of them see under the same name. Source: spark §5.
 """
 
 import argparse

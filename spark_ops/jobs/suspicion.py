@@ -1,7 +1,7 @@
 """This module selects the queues and links that a rule might find something about: only those leave Spark.
 
 Each condition passes all that the rule of the same name could find, and more; rules judge (`spark_ops.health`).
-Tests compare the two. Source: reference spark.md §3.2.
+Tests compare the two. Source: spark §3.2.
 """
 
 from collections.abc import Mapping

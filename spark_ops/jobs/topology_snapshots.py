@@ -2,7 +2,7 @@
 
 A snapshot counts only whole: all parts, with the hash that they were written with. An incomplete one is passed over
 for
-the one before. Source: reference spark.md §2.6.
+the one before. Source: spark §2.6.
 """
 
 import json

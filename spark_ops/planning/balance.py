@@ -2,7 +2,7 @@
 
 It moves masterships first, since that is nearly free, the largest queues first; then copies, in the order of their
 benefit per cost. A queue below the floor of shares waits until nothing else helps. Where single moves don't help,
-`chains` tries several at once in small fleets. Source: reference spark.md §3.3.
+`chains` tries several at once in small fleets. Source: spark §3.3.
 """
 
 from collections.abc import Callable, Iterator, Sequence

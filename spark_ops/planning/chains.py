@@ -2,7 +2,7 @@
 
 Only for small fleets: there single queues are a large part of a node. They are legal one after the other, and together
 they make the goal better and none before it worse. Where masters can be placed in few ways all of these are compared;
-else chains are tried, in which each queue goes where the next one leaves. Source: reference spark.md §1 (swaps),
+else chains are tried, in which each queue goes where the next one leaves. Source: spark §1 (swaps),
 §6.17.
 """
 

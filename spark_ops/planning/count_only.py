@@ -2,7 +2,7 @@
 
 A broker has this as its rebalance command; here reports and tests compare the planner with it.
 The share of a node is the number of queues by the number of nodes, rounded up. From each node that has more the
-shortest queue goes to the synchronised mirror's node with the fewest. Source: reference spark.md §1, §6.24.
+shortest queue goes to the synchronised mirror's node with the fewest. Source: spark §1, §6.24.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

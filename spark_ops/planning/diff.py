@@ -1,4 +1,4 @@
-"""The difference of two plans, queue by queue. Source: reference spark.md §5 (`show --diff`, `diff`)."""
+"""The difference of two plans, queue by queue. Source: spark §5 (`show --diff`, `diff`)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """This module runs the planner for a cluster and writes the document of the plan: moves, figures and advice.
 
 Figures before and after are made of the same placements that the steps begin and end with, so they can be checked.
-Source: reference spark.md §3.4, §6.11, §7.6.
+Source: spark §3.4, §6.11.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Nodes are sorted by name and queues by (vhost, name), so the order of the input rows changes nothing; a node or queue
 is named by its place. `members` has a row of nodes for each queue, filled up with -1. Nothing here changes after it
-was made; `spark_ops.planning.state` has the parts that change. Source: reference spark.md §3.3, §6.8.
+was made; `spark_ops.planning.state` has the parts that change. Source: spark §3.3, §6.8.
 """
 
 import re

@@ -5,7 +5,7 @@
 
 A soft goal acts where a node's load is above `act_above` times the mean of its group, and stops at `stop_at` times:
 loads in between are left alone, so noise moves nothing. Loads are compared as shares of the nodes' capacities.
-Source: reference spark.md §3.3.
+Source: spark §3.3.
 """
 
 import math

@@ -3,7 +3,7 @@
 It is made from a fresh topology, which gives each step its own conditions, and a queue that is not where the plan left
 it is left alone. Copies come back before others are dropped, as in every plan.
 The order of a ring depends on the order of joining, so it may differ afterwards; a note then says so.
-Source: reference spark.md §3.4 (rollback), §6.12.
+Source: spark §3.4 (rollback), §6.12.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 """The last goal is locality: a master should be where most of its clients are, so that operations make fewer hops.
 
-Source: reference spark.md §3.3, goal 8.
+Source: spark §3.3, goal 8.
 """
 
 from collections.abc import Callable, Sequence

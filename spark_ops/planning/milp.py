@@ -3,7 +3,7 @@
 The solver sees one load, cpu, and each queue's options; its choice is made move by move under all the rules of
 the planner, and is taken only if no goal is worse than in the greedy plan and the moves cost less, or a goal is
 better.
-For small clusters, where operators care about each move. Source: reference spark.md §3.3, step 4; §6.17.
+For small clusters, where operators care about each move. Source: spark §3.3 (step 4), §6.17.
 """
 
 from typing import Final

@@ -7,7 +7,7 @@ any source: `parse` trusts nothing in it, takes bounded space and answers with o
     drafted ─► approved ─► running ◄─► paused          (states that the applier keeps)
                               └─► done | aborted | stale | expired | rolled-back
 
-Source: reference spark.md §3.4.
+Source: spark §3.4.
 """
 
 from collections.abc import Mapping, Sequence

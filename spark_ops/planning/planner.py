@@ -2,7 +2,7 @@
 
 The order of moves does not depend on the limit of moves, and each makes its goal better and none before it worse:
 so a longer plan begins with the shorter one and is never worse. Same fleet and settings, same moves.
-Source: reference spark.md §3.3, §6.3, §6.7-10.
+Source: spark §3.3, §6.3, §6.7-10.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
 """The hard goals: draining of nodes, missing copies and zones, and nodes that are too full or would be after a loss.
 
-Copies that cannot move are reported with the reason. Source: reference spark.md §3.3, goals 0 to 3; §6.2-6.
+Copies that cannot move are reported with the reason. Source: spark §3.3, goals 0 to 3; §6.2-6.
 """
 
 from collections.abc import Callable, Iterator

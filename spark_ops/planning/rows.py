@@ -1,7 +1,7 @@
 """The planner's input: the nodes and queues of a cluster, with their loads.
 
 Loads are of a window of telemetry. An unknown load is 0, and `ClusterRows.coverage` tells how much was seen.
-Source: reference spark.md §3.1, §3.3.
+Source: spark §3.1, §3.3.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """The simulator plays a plan over a topology, step by step as the broker would, also with nodes that die meanwhile.
 
 It finds the steps that would be refused, the placements after each prefix, and the queues that could not be recovered.
-The broker's checks are made with the conditions of each step. Source: reference spark.md §5, §6.1-4, §7.10.
+The broker's checks are made with the conditions of each step. Source: spark §5, §6.1-4.
 """
 
 from collections.abc import Iterable, Mapping

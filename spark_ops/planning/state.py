@@ -4,7 +4,7 @@ A move brings something of a queue from one node to another: its mastership, its
 loads that leaves a node and arrives at another. The target needs room for a copy before the source's is free again,
 and within a wave no freed room is counted: steps of a wave may run in any order.
 A legal move takes no node over a hard limit, nor further over it; it does not make the effect of a node's death
-worse; and it gives up no zone. Source: reference spark.md §3.3, §6.1-5.
+worse; and it gives up no zone. Source: spark §3.3, §6.1-5.
 """
 
 import math
@@ -175,7 +175,7 @@ class State:
     def survives(self, kind: Kind, queue: int, source: int, target: int) -> bool:
         """True if a move does not raise the load above limits that heirs would have after the death of a node.
 
-        Source: spark.md §3.3, goal 2 (N+1).
+        Source: spark §3.3, goal 2 (N+1).
         """
         cpu = self.vector(kind, queue)[CPU]
         lead = float(self.fleet.promote_cpu[queue])

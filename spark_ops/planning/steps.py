@@ -2,7 +2,7 @@
 
 A copy that moves is added, filled and only then given up elsewhere, so a queue has at no prefix of the steps fewer
 synchronised copies than before, or than its policy wants. Where that is impossible a reason is given instead of steps.
-Source: reference spark.md §3.3, §3.4, §6.1-3.
+Source: spark §3.3, §3.4, §6.1-3.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

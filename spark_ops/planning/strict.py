@@ -1,6 +1,6 @@
 """Strict reading of untrusted JSON: each value must have the type that the caller asks for.
 
-Nothing is corrected silently. Source: spark.md §3.4; issue 7, "Bad input".
+Nothing is corrected silently. Source: spark §3.4.
 """
 
 import json

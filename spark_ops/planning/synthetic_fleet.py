@@ -1,7 +1,7 @@
 """Made-up fleets of any size, for benchmarks, tests, and trials of the planner.
 
 Loads have heavy tails and masters crowd on some nodes, as after years of failovers. Same seed, same fleet.
-Source: reference spark.md §3.3 (measured planners).
+Source: spark §3.3.
 """
 
 import numpy as np

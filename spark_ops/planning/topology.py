@@ -1,7 +1,7 @@
 """The topology document says where the copies of all queues are at one moment, without their loads.
 
 A node writes it (`GET /api/mirroring/topology`, telemetry's rows of the kind topology), a planner reads it. It is read
-strictly: an invalid one is refused, since moves are planned from it. Source: reference spark.md §2.6, §3.1.
+strictly: an invalid one is refused, since moves are planned from it. Source: spark §2.6, §3.1.
 """
 
 from collections.abc import Mapping

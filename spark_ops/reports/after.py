@@ -3,7 +3,7 @@
 A plan predicts from the load of its own window. A change of the whole cluster's load since then is not an error of
 the plan: `cpu_expected` is the prediction scaled by that change, and errors are measured against it.
 The document is kept next to the plan as `<plan>.after.json`.
-Source: reference spark.md §3.4 (Verify).
+Source: spark §3.4 (Verify).
 """
 
 import math

@@ -1,7 +1,7 @@
 """The report document has all contents of a report as JSON. The page, the CSV and the Parquet files are views of it.
 
 It is built from a health document, a plan, or both, and the plan's result (`spark_ops.reports.after`). It only
-sums up and orders what those contain. Source: reference spark.md §3.6.
+sums up and orders what those contain. Source: spark §3.6.
 """
 
 from typing import Any, Final

@@ -2,7 +2,7 @@
 
 A queue can be called `</script>`, `=cmd()` or hold characters that turn the line around. Nothing here drops
 characters silently: an invisible one is written as its escape, so that two names never look alike because of it.
-Source: reference spark.md §3.6, §6.23.
+Source: spark §3.6, §6.23.
 """
 
 import html

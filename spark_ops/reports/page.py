@@ -2,7 +2,7 @@
 
 Its policy allows its one style sheet by hash and forbids all else, so an unescaped name would still do
 nothing. The top can be read in ten seconds: verdict, one sentence, score, five figures.
-Source: reference spark.md §3.6.
+Source: spark §3.6.
 """
 
 import base64

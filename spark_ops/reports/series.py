@@ -1,7 +1,7 @@
 """Series of a health document as charts: few enough points to draw, and the figures that describe them.
 
 A chart of the report document: {"id","title","kind","limit"?,"lines":[{"name","ts","values","min","mean","max",
-"last"}]}; ts in seconds since 1970, a value is None where nothing was seen. Source: reference spark.md §3.6.
+"last"}]}; ts in seconds since 1970, a value is None where nothing was seen. Source: spark §3.6.
 """
 
 from collections.abc import Sequence

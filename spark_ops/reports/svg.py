@@ -2,7 +2,7 @@
 
 Text stands beside a drawing as HTML, so that it has one size on a phone and on paper; a drawing without text may be
 stretched (`preserveAspectRatio="none"`, lines keep their width). Colours are classes of `spark_ops.reports.style`.
-Each drawing has a `<title>` that says what can be seen. Source: reference spark.md §3.6.
+Each drawing has a `<title>` that says what can be seen. Source: spark §3.6.
 """
 
 import math

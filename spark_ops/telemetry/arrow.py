@@ -2,7 +2,7 @@
 
 Files are sorted, so that a queue's rows lie together (12 to 20 B a row instead of 300 or more), and appear whole or
 not at all. pyarrow is imported when this module is; `collect` says what to install if there is none.
-Source: reference spark.md §2.7.
+Source: spark §2.7.
 """
 
 import os

@@ -6,7 +6,7 @@
 A process may die after any step: the next one repeats what was not finished and writes the same files. Only if
 more segments came meanwhile may a row be in two files; readers see that by the files' ranges and drop it.
 The collector runs beside a node, as a process of its own, and reads only segments that the node has closed.
-Source: reference spark.md §2.7; issue 7.
+Source: spark §2.7.
 """
 
 import itertools

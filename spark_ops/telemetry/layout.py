@@ -10,7 +10,7 @@ The hour is the one of the event at its source, in UTC. The rows have the column
 read the files without making columns of the directories (a list of files, or `recursiveFileLookup`). A stream that
 must not see merged files takes `RAW_GLOB`.
 Names that begin with a dot or `_` are hidden from readers: unfinished files are `.<name>.tmp`.
-Source: reference spark.md §2.7.
+Source: spark §2.7.
 """
 
 import re

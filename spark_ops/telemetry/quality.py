@@ -2,7 +2,7 @@
 
 The files of rows cannot show them: lines that were torn, rows that came twice and were dropped, rows that never came.
 The collector counts them while it takes segments; the health rules read them with `read_facts`.
-Pure but for `read_facts`. Source: reference spark.md §2.7, §3.2 (telemetry-gap, torn-files, duplicate-node-id).
+Pure but for `read_facts`. Source: spark §2.7, §3.2 (telemetry-gap, torn-files, duplicate-node-id).
 """
 
 import json

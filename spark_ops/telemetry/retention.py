@@ -1,7 +1,7 @@
 """Retention removes whole hours of telemetry that are older than their kind's limit.
 
 Raw rows stay for 3 days, 7 if they are small; events and daily rollups 2 years, hourly rollups 90 days. The newest
-topology stays however old it is: a plan needs it. Unknown kinds stay. Source: reference spark.md §2.7.
+topology stays however old it is: a plan needs it. Unknown kinds stay. Source: spark §2.7.
 """
 
 import shutil

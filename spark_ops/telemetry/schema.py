@@ -5,7 +5,7 @@ Counters end in `_total` and rise from the start of a process (`boot_id`) on; ev
 of one moment. Readers compute rates from differences of counters and of `mono_ms`, of one boot_id.
 
 Fields may be added, and are null in older files. A field never changes its meaning; a new meaning gets a new name.
-Source: reference spark.md §2.1-2.7.
+Source: spark §2.1-2.7.
 """
 
 from typing import Final, Literal, TypeAlias, get_args

@@ -4,7 +4,7 @@
     <directory>/<node>/….ndjson.open                                  being written; left behind by a node that died
 
 Each line is checked before it is used. A line that does not end was torn by a crash. A row is understood if its
-version is at most one later than ours, since fields are only ever added. Source: reference spark.md §2.7; issue 7.
+version is at most one later than ours, since fields are only ever added. Source: spark §2.7.
 """
 
 import json

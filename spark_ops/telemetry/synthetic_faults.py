@@ -4,7 +4,7 @@
 
 Unless a fault says otherwise it concerns the first queue (`/`, `queue-00000`), the node `node2`, or the link from
 `node1` to `node2`, and lasts from `at_s` to the end. `HARMLESS` are events that healthy clusters have too.
-Source: reference spark.md §3.2, §6.18.
+Source: spark §3.2, §6.18.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,1 +1,1 @@
-"""Hostile clients against a node in a process of its own (issue 2, "Bad input"; reliability §5.4)."""
+"""Hostile clients against a node in a process of its own (docs/security.md, "Hostile clients"; reliability §5.4)."""

@@ -1,9 +1,9 @@
 """Clients that keep what they are given, and state that grows with what they send.
 
 Messages in queues, in a transaction and unacknowledged are bounded by nothing but the machine until there is a
-memory alarm (docs/limits.md, "What has no limit yet"). What is tested: they cost what they weigh, and all of it is
-given back. Contents of 1 KB are malloc's, which keeps freed pages below a used one; hence two rounds of an attack,
-of which the second must do with what the first has left.
+memory alarm (docs/limits.md, "What only the memory alarm ends"). What is tested: they cost what they weigh, and all
+of it is given back. Contents of 1 KB are malloc's, which keeps freed pages below a used one; hence two rounds of an
+attack, of which the second must do with what the first has left.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Hostile clients of the HTTP API: what they send is refused with the right code, and a publisher beside them goes on.
 
-Source: management §1.0, §2.1, §2.6.
+Source: docs/security.md, "Hostile clients"; management §1.0, §2.1, §2.6.
 """
 
 import concurrent.futures

@@ -1,4 +1,4 @@
-"""Storms of declares, bindings, consumers and routes (docs/limits.md, "Entities" and "A turn")."""
+"""Storms of declares, bindings, consumers and routes (docs/limits.md, "Entities" and "A turn of the loop")."""
 
 import itertools
 import random

@@ -19,7 +19,8 @@ RABBITMQ: Final = "rabbitmq"
 START_S: Final = 60.0
 """How long a start may take; only a failing test waits so long."""
 SERVES_S: Final = 30.0
-"""How long after a fault has ended each node must serve again (issue 4)."""
+"""How long after a fault has ended each node must serve again. Else the run is *stuck*: docs/reliability.md,
+"What is counted"."""
 Definition = Mapping[str, Any]
 """Of a policy: ha-mode, ha-params, ha-sync-mode, … as RabbitMQ calls them."""
 

@@ -12,7 +12,8 @@ from tests.durability.client import Channel, Client, Delivery, Lost
 from tests.kit.patience import patience
 
 CALL_S: Final = 15.0
-"""How long a declare or anything else that is answered may take (issue 4)."""
+"""How long a declare or anything else that is answered may take. Else the run is *stuck*: docs/reliability.md,
+"What is counted"."""
 
 
 class Stuck(Lost):

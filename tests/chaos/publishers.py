@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.chaos.workload import Workload
 
 OUTCOME_S: Final = 30.0
-"""How long a publish may be without an outcome (issue 4)."""
+"""How long a publish may be without an outcome. Else the run is *stuck*: docs/reliability.md, "What is counted"."""
 FAN: Final = "chaos.fan"
 BODY_MAX: Final = 100_000
 

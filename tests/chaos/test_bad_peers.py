@@ -1,7 +1,7 @@
-"""Peers that are not what they should be, and files that are damaged, against real nodes (issue 4, "Bad input").
+"""Peers that are not what they should be, and files that are damaged, against real nodes.
 
 Each is refused, or recovered from, with a line that says what and why; the others serve on; nothing that is received
-is ever run (reliability §3.6).
+is ever run. Source: reliability §3.6; docs/security.md, "Hostile clients".
 """
 
 import base64

@@ -1,5 +1,6 @@
-"""Half-failures of one node, with real processes: each costs one copy at most, and never a message (issue 15).
+"""Half-failures of one node, with real processes: each costs one copy at most, and never a message.
 
+docs/reliability.md, "Half-failures", has the table of them and what was measured here.
 A disk that hangs, fills, fails or rots, and a link that stays cut while both its ends live. Each test says with `-s`
 what it measured.
 """

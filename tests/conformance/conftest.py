@@ -156,7 +156,7 @@ def bystander(server: Server) -> Iterator[Bystander]:
 
 @pytest.fixture(autouse=True)
 def no_other_connection_notices(request: pytest.FixtureRequest, bystander: Bystander) -> Iterator[None]:
-    """After each test, whatever it did, another connection works on (issue 2, "Bad input")."""
+    """After each test, whatever it did, another connection works on (docs/security.md, "Hostile clients")."""
     yield
     if request.node.get_closest_marker("disturbs_everyone"):
         bystander.leave()

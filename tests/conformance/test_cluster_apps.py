@@ -1,4 +1,4 @@
-"""Issue 4, shown by: applications spread over three nodes go through a rolling restart and a kill -9 of a node.
+"""Applications spread over three nodes go through a rolling restart and a kill -9 of a node.
 
 Proven against a cluster of RabbitMQ by FLUFFLE_TEST_AGAINST=rabbitmq, where it takes three times as long.
 """

@@ -73,7 +73,7 @@ def test_work_spread_over_three(cluster: Cluster, name: Name) -> None:
 
 @pytest.mark.slow
 def test_robust_clients_survive_a_rolling_restart(shaken_cluster: Cluster, name: Name) -> None:
-    """Issue 4, shown by: a publisher and a consumer with robust connections; nothing confirmed is lost."""
+    """A publisher and a consumer with robust connections; nothing confirmed is lost."""
     cluster, queue_name = shaken_cluster, name("q")
     urls = [amqp_url(node) for node in cluster.nodes]
 

@@ -41,7 +41,7 @@ def connect() -> Iterator[Callable[[ClusterNode], Any]]:
 def test_declare_publish_consume_on_three(
     cluster: Cluster, connect: Callable[[ClusterNode], Any], name: Name
 ) -> None:
-    """Issue 4: declare on one, publish on the second, consume on the third."""
+    """Declare on one, publish on the second, consume on the third."""
     first, second, third = (connect(node).channel() for node in cluster.nodes)
     queue = name("q")
     first.queue_declare(queue, durable=True)
@@ -150,7 +150,7 @@ def test_the_home_goes_and_comes(
 def test_a_client_with_three_addresses(
     shaken_cluster: Cluster, connect: Callable[[ClusterNode], Any], name: Name
 ) -> None:
-    """Issue 4: stop any one, and pika connects to the next."""
+    """Stop any one, and pika connects to the next."""
     queue = name("q")
     connect(shaken_cluster[0]).channel().queue_declare(queue, durable=True)
     addresses = [parameters(node) for node in (shaken_cluster[2], shaken_cluster[1], shaken_cluster[0])]

@@ -209,7 +209,7 @@ def test_ram_node_cannot_start_first(nodes: list[ClusterNode]) -> None:
 
 
 def test_ram_node_keeps_its_messages(nodes: list[ClusterNode], on: On) -> None:
-    """Issue 4, 4: the contents of its queues go to its disk, as RabbitMQ's do."""
+    """The contents of a RAM node's queues go to its disk, as RabbitMQ's do."""
     a, b, _ = nodes
     join(b, a, "--ram")
     on(b).declare("q", durable=True)
@@ -424,7 +424,7 @@ def test_all_at_once(joined: list[ClusterNode], on: On) -> None:
 
 
 def test_rolling_restart(joined: list[ClusterNode], on: On) -> None:
-    """Issue 4, shown by: one after the other; queues of the others serve all the time."""
+    """One after the other; queues of the others serve all the time."""
     for node in joined:
         on(node).declare(f"of-{node.name}", durable=True)
     for index, node in enumerate(joined):

@@ -247,7 +247,7 @@ def consumer_without_acks(story: Story) -> Iterator[None]:
 
 @row
 def exclusive_consumer(story: Story) -> Iterator[None]:
-    """Issue 5.4: stays exclusive."""
+    """An exclusive consumer stays exclusive after a failover."""
     queue = mirrored(story)
     channel = story.channel()
     channel.consume(queue, exclusive=True)
@@ -289,7 +289,7 @@ def waits(channel: Channel) -> bool:
 
 @row
 def consumer_priorities(story: Story) -> Iterator[None]:
-    """Issue 5.4: x-priority of consumers holds after it."""
+    """x-priority of consumers holds after a failover."""
     queue = mirrored(story)
     low, high = story.channel(), story.channel(story.far)
     low.consume(queue, no_ack=True)
@@ -318,7 +318,7 @@ def auto_delete(story: Story) -> Iterator[None]:
 
 @row
 def priorities(story: Story) -> Iterator[None]:
-    """Issue 5.4: messages come by priority and then in order."""
+    """Messages come by priority and then in order."""
     queue = mirrored(story, arguments={"x-max-priority": long(5)})
     for priority in (0, 5, 2, 5, 0):
         publish(
@@ -334,7 +334,7 @@ def priorities(story: Story) -> Iterator[None]:
 
 @row
 def expiry_goes_on(story: Story) -> Iterator[None]:
-    """Issue 5.4: messages expire when they would have, and are dead-lettered, one that was published before too."""
+    """Messages expire when they would have, and are dead-lettered, one that was published before too."""
     grave = mirrored(story)
     arguments: Table = {"x-dead-letter-exchange": longstr(""), "x-dead-letter-routing-key": longstr(grave)}
     queue = mirrored(story, arguments=arguments)
@@ -349,7 +349,7 @@ def expiry_goes_on(story: Story) -> Iterator[None]:
 
 @row
 def limits_hold(story: Story) -> Iterator[None]:
-    """Issue 5.4: x-max-length drops from the head."""
+    """x-max-length drops from the head."""
     queue = mirrored(story, b"1", b"2", b"3", arguments={"x-max-length": long(3)})
     yield
     publish(story.channel(), queue, b"4", b"5")

@@ -1,6 +1,6 @@
 """Plans on three live nodes under load: nothing confirmed is lost, and there are always two synchronised copies.
 
-Fluffle's own. Source: reference spark.md §3.4, §6.1, §6.14.
+Fluffle's own. Source: spark §3.4, §6.1, §6.14.
 """
 
 import threading

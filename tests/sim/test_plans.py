@@ -1,4 +1,4 @@
-"""Plans in the simulator of whole brokers (spark.md §6.1, §6.14).
+"""Plans in the simulator of whole brokers (spark §6.1, §6.14).
 
 FLUFFLE_SIM=plans:N runs one seed; MIRROR_SEEDS=N runs the seeds from 0 to N; else some that are always the same, and
 fresh ones while there is time.

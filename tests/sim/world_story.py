@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
-from cluster.membership.options import MembershipOptions
 from node.amqp.methods import BasicPublish, ConfirmSelect, ExchangeDeclare, Method
 from node.amqp.properties import Properties
 from node.catalogue.commands import ChangeView, SetPolicy
@@ -25,7 +24,7 @@ from tests.sim.mirror_node import OPTIONS
 from tests.sim.mirror_world import Violation
 from tests.sim.world import World
 from tests.sim.world_faults import HEADER_BYTES, START_S, Probe, WorldRun
-from tests.sim.world_node import WorldNode
+from tests.sim.world_node import MEMBERSHIP, WorldNode
 
 ALL: Final[Mapping[str, Json]] = {"ha-mode": "all", "ha-sync-mode": "automatic"}
 THREE: Final = ("n1", "n2", "n3")
@@ -33,7 +32,7 @@ FIVE: Final = ("n1", "n2", "n3", "n4", "n5")
 SOON_S: Final = 20.0
 """What is waited for happens in so many seconds."""
 
-PARTED_S: Final = MembershipOptions().parting_s - 2.0
+PARTED_S: Final = MEMBERSHIP.parting_s - 2.0
 """What a ring puts right by itself it has put right after so long. A moment later one of two nodes that do not hear
 each other has to go, which would be enough, too."""
 

@@ -1,4 +1,4 @@
-"""Issue 7, "Shown by": plan, apply, rollback on three live nodes under load.
+"""Plan, apply and rollback on three live nodes under load.
 
 Nothing that was confirmed is lost, and no queue ever has fewer synchronised copies than before.
 """
@@ -172,7 +172,7 @@ def taken(cluster: Cluster, queue: str) -> list[int]:
 def test_apply_and_rollback_under_load(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """spark.md §6.12, §6.14: confirmed and lost 0; copies never below; as planned, and then as it was."""
+    """spark §6.12, §6.14: confirmed and lost 0; copies never below; as planned, and then as it was."""
     nodes = managed(cluster)
     apis = [HttpApi(node) for node in nodes]
     uneven(cluster)
@@ -227,7 +227,7 @@ def test_apply_and_rollback_under_load(
 def test_killed_and_resumed(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """spark.md §6.13: kill -9 of the process, then resume, by another node as the first one is not there.
+    """spark §6.13: kill -9 of the process, then resume, by another node as the first one is not there.
 
     Each time while a step was sent and is not answered: the cluster has not heard of it, or has done it.
     """

@@ -101,7 +101,7 @@ def test_paper(report: str, watches: Callable[..., Watch]) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_hostile_names_do_nothing(tmp_path: Path, watches: Callable[..., Watch], name: str) -> None:
-    """No script, no request, no dialog; the watch would complain (spark.md §6.23)."""
+    """No script, no request, no dialog; the watch would complain (spark §6.23)."""
     path = tmp_path / "report.html"
     changes = {"prod-eu": name, "rabbit@n": name, "orders.created": name, "audit": name}
     path.write_text(page_of(build(*documents(changes), created=CREATED)), encoding="utf-8")

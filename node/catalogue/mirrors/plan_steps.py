@@ -4,7 +4,7 @@
 
 The judgement and the change are one command, so nothing can come between: no mirror can die, no other plan can act.
 A copy is only given up where enough synchronised ones are left without it, whatever the plan believes. Pure.
-Source: reference spark.md §3.4, §6.1, §6.2, §6.13.
+Source: spark §3.4, §6.1, §6.2, §6.13.
 """
 
 from collections.abc import Collection, Mapping

@@ -6,7 +6,7 @@ They are not RabbitMQ's. The catalogue judges the conditions of a step when the 
 held back for reasons that the catalogue cannot know: a mirror that is far behind, a node that does not answer
 although it counts as up. Asking for the same step twice does no harm.
 
-Source: reference spark.md §3.4.
+Source: spark §3.4.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from node.catalogue.records import Member
 OutputT = TypeVar("OutputT")
 
 BOOTED_S: Final = 1024.0
-OPTIONS: Final = MembershipOptions()
+OPTIONS: Final = MembershipOptions(lease_s=2.0, heartbeat_s=0.25)
 SELF: Final = "n1"
 
 

@@ -24,6 +24,7 @@ from cluster.membership.outputs import Rejoin, SendHeartbeat, Submit
 from node.catalogue.commands import Command, NodeDown, NodeUp, PutMember, RenewLeases
 from node.catalogue.events import MemberDown
 from tests.cluster.membership.raft_stub import Entry, Raft
+from tests.cluster.membership.scene import OPTIONS
 
 STEP_S: Final = 0.02
 NOTICE_S: Final = 0.1
@@ -105,7 +106,7 @@ class Simulator:
         seed: int,
         machine: type[Membership] = Membership,
         forwards: tuple[type[Command[Any]], ...] = (),
-        options: MembershipOptions = MembershipOptions(),  # noqa: B008
+        options: MembershipOptions = OPTIONS,
     ) -> None:
         self.rng = rng = random.Random(seed)
         self.machine, self.forwards, self.options = machine, forwards, options

@@ -220,7 +220,7 @@ def test_proposed_again_if_it_gets_lost() -> None:
 
 
 def test_proof_needs_no_wait() -> None:
-    """Architecture §3: the link is reset, and its host refuses another."""
+    """docs/internals/links.md, "Leases": the link is reset, and its host refuses another."""
     scene = leading("n2", "n3")
     scene.node.link_down("n2", is_gone=True, now=scene.now)
     assert downs(scene.take()) == [NodeDown("n2", 2)]

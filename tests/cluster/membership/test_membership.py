@@ -1,10 +1,11 @@
 """One node among others: its lease, its heartbeats, what it sees of its peers."""
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.membership.heartbeat import STATUS_MAX_BYTES
 from cluster.membership.membership import Membership, State
-from cluster.membership.options import MembershipOptions
 from cluster.membership.outputs import (
     Hung,
     Output,
@@ -34,7 +35,7 @@ DECLARED_DOWN = Rejoin("the cluster declared this node down")
 )
 def test_options_that_make_no_sense(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"a lease must|the margin can't"):
-        MembershipOptions(**arguments)
+        replace(OPTIONS, **arguments)
 
 
 def test_the_leader_waits_for_longer_than_any_lease_lasts() -> None:
@@ -597,7 +598,7 @@ def test_the_clock_may_say_anything() -> None:
 
 
 def test_a_clock_that_goes_back_is_our_own_bug() -> None:
-    node = Membership(SELF)
+    node = Membership(SELF, OPTIONS)
     node.tick(5.0)
     with pytest.raises(AssertionError):
         node.tick(4.0)

@@ -458,7 +458,7 @@ def placed(world: World, *nodes_: str) -> None:
 
 
 def test_a_placement_is_followed() -> None:
-    """spark.md §3.4: what a plan wants beside what the policy says, and nothing that the policy wants is given up."""
+    """spark §3.4: what a plan wants beside what the policy says, and nothing that the policy wants is given up."""
     world = World("abcd")
     world.set_policy(exactly(2, "manual"))
     world.add(queue(), "b")

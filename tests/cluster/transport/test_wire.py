@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_grpc_is_imported_in_one_file() -> None:
-    """Architecture §1: the only file that imports grpc."""
+    """Of the nodes' source one file imports grpc (ARCHITECTURE.md, "Who may import whom")."""
     importers = set()
     for path in (path for folder in ("node", "cluster") for path in (ROOT / folder).rglob("*.py")):
         for statement in ast.walk(ast.parse(path.read_text())):

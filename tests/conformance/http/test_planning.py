@@ -1,6 +1,6 @@
 """`/mirroring/topology`, `plan-lock` and `plan-step` on three live nodes: a plan moves copies, none too many goes.
 
-Fluffle's own. Source: reference spark.md §3.4, §6.1, §6.13.
+Fluffle's own. Source: spark §3.4, §6.1, §6.13.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The lock of plans (spark.md §3.4)."""
+"""The lock of plans (spark §3.4)."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The logs of nodes without peers (architecture §1: a single node is a cluster of one)."""
+"""The logs of nodes without peers (docs/internals/catalogue.md, "Three logs")."""
 
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""`fluffle cluster` and `fluffle ctl` with three real nodes: issue 4, "Running it", from one start to the next."""
+"""`fluffle cluster` and `fluffle ctl` with three real nodes, from one start to the next."""
 
 import contextlib
 import json

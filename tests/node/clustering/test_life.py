@@ -32,7 +32,7 @@ class FakeCluster:
         self.metadata = self.log = self.process = self.app = self.voting = self
         self.logger = logging.getLogger("test")
         self.members: dict[str, Any] = {}
-        self.membership = Membership(self.name, MembershipOptions())
+        self.membership = Membership(self.name, MembershipOptions(lease_s=2.0, heartbeat_s=0.25))
         self.is_giving_up = asyncio.Event()
         self.barriers: list[object] = []
         self.incarnations: list[int | Refused] = []

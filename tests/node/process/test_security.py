@@ -1,4 +1,7 @@
-"""Nodes that prove to each other who they are, each a process of its own (architecture §3, reliability §2.5)."""
+"""Nodes that prove to each other who they are, each a process of its own.
+
+Source: reliability §2.5; docs/internals/links.md, "Two streams in each direction".
+"""
 
 import subprocess
 import sys

@@ -423,7 +423,8 @@ def test_a_transaction_whose_other_node_is_lost() -> None:
 
 
 def test_a_publisher_waits_while_the_way_is_congested() -> None:
-    """Nothing is read from it, which shows as flow; it goes on when the way is free (architecture §2.3)."""
+    """Nothing is read from it, which shows as flow; it goes on when the way is free (docs/internals/message.md,
+    "Bounds")."""
     world = Cluster()
     client = world.client()
     world.q.is_congested = True
@@ -442,7 +443,7 @@ def test_a_publisher_waits_while_the_way_is_congested() -> None:
 
 
 def test_dead_letters_go_to_other_nodes_and_stay_until_they_are_there() -> None:
-    """At least once inside the cluster (architecture §4): if the node is lost they are routed anew."""
+    """If the node is lost they are routed anew (docs/internals/remote-queues.md, "When a node is lost")."""
     world = Cluster()
     world.submit(SetPolicy("/", "dlx", "^dying$", {"dead-letter-exchange": "x", "message-ttl": 0}))
     world.submit(DeclareQueue("/", "dying", "3", durable=True, home=HERE))

@@ -1,5 +1,5 @@
-"""A queue rebuilt from its operations equals the queue (architecture §2.1): what it kept and did not forget is what
-it has, ready or with clients.
+"""A queue rebuilt from its operations equals the queue (docs/internals/disk.md, "Operations"): what it kept and did
+not forget is what it has, ready or with clients.
 """
 
 from hypothesis import settings

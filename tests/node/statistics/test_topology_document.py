@@ -1,4 +1,4 @@
-"""The topology document (spark.md §2.6): of one moment, the same on all nodes, as planners read it."""
+"""The topology document (spark §2.6): of one moment, the same on all nodes, as planners read it."""
 
 import json
 from dataclasses import replace

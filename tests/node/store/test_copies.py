@@ -1,4 +1,4 @@
-"""Which copies of mirrored queues outlive a start: reliability §4.10, contract of issue 5 (L9)."""
+"""Which copies of mirrored queues outlive a start: reliability §1.1 (L9), §4.10."""
 
 from contextlib import suppress
 from dataclasses import replace

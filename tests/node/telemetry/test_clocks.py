@@ -20,7 +20,7 @@ def test_nothing_is_known_at_first() -> None:
     st.lists(st.tuples(st.floats(0, 0.5), st.floats(0, 0.5)), min_size=1, max_size=9),
 )
 def test_our_skew_is_found_within_its_error(skew_s: float, ways: list[tuple[float, float]]) -> None:
-    """spark.md §2.1: all others agree, and ways there and back take as long as they like."""
+    """spark §2.1: all others agree, and ways there and back take as long as they like."""
     clocks, now = Clocks(), 1e6
     for number, (there, back) in enumerate(ways):
         clocks.answered(f"n{number}", now + skew_s, now + there, there + back, 5.0)

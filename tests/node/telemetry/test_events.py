@@ -62,7 +62,7 @@ def without_master(view: View, *, may_lose: bool = False) -> View:
 
 
 def test_a_failover(told: Told) -> None:
-    """spark.md §2.5: from whom to whom, why, and whether messages may be lost."""
+    """spark §2.5: from whom to whom, why, and whether messages may be lost."""
     flushing = died(THREE, (THREE.master,), may_lose=False)
     assert told.view(THREE, flushing) == []
     dead = next(member.id for member in flushing.members if member.status == "dead")

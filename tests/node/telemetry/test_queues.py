@@ -62,7 +62,7 @@ def watched() -> Watched:
 
 
 def test_a_master_has_everything(watched: Watched) -> None:
-    """spark.md §2.3: counters, gauges, places, and what the policy wants."""
+    """spark §2.3: counters, gauges, places, and what the policy wants."""
     client = watched.client
     client.ask(1, QueueDeclare(queue="q", durable=True))
     client.ask(1, BasicQos(prefetch_count=2))
@@ -235,7 +235,7 @@ def mirror(watched: Watched) -> tuple[Watched, FakeMirrors, FakeLive]:
 
 
 def test_a_mirror_has_its_own_columns(mirror: tuple[Watched, FakeMirrors, FakeLive]) -> None:
-    """§2.8: what the master tells it does not repeat."""
+    """spark §2.3: what the master tells it does not repeat."""
     watched, _, _ = mirror
     (row,) = watched.look()
     assert row["role"] == "mirror"

@@ -16,7 +16,7 @@ def rows() -> Rows:
 
 
 def test_the_envelope() -> None:
-    """spark.md §2.1: (node, boot_id, kind, seq) tells rows apart; what is not known is left out."""
+    """spark §2.1: (node, boot_id, kind, seq) tells rows apart; what is not known is left out."""
     made = rows()
     moment = made.now()
     assert moment == Moment(1_000_500, 0)

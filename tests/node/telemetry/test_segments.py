@@ -76,7 +76,7 @@ def world() -> World:
 
 
 def test_a_segment_is_open_until_its_minute_is_over(world: World) -> None:
-    """spark.md §2.7: rotated each minute; readers tell an open one by its name."""
+    """spark §2.7: rotated each minute; readers tell an open one by its name."""
     name = f"{BOOT}-20261122T120000-1.ndjson"
     world.segments.write([b"a\n"], 100.0)
     assert world.disk.files == {}

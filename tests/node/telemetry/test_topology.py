@@ -47,7 +47,7 @@ def snapshots() -> Snapshots:
 def test_parts_make_up_the_document(
     snapshots: Snapshots, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """spark.md §2.6: with the hash of the whole, as planners reckon it."""
+    """spark §2.6: with the hash of the whole, as planners reckon it."""
     monkeypatch.setattr(topology, "PART_QUEUES", 3)
     for number in range(count):
         snapshots.client.ask(1, QueueDeclare(queue=f"q{number}ü"))

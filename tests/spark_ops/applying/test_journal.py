@@ -58,7 +58,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 
 def test_cut_anywhere_it_is_still_a_journal(tmp_path: Path) -> None:
-    """spark.md §6.13: a crash tears the last line at most, and that line is cut off."""
+    """spark §6.13: a crash tears the last line at most, and that line is cut off."""
     path = tmp_path / "plan.log"
     written(path)
     data = path.read_bytes()
@@ -102,7 +102,7 @@ def test_a_step_before_its_plan() -> None:
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    """spark.md §3.4."""
+    """spark §3.4."""
     path = tmp_path / "plan.log"
     assert not is_busy(path)
     journal = Journal(path)
@@ -161,7 +161,7 @@ def test_the_directory() -> None:
 
 
 def test_each_state_has_edges_and_verbs() -> None:
-    """spark.md §3.4: `show` lists what is legal now."""
+    """spark §3.4: `show` lists what is legal now."""
     assert set(EDGES) == set(VERBS) == set(PlanState)
     assert EDGES[PlanState.ROLLED_BACK] == frozenset()
     assert all("show" in verbs for verbs in VERBS.values())

@@ -35,7 +35,7 @@ def test_a_fresh_plan_would_be_done(seed: int) -> None:
 @given(Seeds)
 @settings(max_examples=15, deadline=None)
 def test_an_applied_plan_is_so_already(seed: int) -> None:
-    """spark.md §6.7."""
+    """spark §6.7."""
     random = Random(seed)
     cluster = random_cluster(random)
     plan = random_plan(cluster, random)
@@ -52,7 +52,7 @@ def test_an_applied_plan_is_so_already(seed: int) -> None:
 @given(Seeds, st.sampled_from(["epoch", "uid", "gone", "down", "unsynced"]))
 @settings(max_examples=50, deadline=None)
 def test_what_changed_is_stale(seed: int, how: str) -> None:
-    """spark.md §6.13: and it says what, and what to do."""
+    """spark §6.13: and it says what, and what to do."""
     random = Random(seed)
     cluster = random_cluster(random)
     plan = random_plan(cluster, random)

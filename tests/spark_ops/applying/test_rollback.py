@@ -1,4 +1,4 @@
-"""spark.md §6.12: whatever of a plan was done, the plan that undoes it brings all back to where it was."""
+"""spark §6.12: whatever of a plan was done, the plan that undoes it brings all back to where it was."""
 
 import json
 from random import Random

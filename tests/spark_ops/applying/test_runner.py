@@ -66,7 +66,7 @@ def live_on(world: World, *, kills: int, random: Random) -> Runner:
 @given(Seeds, st.sampled_from([1, 2, 100]))
 @settings(max_examples=25, deadline=None)
 def test_a_plan_ends_where_it_said(seed: int, moves_max: int) -> None:
-    """spark.md §6.1, §6.12: all steps done, and copies never below what there was or is wanted."""
+    """spark §6.1, §6.12: all steps done, and copies never below what there was or is wanted."""
     world, plan = made(seed, moves_max=moves_max)
     wanted = planned(world.cluster, plan)
     runner = world.live()
@@ -81,7 +81,7 @@ def test_a_plan_ends_where_it_said(seed: int, moves_max: int) -> None:
 @given(Seeds, st.integers(0, 6))
 @settings(max_examples=25, deadline=None)
 def test_killed_at_any_line_it_resumes(seed: int, kills: int) -> None:
-    """spark.md §6.13: kill it after any journal line, lose answers: the same end, and nothing was done twice."""
+    """spark §6.13: kill it after any journal line, lose answers: the same end, and nothing was done twice."""
     world, plan = made(seed, lost=0.2)
     wanted = planned(world.cluster, plan)
     runner = live_on(world, kills=kills, random=Random(seed))
@@ -95,7 +95,7 @@ def test_killed_at_any_line_it_resumes(seed: int, kills: int) -> None:
 @given(Seeds)
 @settings(max_examples=15, deadline=None)
 def test_applied_twice_all_is_skipped(seed: int) -> None:
-    """spark.md §6.7."""
+    """spark §6.7."""
     world, _ = made(seed)
     world.live()
     world.settle()
@@ -111,7 +111,7 @@ def test_applied_twice_all_is_skipped(seed: int) -> None:
 @given(Seeds, st.sampled_from(["skip", "stop"]), st.sampled_from(["epoch", "gone", "anew"]))
 @settings(max_examples=25, deadline=None)
 def test_what_is_stale_is_refused(seed: int, on_stale: str, how: str) -> None:
-    """spark.md §6.13: a queue that changed since the plan was made is left as it is, with all of its steps."""
+    """spark §6.13: a queue that changed since the plan was made is left as it is, with all of its steps."""
     world, plan = made(seed, options=Options(on_stale=on_stale))  # type: ignore[arg-type]
     if not plan.steps:
         return
@@ -153,7 +153,7 @@ def test_what_is_stale_is_refused(seed: int, on_stale: str, how: str) -> None:
 @given(Seeds, st.sampled_from(["alarm", "node", "view"]), st.integers(1, 12))
 @settings(max_examples=25, deadline=None)
 def test_it_is_aborted_within_a_tick(seed: int, what: str, after: int) -> None:
-    """spark.md §6.14: after an alarm, or when the membership changes, at most one tick passes until nothing begins."""
+    """spark §6.14: after an alarm, or when the membership changes, at most one tick passes until nothing begins."""
     world, _ = made(seed)
     world.watch = lambda now: None  # a node that dies takes its copies with it
     happened: list[float] = []
@@ -180,7 +180,7 @@ def test_it_is_aborted_within_a_tick(seed: int, what: str, after: int) -> None:
 
 
 def test_the_last_synchronised_mirror_is_lost() -> None:
-    """spark.md §3.4: that ends a plan, whoever's fault it is."""
+    """spark §3.4: that ends a plan, whoever's fault it is."""
     cluster = FakeCluster(("a", "b", "c"), Random(1))
     cluster.add("x", ("a", "b"), 1, 50)
     plan = random_plan(cluster, Random(3))
@@ -209,7 +209,7 @@ def test_an_alarm_before_it_begins() -> None:
 
 
 def test_a_second_one_is_told_who_is_busy() -> None:
-    """spark.md §3.4: "busy by X since T"."""
+    """spark §3.4: "busy by X since T"."""
     world, _ = made(4)
     world.cluster.put_lock({"plan": "sha256:other", "owner": "eve@there", "ttl_s": 1e6}, world.now)
     runner = world.live()
@@ -297,7 +297,7 @@ def test_the_operator_ends_it(seed: int, verb: str) -> None:
 @given(Seeds)
 @settings(max_examples=15, deadline=None)
 def test_waves_one_by_one(seed: int) -> None:
-    """spark.md §6.10: every wave alone is valid; a later one is refused before an earlier one has ended."""
+    """spark §6.10: every wave alone is valid; a later one is refused before an earlier one has ended."""
     world, plan = made(seed, moves_max=2, options=Options(wave=2))
     if len(plan.waves) < 2:
         return
@@ -320,7 +320,7 @@ def test_waves_one_by_one(seed: int) -> None:
 @given(Seeds)
 @settings(max_examples=15, deadline=None)
 def test_no_more_at_once_than_allowed(seed: int) -> None:
-    """spark.md §3.4: one promotion a source, two copies a node; and no node holds more than at the end of a prefix."""
+    """spark §3.4: one promotion a source, two copies a node; and no node holds more than at the end of a prefix."""
     world, _ = made(seed, options=Options(limits=Limits(in_flight_first=16)))
     steps = {step.id: step for step in world.steps}
     ends: list[set[str]] = [set()]

@@ -20,7 +20,7 @@ def throttle(**limits: float) -> Throttle:
 
 
 def test_one_promotion_a_source() -> None:
-    """spark.md §3.4."""
+    """spark §3.4."""
     one = throttle()
     first = work("1", "promote", "a", "b")
     assert one.admits(first, 0)
@@ -32,7 +32,7 @@ def test_one_promotion_a_source() -> None:
 
 
 def test_two_copies_a_node() -> None:
-    """spark.md §3.4: whether it sends or receives."""
+    """spark §3.4: whether it sends or receives."""
     one = throttle()
     first, second = work("1", "add_mirror", "a", "b"), work("2", "add_mirror", "c", "a")
     one.began(first, 0)
@@ -67,7 +67,7 @@ def test_bytes_a_second() -> None:
     ],
 )
 def test_up_by_one_down_by_half(seen: Observation) -> None:
-    """spark.md §3.4: AIMD; and nothing begins until it is calm."""
+    """spark §3.4: AIMD; and nothing begins until it is calm."""
     one = Throttle(Limits())
     for _ in range(20):
         one.saw(CALM)
@@ -85,7 +85,7 @@ def test_up_by_one_down_by_half(seen: Observation) -> None:
 
 
 def test_reasons_to_abort() -> None:
-    """spark.md §3.4."""
+    """spark §3.4."""
     safe = {("/", "q"), ("/", "r")}
     assert reason_to_abort(CALM, replace(CALM, answer_ms=1e6, score=80.0), safe) is None
     assert reason_to_abort(CALM, replace(CALM, score=None, view_id=None), safe) is None

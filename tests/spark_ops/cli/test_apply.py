@@ -168,7 +168,7 @@ def test_without_a_word_nothing_is_done(
 def test_apply_and_rollback(
     client: FakeClient, path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """spark.md §6.12: apply, then rollback: masters and copies are where they were; and the journal says so."""
+    """spark §6.12: apply, then rollback: masters and copies are where they were; and the journal says so."""
     before = {key: (queue.master, set(queue.ring)) for key, queue in client.cluster.queues.items()}
     plan = write(path, client)
     assert main(["apply", str(path), "--yes"]) == 0
@@ -204,7 +204,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_bad_plans_are_refused(
     client: FakeClient, path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Issue 7, "Bad input": stale, edited, expired, foreign, torn: one clear line, before the first step."""
+    """Stale, edited, expired, foreign, torn: one clear line, before the first step."""
     write(path, client)
     good = path.read_text()
     apply = ("apply", str(path), "--yes")
@@ -302,7 +302,7 @@ def test_pause_resume_and_abort(
 def test_a_health_document_that_falls(
     client: FakeClient, path: Path, tmp_path: Path, in_background: Callable[..., Background]
 ) -> None:
-    """spark.md §3.4: a score that drops by more than 10 aborts."""
+    """spark §3.4: a score that drops by more than 10 aborts."""
     for queue in client.cluster.queues.values():
         queue.size_s = 1000.0
     plan = write(path, client)

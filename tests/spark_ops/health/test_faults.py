@@ -1,4 +1,4 @@
-"""Each fault, put into clean telemetry, gives exactly its finding; what is harmless gives none (spark.md §6.18)."""
+"""Each fault, put into clean telemetry, gives exactly its finding; what is harmless gives none (spark §6.18)."""
 
 import json
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def found(result: Judged) -> list[tuple[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_gives_its_finding_and_no_other(name: str) -> None:
-    """spark.md §6.18, by rules alone."""
+    """spark §6.18, by rules alone."""
     fault = FAULTS[name]
     setup = setup_for(SETUP, name)
     result = judged(inject(SETUP, name), setup)
@@ -71,7 +71,7 @@ def test_clean_telemetry_is_healthy() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["runaway-queue", "node-restart", "conn-churn", "unstable-failover"])
 def test_order_and_duplicates_change_nothing(name: str) -> None:
-    """spark.md §6.18."""
+    """spark §6.18."""
     setup = setup_for(SETUP, name)
     once = judged(inject(SETUP, name), setup)
     again = judged(shuffle(duplicate(inject(SETUP, name), 0.2)), setup)
@@ -93,7 +93,7 @@ def test_mirrors_that_lag_are_told_of_by_their_master() -> None:
 
 
 def test_a_tenth_lost_is_unknown() -> None:
-    """spark.md §6.18: not healthy."""
+    """spark §6.18: not healthy."""
     result = judged(drop(rows(SETUP), 0.1))
     assert (result.verdict, result.score) == ("unknown", None)
     assert 0.88 < result.coverage.share < 0.92
@@ -138,7 +138,7 @@ def test_a_silent_node_is_missed() -> None:
 
 
 def test_torn_files_are_told() -> None:
-    """spark.md §2.7: not silently passed over."""
+    """spark §2.7: not silently passed over."""
     assert found(judged(rows(SETUP), torn=("a.parquet",))) == [("torn-files", "info")]
     many = judged(rows(SETUP), torn=tuple(f"{at}.parquet" for at in range(9)))
     assert (found(many), many.verdict) == ([("torn-files", "warn")], "findings")
@@ -177,7 +177,7 @@ def test_the_document_is_plain_json() -> None:
 
 
 def test_a_queue_that_was_as_large_before_does_not_run_away() -> None:
-    """Nightly peaks: the p95 of the days before is what counts as usual (spark.md §3.2)."""
+    """Nightly peaks: the p95 of the days before is what counts as usual (spark §3.2)."""
     usual = {("/", "queue-00000"): 1e9}
     assert found(judged(inject(SETUP, "runaway-queue"), before=usual)) == []
 
@@ -231,7 +231,7 @@ def test_a_rolling_restart_is_not_instability() -> None:
 
 @pytest.mark.slow
 def test_a_step_of_a_plan_may_leave_a_queue_short_for_a_while() -> None:
-    """spark.md §3.2: outside a plan step; but not for ever."""
+    """spark §3.2: outside a plan step; but not for ever."""
     start = SETUP.start_s // 60
     made = evidence(inject(SETUP, "under-replicated"), start, start + 60)
     step = EventFact((start + 9) * 60_000, "plan_step_start", "node1", "/", "queue-00000", cause="plan:x:s1")

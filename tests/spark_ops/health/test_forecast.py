@@ -18,7 +18,7 @@ def line(slope: float, noise: float, seed: int, minutes: int = MINUTES) -> list[
 
 
 def test_the_band_holds_the_true_crossing() -> None:
-    """spark.md §6.19: on a line with noise in at least 90 % of cases."""
+    """spark §6.19: on a line with noise in at least 90 % of cases."""
     held = known = 0
     for seed in range(400):
         slope = 1000.0 * (1 + seed % 7)
@@ -37,14 +37,14 @@ def test_the_band_holds_the_true_crossing() -> None:
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
 def test_white_noise_gives_no_forecast(seed: int) -> None:
-    """spark.md §6.19."""
+    """spark §6.19."""
     assert eta(growth_of(line(0.0, 5e7, seed)), 2e9, **LEAST).eta_s is None
 
 
 @given(teeth=st.floats(1.5, 30), phase=st.floats(0, 1), noise=st.floats(0, 0.05), seed=st.integers(0, 99))
 @settings(max_examples=100, deadline=None)
 def test_a_saw_tooth_gives_no_forecast(teeth: float, phase: float, noise: float, seed: int) -> None:
-    """spark.md §6.19: memory that a garbage collector takes back again and again."""
+    """spark §6.19: memory that a garbage collector takes back again and again."""
     random = Random(seed)
     points = [
         (60.0 * at, 1e9 + 2e8 * ((at / MINUTES * teeth + phase) % 1.0) + 2e8 * noise * random.random())
@@ -58,7 +58,7 @@ def test_a_saw_tooth_gives_no_forecast(teeth: float, phase: float, noise: float,
     cut=st.integers(0, 40),
 )
 def test_sums_of_parts_are_sums_of_the_whole(points: list[tuple[int, int]], cut: int) -> None:
-    """spark.md §6.20, of lines."""
+    """spark §6.20, of lines."""
     whole, parts = Sums.of(points), Sums.of(points[:cut]) + Sums.of(points[cut:])
     assert (whole.n, whole.x, whole.y, whole.xx, whole.xy, whole.yy) == pytest.approx(
         (parts.n, parts.x, parts.y, parts.xx, parts.xy, parts.yy)

@@ -21,7 +21,7 @@ def facts(*values: tuple[int, str, int, int | None]) -> list[One]:
 
 
 def test_a_restart_counts_from_nothing() -> None:
-    """spark.md §6.18: no negative rate."""
+    """spark §6.18: no negative rate."""
     ones = facts((10, "a", 600_000, 100), (11, "a", 660_000, 130), (12, "b", 30_000, 7), (13, "b", 90_000, 9))
     assert rises(ones, lambda one: one.total) == [0, 30, 7, 2]
     assert rise(ones, lambda one: one.total, 12, 14) == 9
@@ -56,7 +56,7 @@ def held(text: str, up: int = 3, of: int = 5, clear: int = 4) -> int | None:
 
 
 def test_raise_and_clear() -> None:
-    """spark.md §3.5."""
+    """spark §3.5."""
     assert held("..xx....") is None
     assert held("..xxx") == 2
     assert held("..x.x.x") == 2

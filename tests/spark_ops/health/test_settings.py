@@ -43,7 +43,7 @@ def test_what_makes_no_sense_is_told(text: str, says: str) -> None:
 
 
 def test_the_catalogue_is_whole() -> None:
-    """Each kind of spark.md §3.2 is there, with words for people; causes are kinds."""
+    """Each kind of spark §3.2 is there, with words for people; causes are kinds."""
     assert len(CATALOGUE) == 20
     for kind in CATALOGUE.values():
         assert kind.title[0].isupper()

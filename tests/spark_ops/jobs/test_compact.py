@@ -186,7 +186,7 @@ def test_what_cannot_be_merged_stays(tmp_path: Path) -> None:
 
 
 def test_older_files_are_filled_up(tmp_path: Path) -> None:
-    """A column that a file lacks is null, a narrow integer becomes a wide one (spark.md §6.22)."""
+    """A column that a file lacks is null, a narrow integer becomes a wide one (spark §6.22)."""
     written(tmp_path, ROWS)
     path = live_files(tmp_path, "node")[0]
     table = pq.ParquetFile(path).read().drop_columns(["cores"])

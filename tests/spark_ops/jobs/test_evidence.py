@@ -1,4 +1,4 @@
-"""Evidence that Spark gathers is the one that plain Python does, and leads to the same findings (spark.md §6.18)."""
+"""Evidence that Spark gathers is the one that plain Python does, and leads to the same findings (spark §6.18)."""
 
 from dataclasses import replace
 from pathlib import Path

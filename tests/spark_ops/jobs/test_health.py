@@ -1,4 +1,4 @@
-"""The job: from files to a document, with what is torn, too new or missing told (spark.md §2.7, §6.18, §6.22)."""
+"""The job: from files to a document, with what is torn, too new or missing told (spark §2.7, §6.18, §6.22)."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -122,7 +122,7 @@ def test_a_damaged_manifest_is_listed(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_each_row_once(spark: Any, tmp_path: Path) -> None:
-    """spark.md §6.18: duplicates and rows out of order change nothing; all fields are there, of all kinds."""
+    """spark §6.18: duplicates and rows out of order change nothing; all fields are there, of all kinds."""
     roots.write(tmp_path, reversed(ROWS))
     again = roots.write(tmp_path / "again", NODE_ROWS)
     for path in again:
@@ -175,7 +175,7 @@ def test_torn_files_are_skipped(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_versions(spark: Any, tmp_path: Path) -> None:
-    """spark.md §6.22: rows of the version before and after ours are read, those that are too new are counted."""
+    """spark §6.22: rows of the version before and after ours are read, those that are too new are counted."""
     versions = (VERSION - 1, VERSION, VERSION + 1, VERSION + 2, None)
     path = roots.write(tmp_path, [{**row, "v": versions[row["seq"] % 5]} for row in NODE_ROWS])[0]
     got = read(spark, tmp_path, "node")

@@ -1,4 +1,4 @@
-"""Rollups: their figures, and that they can be added up as if they had never been apart (spark.md §6.20)."""
+"""Rollups: their figures, and that they can be added up as if they had never been apart (spark §6.20)."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -112,7 +112,7 @@ def test_merging_is_rolling_up_together(spark: Any, root: Path, rolled: Any) -> 
 
 
 def test_the_order_of_rows_is_nothing(spark: Any, root: Path, rolled: Any) -> None:
-    """spark.md §6.8: eight partitions instead of two, the rows from the last one on: the same to the last bit."""
+    """spark §6.8: eight partitions instead of two, the rows from the last one on: the same to the last bit."""
     raw = read(spark, root, "queue").frame
     many = rollup(raw.repartition(8, "seq").sortWithinPartitions("ts", ascending=False), "queue")
     assert _plain(many) == _plain(rolled)
@@ -187,7 +187,7 @@ def test_buckets(spark: Any) -> None:
 
 
 def test_a_restart_makes_no_negative_rate(spark: Any, tmp_path: Path) -> None:
-    """spark.md §6.18: counters begin again with a new boot_id; what was added is added up by process."""
+    """spark §6.18: counters begin again with a new boot_id; what was added is added up by process."""
     mine = [row for row in ROWS if row["kind"] == "node" and row["node"] == "node1"]
     counter = "conns_opened_total"
     again = [

@@ -1,4 +1,4 @@
-"""Rollups on disk: made once, made again when rows come, never half there (spark.md §2.7, §6.20)."""
+"""Rollups on disk: made once, made again when rows come, never half there (spark §2.7, §6.20)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A stream finds what a batch does on the same files, however they are cut into batches (spark.md §6.21)."""
+"""A stream finds what a batch does on the same files, however they are cut into batches (spark §6.21)."""
 
 import json
 from pathlib import Path

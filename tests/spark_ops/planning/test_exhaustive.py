@@ -63,7 +63,7 @@ FOUR_TOGETHER = cluster(
 @given(_tiny())
 @example(FOUR_TOGETHER)
 def test_as_good_as_trying_everything(rows: ClusterRows) -> None:
-    """spark.md §6.17: what nodes have above their limits is the least that promotions can do, but for what is no
+    """spark §6.17: what nodes have above their limits is the least that promotions can do, but for what is no
     improvement, unless no node has so much that there is to be acted; a solver's plan is never worse than ours.
 
     That says nothing of the fullest node alone: one far above its limit may be less, in squares, than two a little.
@@ -101,7 +101,7 @@ def _counts(queues: list[QueueRow], moves: dict[str, str], names: list[str]) -> 
 @MANY
 @given(st.integers(2, 5), st.integers(0, 40), st.data())
 def test_by_number_alone_as_rabbitmq_does(nodes: int, count: int, data: st.DataObject) -> None:
-    """spark.md §6.24: where mirrors are everywhere no node has more than its share, rounded up; and our goal of
+    """spark §6.24: where mirrors are everywhere no node has more than its share, rounded up; and our goal of
     numbers alone leaves no node with more than that goal allows either.
     """
     names = [f"n{number}" for number in range(nodes)]
@@ -123,7 +123,7 @@ def test_by_number_alone_as_rabbitmq_does(nodes: int, count: int, data: st.DataO
 @MANY
 @given(clusters(with_oddities=False))
 def test_by_number_alone_where_mirrors_are_few(rows: ClusterRows) -> None:
-    """spark.md §6.24: queues only go to synchronised mirrors, from nodes above their share, and to nodes with less."""
+    """spark §6.24: queues only go to synchronised mirrors, from nodes above their share, and to nodes with less."""
     names = [row.node for row in rows.nodes]
     counts = Counter(row.master for row in rows.queues)
     share = -(-len(rows.queues) // len(names))
@@ -138,7 +138,7 @@ def test_by_number_alone_where_mirrors_are_few(rows: ClusterRows) -> None:
 
 @pytest.mark.slow
 def test_noise_moves_nothing_after_a_while() -> None:
-    """spark.md §6.16: seven days of noisy load that does not change; a plan each hour, and it is carried out."""
+    """spark §6.16: seven days of noisy load that does not change; a plan each hour, and it is carried out."""
     dice = random.Random(7)
     names = [f"n{number}" for number in range(5)]
     base = [dice.lognormvariate(-2, 1) for _ in range(60)]

@@ -156,7 +156,7 @@ def test_a_queue_without_a_master_is_left_alone() -> None:
 
 
 def test_what_has_changed_since_is_refused() -> None:
-    """spark.md §6.13: master, epoch, incarnation, synchronised copies, a node that is down."""
+    """spark §6.13: master, epoch, incarnation, synchronised copies, a node that is down."""
     rows = _small()
     found = plan(rows, replace(FREE, goals=("masters",)))
     step = next(step for step in found.steps if step.action == "promote")

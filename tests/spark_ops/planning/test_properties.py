@@ -1,4 +1,4 @@
-"""What holds of every plan: the properties of spark.md §6, on clusters of all kinds."""
+"""What holds of every plan: the properties of spark §6, on clusters of all kinds."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -32,7 +32,7 @@ def _settings(rows: ClusterRows, mode: str, **given: object) -> Settings:
 @MANY
 @given(clusters(), MODES, st.integers(1, 5))
 def test_every_prefix_keeps_copies_and_one_master(rows: ClusterRows, mode: str, wave_moves: int) -> None:
-    """spark.md §6.1, §6.2: the broker would take each step, and after each there are as many synchronised copies as
+    """spark §6.1, §6.2: the broker would take each step, and after each there are as many synchronised copies as
     before or as the policy wants; a master has all.
     """
     found = plan(rows, _settings(rows, mode, wave_moves=wave_moves))
@@ -51,7 +51,7 @@ def test_every_prefix_keeps_copies_and_one_master(rows: ClusterRows, mode: str, 
 @MANY
 @given(clusters(), MODES)
 def test_no_hard_goal_is_more_violated_than_before(rows: ClusterRows, mode: str) -> None:
-    """spark.md §6.3: of the hard goals none; draining and missing copies may cost what a loss leaves."""
+    """spark §6.3: of the hard goals none; draining and missing copies may cost what a loss leaves."""
     asked = _settings(rows, mode)
     found = outcome(rows, asked)
     before = State(found.state.fleet, asked)
@@ -68,7 +68,7 @@ def test_no_hard_goal_is_more_violated_than_before(rows: ClusterRows, mode: str)
 @MANY
 @given(clusters(with_oddities=False))
 def test_each_move_makes_the_plan_better(rows: ClusterRows) -> None:
-    """spark.md §6.3, §6.10: the objective falls with each move, in order of the goals; more moves are never worse."""
+    """spark §6.3, §6.10: the objective falls with each move, in order of the goals; more moves are never worse."""
     found = outcome(rows)
     asked = FREE
     states = []
@@ -85,7 +85,7 @@ def test_each_move_makes_the_plan_better(rows: ClusterRows) -> None:
 @MANY
 @given(clusters())
 def test_zones_are_kept(rows: ClusterRows) -> None:
-    """spark.md §6.4: in full mode no queue has copies in fewer zones afterwards, unless it left a node it had to."""
+    """spark §6.4: in full mode no queue has copies in fewer zones afterwards, unless it left a node it had to."""
     zone = {row.node: row.zone for row in rows.nodes}
     found = outcome(rows)
     drained = {
@@ -100,7 +100,7 @@ def test_zones_are_kept(rows: ClusterRows) -> None:
 @MANY
 @given(clusters(), st.integers(1, 4))
 def test_no_node_is_above_its_limit_at_any_prefix(rows: ClusterRows, wave_moves: int) -> None:
-    """spark.md §6.5: memory, disk and cpu, what is copied counted at both ends; drops of a wave come after its adds."""
+    """spark §6.5: memory, disk and cpu, what is copied counted at both ends; drops of a wave come after its adds."""
     found = plan(rows, replace(FREE, wave_moves=wave_moves))
     nodes = {row.node: row for row in rows.nodes}
     queues = {(row.vhost, row.queue): row for row in rows.queues}
@@ -134,7 +134,7 @@ def test_no_node_is_above_its_limit_at_any_prefix(rows: ClusterRows, wave_moves:
 @MANY
 @given(clusters())
 def test_a_drained_node_is_left_or_it_is_said_why_not(rows: ClusterRows) -> None:
-    """spark.md §6.6; exclusive, excluded and cooling queues are in no step."""
+    """spark §6.6; exclusive, excluded and cooling queues are in no step."""
     asked = _settings(rows, "drain-node", exclude_queue="^q3$")
     found = plan(rows, asked)
     drained = {asked.node, *(row.node for row in rows.nodes if row.is_draining)}
@@ -184,7 +184,7 @@ LEFT_IN_TWO_ROUNDS = cluster_of(
 @example(ROOM_COMES_LATER, "full")
 @example(LEFT_IN_TWO_ROUNDS, "full")
 def test_a_plan_of_the_planned_is_empty(rows: ClusterRows, mode: str) -> None:
-    """spark.md §6.7; and a plan that is carried out twice does nothing the second time."""
+    """spark §6.7; and a plan that is carried out twice does nothing the second time."""
     asked = _settings(rows, mode)
     found = plan(rows, asked)
     changed = after(rows, found)
@@ -195,7 +195,7 @@ def test_a_plan_of_the_planned_is_empty(rows: ClusterRows, mode: str) -> None:
 @MANY
 @given(clusters(), st.randoms(use_true_random=False), st.integers(0, 3))
 def test_the_order_of_rows_changes_nothing(rows: ClusterRows, random: object, seed: int) -> None:
-    """spark.md §6.8: same plan to the byte for other orders of rows; the same moves if nodes have other names that are
+    """spark §6.8: same plan to the byte for other orders of rows; the same moves if nodes have other names that are
     in the same order.
     """
     nodes, queues = list(rows.nodes), list(rows.queues)
@@ -237,7 +237,7 @@ def _renamed(rows: ClusterRows) -> ClusterRows:
 @MANY
 @given(clusters(), st.sampled_from([0.25, 2.0, 16.0]))
 def test_loads_and_capacities_scale_together(rows: ClusterRows, factor: float) -> None:
-    """spark.md §6.9: the same moves if all loads and all that nodes have is so many times as much."""
+    """spark §6.9: the same moves if all loads and all that nodes have is so many times as much."""
     asked = replace(FREE, goals=("cpu", "memory", "disk", "masters", "locality"))
     scaled = replace(
         rows,
@@ -273,7 +273,7 @@ def test_loads_and_capacities_scale_together(rows: ClusterRows, factor: float) -
 @MANY
 @given(clusters())
 def test_no_moves_and_single_waves(rows: ClusterRows) -> None:
-    """spark.md §6.10: --max-moves 0 is an empty plan; waves that come before may be carried out without the rest."""
+    """spark §6.10: --max-moves 0 is an empty plan; waves that come before may be carried out without the rest."""
     assert plan(rows, replace(FREE, max_moves=0)).waves == ()
     found = plan(rows, replace(FREE, wave_moves=2))
     simulator = Simulator(rows)
@@ -287,7 +287,7 @@ def test_no_moves_and_single_waves(rows: ClusterRows) -> None:
 @MANY
 @given(clusters(), MODES)
 def test_a_plan_does_what_it_says(rows: ClusterRows, mode: str) -> None:
-    """spark.md §6.11: the summary is the sum of the steps, nodes have after it what was predicted, and what steps say
+    """spark §6.11: the summary is the sum of the steps, nodes have after it what was predicted, and what steps say
     of their effects adds up to that.
     """
     asked = _settings(rows, mode)
@@ -310,7 +310,7 @@ def test_a_plan_does_what_it_says(rows: ClusterRows, mode: str) -> None:
 @MANY
 @given(clusters(), MODES, st.data())
 def test_any_prefix_can_be_undone(rows: ClusterRows, mode: str, data: st.DataObject) -> None:
-    """spark.md §6.12: masters and copies are where they were; the ring too, where no copy went, else it is said."""
+    """spark §6.12: masters and copies are where they were; the ring too, where no copy went, else it is said."""
     found = plan(rows, _settings(rows, mode))
     steps = [step for step in found.steps if step.action != "note"]
     count = data.draw(st.integers(0, len(steps)))
@@ -342,7 +342,7 @@ def _fields(found: Plan) -> dict[str, object]:
 @MANY
 @given(clusters(nodes_min=3, with_oddities=False))
 def test_a_new_node_only_receives(rows: ClusterRows) -> None:
-    """spark.md §6.15: and nothing moves among the others."""
+    """spark §6.15: and nothing moves among the others."""
     new = node("new", zone=rows.nodes[0].zone)
     grown = replace(rows, nodes=(*rows.nodes, new))
     found = plan(grown, replace(FREE, mode="add-node", node="new"))
@@ -366,7 +366,7 @@ def test_hot_nodes_get_colder(rows: ClusterRows, share: float) -> None:
 
 
 def test_a_balanced_cluster_needs_no_plan() -> None:
-    """spark.md §6.7: also with a little noise."""
+    """spark §6.7: also with a little noise."""
     names = ["a", "b", "c"]
     queues = [
         queue(f"q{n}", *(names[(n + k) % 3] for k in range(3)), cpu=0.5 + 0.01 * (n % 4), size=1e6)

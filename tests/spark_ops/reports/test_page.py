@@ -1,4 +1,4 @@
-"""Property 23 of spark.md §6: hostile names are inert, nothing outside is needed, each number is the document's."""
+"""spark §6.23: hostile names are inert, nothing outside is needed, each number is the document's."""
 
 import re
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def assert_inert(read: Page) -> None:
 def test_hostile_names_are_inert(
     cluster: str, busy: str, other: str, queue: str, grown: str, vhost: str
 ) -> None:
-    """They change no element of the page, and its bytes are UTF-8 (spark.md §6.23)."""
+    """They change no element of the page, and its bytes are UTF-8 (spark §6.23)."""
     assume(len({busy, f"{other}3", "rabbit@n2", "rabbit@n4", "rabbit@n5"}) == 5)
     changes = {
         "prod-eu": cluster, "rabbit@n1": busy, "rabbit@n3": other + "3", "orders.created": queue,
@@ -137,7 +137,7 @@ def test_nothing_outside_is_needed() -> None:
 @SLOW
 @given(data=st.data())
 def test_each_figure_is_the_documents(data: st.DataObject) -> None:
-    """Every number in the page stands in the JSON, written as one of the kinds writes it (spark.md §6.23)."""
+    """Every number in the page stands in the JSON, written as one of the kinds writes it (spark §6.23)."""
     health, plan = samples.health(minutes=8), samples.plan()
     for row in health["nodes"]:
         row.update({key: data.draw(figures) for key in ("cpu", "memory", "masters", "loop_lag_ms")})

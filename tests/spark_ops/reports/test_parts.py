@@ -227,7 +227,7 @@ def test_tables_are_in_the_document() -> None:
 
 @given(names)
 def test_csv_comes_back(name: str) -> None:
-    """Whatever a queue is called: one cell, and no formula (spark.md §6.23)."""
+    """Whatever a queue is called: one cell, and no formula (spark §6.23)."""
     made = table("t", (Column("queue", "Queue"), Column("n", "N", "count")), [{"queue": name, "n": -3}])
     (head, row) = list(csv.reader(io.StringIO(csv_of(made), newline="")))
     assert head == ["queue", "n"]

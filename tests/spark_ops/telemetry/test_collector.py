@@ -83,7 +83,7 @@ def test_kept_segments_are_taken_once(tmp_path: Path) -> None:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6))
 def test_any_way_of_arrival(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    """spark.md §6.18: duplicates, disorder and cuts change nothing of which rows there are."""
+    """spark §6.18: duplicates, disorder and cuts change nothing of which rows there are."""
     directory = tmp_path_factory.mktemp("any")
     chance = random.Random(seed)
     mine = chance.sample(ROWS, 40)

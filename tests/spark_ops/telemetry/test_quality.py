@@ -46,7 +46,7 @@ def test_ranges_are_bounded() -> None:
 
 @given(st.permutations(list(range(12))), st.lists(st.integers(0, 11), max_size=6))
 def test_order_and_duplicates_change_nothing(order: list[int], again: list[int]) -> None:
-    """spark.md §6.18: each row counts once, and nothing was lost in the end, whatever the order of arrival is."""
+    """spark §6.18: each row counts once, and nothing was lost in the end, whatever the order of arrival is."""
     watch = Watch()
     kept = [seq for seq in [*order, *again] if watch.row(row(seq)) is not None]
     facts = watch.hours["c", "n", HOUR_MS // 1000]

@@ -63,7 +63,7 @@ def test_rows_of_a_cluster() -> None:
 
 
 def test_versions() -> None:
-    """spark.md §6.22: the version before and the next one are read, later ones are not understood."""
+    """spark §6.22: the version before and the next one are read, later ones are not understood."""
     newer = parse(line(v=VERSION + 1, some_new_field=1))
     assert isinstance(newer, dict)
     assert "some_new_field" not in newer

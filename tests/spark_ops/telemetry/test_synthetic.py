@@ -123,7 +123,7 @@ def test_faults_write_right_rows(name: str) -> None:
 
 
 def test_what_faults_are_for() -> None:
-    """Each of spark.md §3.2 that rows can show."""
+    """Each of spark §3.2 that rows can show."""
     assert {fault.finding for fault in FAULTS.values()} - {None} == {
         "under-replicated",
         "unsynced-mirror",

@@ -225,7 +225,7 @@ def test_all_in_maintenance_mode() -> None:
 def test_a_placement(
     settings: QueueSettings, placement: str, current: str, candidates: str, mirrors: str
 ) -> None:
-    """spark.md §3.4: a plan says which nodes, where a policy says how many."""
+    """spark §3.4: a plan says which nodes, where a policy says how many."""
     record = replace(QUEUE, placement=tuple(placement))
     found = suggested_nodes(settings, record, "a", list(current), list(current), list(candidates))
     assert found == ("a", tuple(mirrors))

@@ -1,4 +1,4 @@
-"""Steps of plans in the catalogue: what they do, and what they are refused for (spark.md §3.4, §6.1, §6.2, §6.13)."""
+"""Steps of plans in the catalogue: what they do, and what they are refused for (spark §3.4, §6.1, §6.2, §6.13)."""
 
 from dataclasses import replace
 from typing import Any
@@ -398,7 +398,7 @@ def _happens(cluster: Cluster, event: tuple[str, Any]) -> None:
 @settings(max_examples=400, deadline=None)
 @given(st.lists(_STEPS | _EVENTS, max_size=30))
 def test_no_step_takes_a_copy_that_is_needed(history: list[tuple[Any, ...]]) -> None:
-    """spark.md §6.1, §6.2, §6.14: whatever happens in between, and whatever the plan believes."""
+    """spark §6.1, §6.2, §6.14: whatever happens in between, and whatever the plan believes."""
     cluster = Cluster()
     for each in history:
         if cluster.catalogue.queue("/", "q") is None:
@@ -427,7 +427,7 @@ def test_no_step_takes_a_copy_that_is_needed(history: list[tuple[Any, ...]]) -> 
 def test_a_step_that_is_sent_twice_is_made_once(
     history: list[tuple[str, Any]], step: tuple[str, str, int]
 ) -> None:
-    """spark.md §6.7, §6.13: an answer that was lost does no harm."""
+    """spark §6.7, §6.13: an answer that was lost does no harm."""
     cluster = Cluster(A, B, C)
     for event in history:
         _happens(cluster, event)

@@ -1,4 +1,4 @@
-"""Plans over HTTP, of a node without peers: bodies, the lock, the topology (spark.md §3.4)."""
+"""Plans over HTTP, of a node without peers: bodies, the lock, the topology (spark §3.4)."""
 
 from typing import Any
 
