@@ -1,4 +1,4 @@
-"""One turn's news of a master for its mirrors, as one payload of the ring.
+"""The changes of a queue in one turn, which its master sends to the mirrors as one payload of the ring.
 
     batch     = next_seq:longlong mastership:longlong count:short (sender:longlong number:longlong)* step*
     step      = length:long (operation | roll | handover | sync-mode | sender-gone | clock)

@@ -52,16 +52,17 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The master's question how much a member has heard of it: its broadcast of that number doesn't come back."""
+    """The master's question how far a member has come: a broadcast with this number has not come round."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The last broadcast of the master that the member has, and that its disk has; -1: none.
+    """A member's answer to a `Probe`: the last of the master's broadcasts that it has, and that its disk has; -1:
+    none.
 
-    disk: None: nobody waits for its disk.
+    disk: None: no confirm waits for its disk.
     """
 
     last: int
