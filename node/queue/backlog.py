@@ -15,7 +15,7 @@ from node.amqp.reader import MIXED_SIZES
 from node.queue.run import NEVER, Batch, Run, bytes_of
 
 RUN_MAX: Final = 4096
-"""Messages at which a run grows no more: what a partly consumed run can pin in memory stays small."""
+"""The most messages to which a run grows, so that a partly consumed run keeps little in memory."""
 
 
 class Backlog:

@@ -1,13 +1,13 @@
-"""How batches come into queues, and who must have one before it is confirmed.
+"""The way of batches into queues, and the places that must have one before it is confirmed.
 
     a channel ── publish ─┐
     a part, a commit ─ give ─► put ─► Queue.enqueue              of each queue here: it has the batch at once
                            │   await_safety ─► disk, mirrors     who must have what it has
                            └─► LiveQueue.publish                 of each queue elsewhere: it answers
 
-A queue here waits for nobody, or for this node's disk if it is durable and the messages are persistent; one with
-mirrors for them, which see to disks, ours too. The disk is asked once for all queues of a batch, and large contents
-go to the message store once. A queue elsewhere answers for itself, in its own time.
+A queue here needs no other place, or this node's disk if it is durable and the messages are persistent. A queue with
+mirrors needs these, and they wait for all disks, this node's too. The disk is asked once for all queues of a batch, and
+large contents go to the message store once. A queue elsewhere sends its own answer later.
 Source: amqp-behaviour §4.3, §9.1; reliability §4.4.
 """
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 class Publisher(Waiter, Protocol):
-    """Who wants to know which of the messages it publishes are safe. They are numbered by it, in order."""
+    """A publisher that is told which of its messages are safe. It numbers them in order."""
 
     def expect(self, count: int) -> int:
-        """Number so many messages, which will be settled. Returns: the number of the first."""
+        """Number so many messages that will be settled later; return the number of the first."""
 
     def confirm_at_once(self, count: int) -> None:
         """Confirm so many messages that are safe already."""
 
 
 class IntakeHost(Protocol):
-    """What an intake needs of the broker around it."""
+    """The broker, as its intake uses it."""
 
     storage: Storage
     meter: "Meter | None"
@@ -81,7 +81,7 @@ class Intake:
         self._large_bytes = host.storage.embed_max_bytes
 
     def publish(self, batch: Batch, targets: Targets, publisher: Publisher | None) -> None:
-        """Publish a batch.   publisher: hears what became of each message; None: nobody wants to know."""
+        """Publish a batch.   publisher: is told the outcome of each message; None: no one needs it."""
         if targets.leaves_node and (targets.away or targets.count > 1):
             self._publish_to_all(batch, targets, publisher)
             return

@@ -449,7 +449,7 @@ def _need_exactly(data: bytes, size: int) -> None:
         raise CorruptRecord("it has another length than it says")
 
 
-# --- what they come to ---
+# --- their result ---
 
 
 class Image:
