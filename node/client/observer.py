@@ -27,8 +27,8 @@ class MirrorEvent:
 
     kind: see `cluster.mirror.happenings`; "detail" belongs to the event before it or after it.
     text: the whole line of the log.
-    node: the node of the copy that it is about, with a new master the new one's; "": none.   former: the last master's.
-    cause: `plan:<plan>:<step>` where a plan's step did it; "": not that.
+    node: the node of the copy that it is about; if the master changed, the new master's; "": none.
+    former: the last master's node.   cause: `plan:<plan>:<step>` if a plan's step caused it, else "".
     """
 
     level: Level

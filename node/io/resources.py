@@ -20,6 +20,7 @@ from functools import cache
 from typing import Final
 
 from node.config.config import DiskOptions, MemoryOptions
+from node.override import override
 
 MEMORY_CLEAR_RATIO: Final = 0.95
 DISK_CLEAR_RATIO: Final = 1.05
@@ -123,7 +124,7 @@ def _read(path: str) -> str | None:
 
 
 def free_disk_bytes(path: str) -> int:
-    """What we may still write on the file system of a path. Raises OSError."""
+    """Return how many bytes this process may still write on the file system of a path. Raises OSError."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
 
@@ -180,7 +181,7 @@ def _find_trim() -> Callable[[], object] | None:
 
 
 class _Monitor:
-    """Looks again and again, and calls back when what it finds changes."""
+    """Checks a resource again and again, and calls back when its alarm goes on or off."""
 
     def __init__(self, on_change: OnChange) -> None:
         self._on_change = on_change
@@ -189,23 +190,23 @@ class _Monitor:
         self.is_alarmed = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look now, and from now on."""
+        """Check now, and regularly from now on."""
         self._loop = loop
         self._tick()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Check no more."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def check(self) -> None:
-        """Look at once; calls back if the alarm goes on or off."""
+        """Check at once; calls back if the alarm goes on or off."""
         raise NotImplementedError
 
     def interval_s(self) -> float:
-        """How long until the next look."""
+        """Return the seconds until the next check."""
         raise NotImplementedError
 
     def _tick(self) -> None:
@@ -255,13 +256,13 @@ class MemoryMonitor(_Monitor):
         return int(self.limit_bytes * self._paging_ratio)
 
     def set_limit(self, options: MemoryOptions) -> None:
-        """Another watermark, from now on (`set_vm_memory_high_watermark`); nothing else of the options."""
+        """Set another watermark (`set_vm_memory_high_watermark`); the other options stay."""
         self.limit_bytes = watermark_bytes(options, self.total_bytes)
         self.used_bytes = self._rss()
         self._set(self.used_bytes > self.limit_bytes, self.used_bytes, self.limit_bytes)
 
+    @override
     def check(self) -> None:
-        """See `_Monitor.check`. Memory that was freed is given back first."""
         used = self._rss()
         self._highest_bytes = max(self._highest_bytes, used)
         has_fallen = used <= self._highest_bytes * (1 - FALLEN_SHARE)
@@ -314,8 +315,8 @@ class DiskMonitor(_Monitor):
         self.limit_bytes = free_limit_bytes(options, self._total_bytes)
         self._look(self.limit_bytes)
 
+    @override
     def check(self) -> None:
-        """See `_Monitor.check`. What the system does not tell changes nothing."""
         self._look(self.limit_bytes * DISK_CLEAR_RATIO if self.is_alarmed else self.limit_bytes)
 
     def _look(self, limit: float) -> None:

@@ -356,8 +356,8 @@ class MessageStore:
         elif file is not None:
             self._merged_away.append(file)
         self._merge = None
-        # What lost its last reference since the last `collect` is not in the new file, and its operation is
-        # perhaps not submitted. If so, the next `collect` goes on.
+        # Contents that lost their last reference since the last `collect` are not in the new file, and the operation
+        # may not be submitted yet. Then the next `collect` continues.
         if not self._had_drops:
             self._remove_merged_away()
             self._merge_if_due()

@@ -148,7 +148,7 @@ class MetadataLog:
         self._is_broken = self._is_broken or not is_safe
         for on_safe in waiting:
             on_safe(is_safe)
-        # Only now, so that what is appended in answer to all of these shares one job.
+        # Only now, so that commands that the callbacks append share one job.
         self._jobs -= 1
         if not self._jobs:
             self.flush()
@@ -201,7 +201,7 @@ class MetadataLog:
             raise MetadataUnreadable(f"{PATH}: nothing of it can be read: restore it from a backup")
         if file.is_damaged:
             self._set_aside(data)
-        # By way of a snapshot, so that nothing comes to life that was deleted long ago.
+        # A snapshot is used, so that objects deleted long ago do not come back for a moment.
         live_count = 0
         for command in snapshot(file.catalogue):
             submit(command, _assert_built)

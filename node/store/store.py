@@ -228,7 +228,7 @@ class Store:
 
     def _on_dirty(self, index: QueueIndex) -> None:
         if self._is_flushing:
-            return  # what a checkpoint has it write is taken at once
+            return  # steps of a checkpoint are taken at once
         self._reported[index] = None
         self._gathering[index] = None
         self._wake()
