@@ -111,7 +111,7 @@ def decode_side(raw: bytes) -> Side:
             report = side.report
             return Report(report.last - 1, report.disk - 2 if report.disk else None)
         case _:
-            raise Malformed("a message beside the ring that says nothing")
+            raise Malformed("an empty message beside the ring")
 
 
 def _steps(ranges: Iterable[range]) -> list[int]:
