@@ -8,7 +8,7 @@ from typing import Final
 
 VERSION: Final = "0.1.0"
 COMPATIBLE_VERSION: Final = "3.10.8"
-"""What clients are told by default, because some choose their behaviour by it (architecture §4)."""
+"""The version that clients get by default, because some choose their behaviour by it (architecture §4)."""
 
 NODE_MARK: Final = "urn:fluffle:node"
 """The URI that certificates of nodes have among their alternative names, and those of clients don't: an authority may

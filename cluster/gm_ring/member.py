@@ -75,7 +75,7 @@ class Member:
     pending_bytes: payloads that are kept until they are acknowledged.
     has_output, is_urgent: `flush` has something to do, something that should go now.
 
-    What waits is bounded by what origins leave unconfirmed: they must stop broadcasting while that is too much.
+    Waiting payloads are bounded by unconfirmed broadcasts: origins must stop broadcasting while these are too many.
     It is kept once, sent once in a flush, and may be held once while its view isn't here.
     """
 
@@ -99,7 +99,7 @@ class Member:
         self._news: dict[int, Origin] = {}  # of these origins it should hear
         self._early: list[_Early] = []
         self._least_edge = self._cut_edge = 0
-        self._cut: list[Item] = []  # of a catch-up on that edge, which goes on
+        self._cut: list[Item] = []  # the items so far of a catch-up on that edge
         self._proposed: dict[int, EraseMirror] = {}
         self._owes_catch_up = False
         self._is_alone = False
@@ -193,7 +193,7 @@ class Member:
         else:
             message = Activity(version, edge, self._gathered())
         self._forget_gathered()
-        if self.pending_bytes <= PART_MAX_BYTES:  # all that is told is pending
+        if self.pending_bytes <= PART_MAX_BYTES:  # everything in it is pending
             self._host.send(self.right, message)
             return
         for part in parts(message):

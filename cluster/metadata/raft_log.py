@@ -4,7 +4,7 @@
 
 Commands of one turn of the loop share a batch, and a batch is proposed again, under the same number, until it is
 applied or its commands are too old. An answer waits until this member's journal is safe and every member that is up
-has applied the command: then a client may go to any node with what it was told.
+has applied the command: then a client finds the change on any node.
 Source: reliability §3.4 (outcomes), §4.1; architecture §1.
 """
 

@@ -1,4 +1,4 @@
-"""One member of the Raft group: PySyncObj's core, the journal, and what keeps both honest.
+"""One member of the Raft group: PySyncObj's core, the journal, and the checks around both.
 
     peers ── receive ─► firewall ─► Core ─► StateMachine.apply
     peers ◄─ Outbox ◄── send ◄─────┘  └──► RaftJournal ─► disk ─► synced: the Outbox lets go
@@ -46,7 +46,7 @@ _ROUNDS_MAX: Final = 64
 """How often one tick runs the core; what is left is for the next turn."""
 
 _CHANGE_RETRY_HEARTBEATS: Final = 1.2
-"""After so many heartbeats a change of who votes is proposed again."""
+"""After so many heartbeats a change of the voters is proposed again."""
 
 _RANK_S: Final = 0.1
 """The delay between voters' elections, by the order of their names, when the leader is known to be dead: if all stood
@@ -57,7 +57,7 @@ _CORE_S: Final = 1.0
 
 _ORPHAN_ELECTIONS: Final = 3
 """After so many times of the longest election without a leader that it knows for a voter, a member listens to others:
-it may have missed who votes by now."""
+it may have missed a change of the voters."""
 
 _IN_FLIGHT_S: Final = 0.5
 """A follower that has not answered for so long is not waited for."""

@@ -141,7 +141,7 @@ class Caretaker:
         self._renew()
 
     def disks_changed(self, stuck: frozenset[str]) -> None:
-        """Take the nodes whose message disks are stuck. A node whose disk goes on is not shunned any more."""
+        """Take the nodes whose message disks are stuck. A node whose disk works again is not shunned any more."""
         for node in self._stuck - stuck:
             self._back_offs.pop(node, None)
         self._stuck = stuck

@@ -210,7 +210,7 @@ class Copy:
             parts.insert(at, _Part(run))
 
     def _drop(self, seqs: range) -> None:
-        """Let go of consecutive messages, all of which are here, and have the storage forget them."""
+        """Drop consecutive messages, all of which are here, and have the storage forget them."""
         bound = self._paged.stop
         if seqs.start < bound:
             self._paged.forget(range(seqs.start, min(seqs.stop, bound)))
@@ -350,7 +350,9 @@ class Copy:
     # --- its beginning and its end ---
 
     def adopt(self, next_seq: int, pages: Iterable[Page], alive: Iterable[range]) -> None:
-        """Begin with what a recovery found, before anything else comes.   alive: the numbers that the pages count."""
+        """Begin with the messages that a recovery found, before anything else comes.   alive: the numbers that the
+        pages count.
+        """
         for numbers in alive:
             self.held.add(numbers)
         for page in pages:
@@ -441,7 +443,9 @@ class Copy:
                 self._storage.forget(numbers, first)
 
     def _take_over(self, runs: list[Run], missing: NumberSet) -> None:
-        """Have these runs in memory, beside what is paged, or page them as well.   missing: of what is held."""
+        """Keep these runs in memory, beside paged messages, or page them as well.   missing: those of `held` that
+        were not found.
+        """
         for numbers in missing:
             self.held.discard(numbers)
         self.owed = missing

@@ -372,7 +372,7 @@ class Group:
     def broadcast(self, payload: bytes) -> int:
         """Broadcast a payload, and return its number."""
         number = self.member.broadcast(payload)
-        # The leader looks after this node's disk. A mark that waited for it would go after the broadcast by itself.
+        # The leader waits for this node's disk itself. A mark that waited for it would need a message of its own.
         self.member.on_disk(self.id, number)
         return number
 
@@ -566,7 +566,7 @@ class Group:
             self.leader.forget_senders(self._mirrors.incarnations_up)
 
     def unmirror(self) -> None:
-        """Go on here without a view."""
+        """Continue the queue on this node without a view."""
         for leader in self._leaders():
             leader.go_on_alone()
         self.close(is_safe=True)

@@ -264,7 +264,7 @@ class Mirrors:
         )
 
     def _start_mirroring(self, record: QueueRecord) -> None:
-        """Begin to mirror a queue, which goes on as it is; its copies are still to come."""
+        """Begin to mirror a queue of this node; its copies are added later."""
         known = self._known[record.uid] = KnownQueue(record)
         live = self.broker.vhosts[record.vhost].queues[record.name]
         own = self._own(known.view)

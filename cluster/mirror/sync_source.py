@@ -73,7 +73,7 @@ class SyncSource:
         self._wake = wake
         self._epoch_s = epoch_s
         self._max_bytes_per_s = max_bytes_per_s
-        self._services: dict[int, _Service] = {}  # by member; who was served last is at the end
+        self._services: dict[int, _Service] = {}  # by member; the one served last is at the end
         self._progress: dict[int, SyncProgress] = {}
         self._reading: _Service | None = None
         self._now = 0.0

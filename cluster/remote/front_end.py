@@ -262,7 +262,7 @@ class FrontEnd:
             consumer.outlet.granted(consumer, 0)
 
     def relieved(self) -> None:
-        """Go on: the stream to the front end has room again."""
+        """Send deliveries again: the stream to the front end has room."""
         for outlet in self._outlets.values():
             outlet.unblock()
 

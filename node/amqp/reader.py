@@ -55,7 +55,7 @@ _HEADER_FIXED_BYTES: Final = 12
 _FLAGS_BYTES: Final = 2
 
 _OBJECT_BYTES: Final = 48
-"""What a frame that is kept costs beside its bytes: bodies may come in frames of one octet."""
+"""The cost of a kept frame beside its bytes: bodies may come in frames of one octet."""
 
 _ASSEMBLED_MIN_BYTES: Final = 16 * 1024 * 1024
 """The least limit, however small the largest message is: headers need room, too."""
@@ -164,7 +164,7 @@ class FrameReader:
             self._walk(data, pos)
 
     def resume(self) -> None:
-        """Go on after `paused`, with what was kept."""
+        """Continue after `paused`, with the bytes that were kept."""
         self.paused = False
         self._walk(self._take_pieces(), 0)
 
@@ -189,7 +189,7 @@ class FrameReader:
             self._assembled_bytes -= assembly.kept
 
     def close(self) -> None:
-        """Let go of all that was kept, and of the sink: nothing of the stream matters any more, nothing is fed."""
+        """Drop all kept bytes, and the sink: the stream has ended, and `feed` is not called any more."""
         self.forget_contents()
         self._take_pieces()
         del self._sink

@@ -320,12 +320,12 @@ class Broker:
             connection.force_close(reason)
 
     def relieved(self) -> None:
-        """Let publishers go on in the coming turns, as the storage has room again."""
+        """Read from held publishers again in the coming turns, as the storage has room."""
         if self.in_flow or self.peers is not None:
             self.wake()
 
     def _end_flow(self, limit: int) -> None:
-        """Let up to `limit` publishers go on, until there is too much again."""
+        """Read again from up to `limit` publishers, unless the storage gets congested again."""
         for connection in list(islice(self.in_flow, limit)):
             if self.storage.is_congested or self.turns.is_full:
                 break

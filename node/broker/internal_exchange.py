@@ -77,7 +77,7 @@ class InternalExchange:
         envelope = self._envelope(key)
         try:
             queues = self._broker.route(self._vhost, self._name, (envelope.routing_key,), None)
-        except ProtocolError:  # the patterns that somebody bound cost too much: they get nothing
+        except ProtocolError:  # matching the bound patterns costs too much: their queues get nothing
             return None
         return Post(self._broker, envelope, Targets(queues)) if queues else None
 

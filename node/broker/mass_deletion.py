@@ -83,7 +83,7 @@ class InPieces:
 
 
 def _first(command: Command[Any], catalogue: Catalogue) -> tuple[Trim | None, int]:
-    """Return the command that removes a first piece of what a command is to delete, and the whole size.
+    """Return the command that removes a first piece of the object that a command deletes, and the object's size.
 
     None and 0 where the command deletes nothing large.
     """

@@ -30,7 +30,7 @@ _MATCHES_EMPTY_NAME_ONLY: Final = "^$"
 
 @dataclass(frozen=True, slots=True)
 class LoginRefused:
-    """The reason why a login failed. It is for the log only: the client is told the same in all cases (§1.3)."""
+    """The reason why a login failed. It is for the log only: the client gets the same text in all cases (§1.3)."""
 
     reason: str
 

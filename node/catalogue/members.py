@@ -2,7 +2,7 @@
 
 Each change appends what it did to the catalogue's events. What becomes of a node's queues is the catalogue's
 business.
-Source: reliability §4.0 (incarnations), §2.5 (who may leave).
+Source: reliability §4.0 (incarnations), §2.5 (which nodes may leave).
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Policies: which one applies to a queue or an exchange, and what comes of it together with the arguments.
+"""Policies: which one applies to a queue or an exchange, and the settings that result from it and the arguments.
 
 At most one user policy and one operator policy apply to an object, the matching ones with the highest
 priority; the two are merged. `PolicySet` finds them, `queue_settings` and `alternate_exchange` resolve what

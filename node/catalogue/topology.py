@@ -76,7 +76,7 @@ class Topology:
     """The exchanges, queues, bindings and policies of one vhost, with the handlers of the commands that change them.
 
     events: the catalogue's list of events, to which each change is appended.
-    made_by: the user who made the vhost, and its exchanges with it; empty: nobody.
+    made_by: the user who made the vhost, and its exchanges with it; empty: no user.
     """
 
     def __init__(self, vhost: str, events: list[Event], made_by: str = "") -> None:

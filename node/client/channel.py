@@ -137,7 +137,7 @@ class Channel:
     def publish(self, route: Route, traits: Traits, contents: list[bytes], size: int) -> None:
         """Publish a run of messages along a route.
 
-        Raises: ProtocolError for what is wrong with them, before any is enqueued.
+        Raises: ProtocolError for an invalid one, before any is enqueued.
         """
         envelope = route.envelope
         if envelope is None or (traits is not route.traits and traits != route.traits):
@@ -152,7 +152,7 @@ class Channel:
     def _publish_one(
         self, route: Route, envelope: Envelope, traits: Traits, content: bytes, size: int
     ) -> None:
-        """Publish a message that is routed by itself: by its headers, by CC and BCC, or to a direct reply."""
+        """Publish a message that needs a route of its own: by its headers, by CC and BCC, or to a direct reply."""
         headers = chosen_headers(content, route.headers_asked)
         keys = [route.routing_key, *traits.cc, *(traits.bcc or ())]
         targets = Targets(self.broker.route(self.connection.vhost, route.exchange, keys, headers))
@@ -261,7 +261,7 @@ class Channel:
             return
         # Room of the channel's limit goes to the consumer that has waited longest, or the first would always take it.
         for consumer in sorted(self._blocked, key=_LAST_TAG) if self.prefetch_limit else list(self._blocked):
-            # A queue on another node keeps account by itself, also of what it has sent and is not delivered yet.
+            # A queue on another node counts itself, and includes deliveries that are still on their way.
             if not consumer.queue.is_local or self.credit(consumer) > 0:
                 del self._blocked[consumer]
                 consumer.queue.resume(consumer)
@@ -367,7 +367,7 @@ class Channel:
     # --- settling ---
 
     def acks(self, first: int, last: int) -> None:
-        """Acknowledge the delivery tags from first to last, each by itself.
+        """Acknowledge the delivery tags from first to last, each as one ack.
 
         Raises: ProtocolError 406 at the first unknown tag, those before it being acknowledged.
         """
@@ -465,7 +465,7 @@ class Channel:
         self.broker.observer.consumer_removed(self, consumer)
 
     def close(self) -> Chore:
-        """End: roll back a transaction now; return the chore that gives back all else that the channel has (§2.1)."""
+        """End: roll back a transaction now; return the chore that gives back its consumers and messages (§2.1)."""
         self.broker.observer.channel_closed(self)
         self.broker.counters.channel_closed += 1
         self.broker.channel_counts[self.connection.user_name] -= 1

@@ -116,7 +116,7 @@ class Connection:
         self._routes = Routes()
         self._out: list[bytes] = []
         self._out_bytes = 0
-        self._is_waiting = False  # the method that was read last goes on when something is done
+        self._is_waiting = False  # True while the last method waits for a result
         self._unanswered_closes: set[int] = set()  # numbers of channels whose close-ok is to come
         self._reopening: int | None = None  # such a number that the client has opened again
         self._is_choked = False  # there is more unsent output than a client may let pile up

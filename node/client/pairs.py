@@ -4,9 +4,9 @@
     broker.pairs.begin(channel)            an open channel begins to count
     channel.pairs.published(…)             bumped once a run, as all counters are
 
-When nobody has asked for `KEPT_S` channels forget them, and a run costs them one look at an attribute again. A node
-keeps no more than `PAIRS_MAX`, a channel no more than `CHANNEL_PAIRS_MAX`: what comes beyond is in the channel's own
-counters only. Pairs of queues and exchanges that are gone go when somebody looks. Source: a live RabbitMQ 3.10.8.
+Without a scrape for `KEPT_S` channels forget them, and a run costs them one look at an attribute again. A node
+keeps no more than `PAIRS_MAX`, a channel no more than `CHANNEL_PAIRS_MAX`: pairs beyond these are in the channel's own
+counters only. Pairs of deleted queues and exchanges are removed at the next scrape. Source: a live RabbitMQ 3.10.8.
 """
 
 from bisect import bisect_right

@@ -214,7 +214,7 @@ class Cluster:
         self.peers.sync({name: each.address for name, each in known.items() if name != self.name})
         self.roster.remember()
 
-    # --- what goes on in it ---
+    # --- events ---
 
     def fault(self, name: str, text: str) -> None:
         """Log that a node's broker sent an invalid message, and ask that node to start its broker anew."""

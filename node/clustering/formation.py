@@ -1,6 +1,6 @@
 """A node that belongs to no cluster finds one to join, or creates one.
 
-    configured list (or DNS) ─► who of them belongs to a cluster? ─► one: join it
+    configured list (or DNS) ─► which of them belong to a cluster? ─► one: join it
                                                                   ─► none: the first of the list makes it,
                                                                      the others wait for that
     no list: a cluster of one, which others join by join_cluster

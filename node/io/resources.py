@@ -1,5 +1,6 @@
 """Memory and disk space: how much there is, how much is used, and the alarms when it gets short.
-Two monitors look now and then, on the loop, and call back when an alarm goes on or off:
+
+Two monitors check regularly, on the event loop, and call back when an alarm goes on or off:
 
     memory   on: resident set > watermark         off: below 95 % of it       every 0.02 to 2.5 s
     disk     on: free < limit                     off: free >= 105 % of it    every 0.1 to 10 s
@@ -214,7 +215,7 @@ class _Monitor:
         try:
             self.check()
         finally:
-            # Also after a fault of who is called back.
+            # Even after an exception of the callback.
             self._timer = self._loop.call_later(self.interval_s(), self._tick)
 
     def _set(self, is_alarmed: bool, value: int, limit: int) -> None:

@@ -4,7 +4,7 @@
     /metrics/per-object    the same names with a row for each of them
     /metrics/detailed      chosen families, each row with its labels, under other names
 
-A scrape looks at everything in slices of a few ms, so that what serves AMQP goes on. Values are of the time of the
+A scrape works in slices of a few ms, so that the node serves AMQP meanwhile. Values are of the time of the
 scrape, not of the last sample. Source: management §5.
 """
 

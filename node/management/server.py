@@ -28,7 +28,7 @@ FIRST_REQUEST_S: Final = 20.0
 BODY_S: Final = 60.0
 WRITE_S: Final = 60.0
 CLOSE_S: Final = 2.0
-"""How long requests that are under way may go on when the node stops."""
+"""For how many seconds requests under way may continue when the node stops."""
 HEADER_BYTES_MAX: Final = 16 * 1024
 """The largest header, and first line: names of 255 octets are three times as long in a path, and there may be four."""
 BACKLOG: Final = 128

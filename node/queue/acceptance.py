@@ -1,10 +1,10 @@
 """Waiting until all places that must have a batch have it, or have failed to keep it.
 
     acceptance = Acceptance(count)
-    for each who answers for itself: acceptance.expect(); … accept(refused), settle(…) or fail()
+    for each place that must answer: acceptance.expect(); … accept(refused), settle(…) or fail()
     acceptance.end(on_settled)          no more of them are asked: called once, when the last has answered
 
-Who must have a batch is decided in `node.queue.intake`.
+`node.queue.intake` decides which places must have a batch.
 Source: amqp-behaviour §4.3, §9.1 (a publish in flight to a lost node is nacked).
 """
 
@@ -102,7 +102,7 @@ class Answer:
         self._refused = refused
 
     def settle(self, first: int, last: int, is_safe: bool) -> None:
-        """Answer for the queue, with what it had refused."""
+        """Answer for the queue, with the messages that it had refused."""
         if is_safe:
             self._party.accept(self._refused)
         else:

@@ -120,7 +120,7 @@ class Backlog:
             taken = run[at : at + limit]
             self._at = at + limit
             if self._at * 2 > len(run.contents):
-                # Let go of what has left; at half, so that this costs each message once.
+                # Drop the messages that have left once they are half of the list, so that this costs each message once.
                 self._drop_taken()
         self.count -= len(taken.contents)
         self.body_bytes -= taken.body_bytes

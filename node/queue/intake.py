@@ -2,7 +2,7 @@
 
     a channel ── publish ─┐
     a part, a commit ─ give ─► put ─► Queue.enqueue              of each queue here: it has the batch at once
-                           │   await_safety ─► disk, mirrors     who must have what it has
+                           │   await_safety ─► disk, mirrors     which places must have its messages
                            └─► LiveQueue.publish                 of each queue elsewhere: it answers
 
 A queue here needs no other place, or this node's disk if it is durable and the messages are persistent. A queue with
@@ -170,7 +170,7 @@ class Intake:
             waiter.settle(first, last, is_safe=True)
 
     def put(self, batch: Batch, queues: "Collection[Queue]") -> set[int] | None:
-        """Put messages into queues of this node. Nobody waits yet.
+        """Put messages into queues of this node, without waiting.
 
         Returns: the indexes of those that any of them refused, None if there are none.
         """

@@ -414,7 +414,7 @@ class PagedBacklog:
 
     def _ask_again(self) -> None:
         if self._is_asking:
-            self._asked += 1  # the answer to come is to what was before
+            self._asked += 1  # the pending answer is to an earlier state
             self._answered()
 
     def _recount(self, lost: NumberSet, first: int) -> None:

@@ -257,13 +257,13 @@ class Queue:
             self.pump(self._host.now)
 
     def _read_ahead(self, now: float) -> None:
-        # A lazy queue has nothing in memory that nobody asks for: no consumer, and no rule for its head.
+        # A lazy queue keeps nothing in memory unless it has consumers, or rules that look at its head.
         if not self._is_lazy or self.consumers.all or self._may_expire or not self.is_plain:
             self.backlog.refill()
             self._drop_excess(now)
 
     def _loaded(self) -> None:
-        """Go on after messages came from disk to the head."""
+        """Continue after messages came from disk to the head."""
         self._drop_excess(self._host.now)
         self._host.touch(self)
         awaited, self._heads_awaited = self._heads_awaited, []

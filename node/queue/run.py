@@ -1,6 +1,6 @@
 """Runs: messages that travel together.
 
-What one socket read brought for one queue is a *run*: contents in order, numbered by the queue, sharing
+The messages of one socket read for one queue are a *run*: contents in order, numbered by the queue, sharing
 everything else. Nothing in the broker exists per message except its bytes, so moving, delivering and settling
 messages cost per run. A run is cut by slicing when its messages' ways part.
 """
@@ -12,7 +12,7 @@ from node.amqp.frames import body_size
 from node.amqp.reader import MIXED_SIZES
 
 NEVER: Final = float("inf")
-"""The expiry of what doesn't expire."""
+"""The expiry of messages that do not expire."""
 
 
 class Envelope:

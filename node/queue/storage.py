@@ -1,4 +1,5 @@
 """The protocols by which a broker uses its disk of messages, and a stand-in for a node without a disk.
+
 Persistent messages in durable queues are *kept*: written to a journal, and safe once that is synced. Any message
 may be *paged out*: its contents, then all that is known of it, live on disk only. Messages that are known on
 disk for either reason are *indexed*; when one is done with, the storage must be told to *forget* it.

@@ -81,7 +81,7 @@ class FileMerge:
             self._done(None)
 
     def _read_apart(self, reads: Sequence[Read], parts: list[bytes]) -> None:
-        """Repeat the reads of a failed job one by one, to find the file at fault; if none fails any more, go on.
+        """Repeat the reads of a failed job one by one, to find the file at fault; if none fails any more, continue.
 
         parts: the results so far.
         """

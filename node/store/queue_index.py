@@ -54,7 +54,7 @@ class QueueIndex:
     """The index of a queue, see `QueueStorage`.
 
     uid: the queue's.   is_durable: messages are kept, and files synced, for durable queues only.
-    is_dropped: the queue was deleted. When `take_removals` has given something then, the index is done with.
+    is_dropped: the queue was deleted. Once `take_removals` has given its last steps the index is not used any more.
     """
 
     __slots__ = (

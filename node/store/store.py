@@ -12,7 +12,7 @@ slows down. If no publisher waits, a batch is put off for a short time.
 thus never lost when the batch is torn; it may be there twice. Files that are no longer needed are removed at the
 end of the batch that says why.
 
-**A failed disk** has lost some of what it was given, and it is not known what. From then on nothing counts as safe and
+**A failed disk** has lost some writes, and it is not known which. From then on nothing counts as safe and
 nothing is written: the journal stays as it is for the next start.
 Source: architecture §2.1, §2.2; amqp-behaviour §7.2, §7.5.
 """

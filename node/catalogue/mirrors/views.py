@@ -5,7 +5,7 @@ for; `changed` gives the view that comes of it, or None where it cannot be (any 
 again or too late without harm. Reads no clock and no randomness.
 
     live ── the master dies ─► flushing ── the last dead one is erased ─► live, with another master
-                                  └ nobody who may be promoted ─► down ── a node offers its copy ─► live
+                                  └ no member may be promoted ─► down ── a node offers its copy ─► live
 
 Source: reliability §4.1, §4.6, §4.10.
 """
@@ -93,7 +93,7 @@ class DropMirror:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Drop a member whose node says that its copy is of no use, be it the master's; its copy is removed from disk.
+    """Drop a member whose node says that its copy is of no use, even the master's; its copy is removed from disk.
 
     Refused for the last synchronised member that is there.
     """
