@@ -15,7 +15,7 @@ FRAME_MAX_BYTES: Final = 1024 * 1024
 
 EARLY_MAX_BYTES: Final = 64 * 1024 * 1024
 """The most that is kept for members that this node hasn't heard of yet. Beyond it the oldest parcel is dropped,
-whose queue may be deleted.
+as its queue may be deleted.
 """
 
 EARLY_AGE_MAX: Final = 60

@@ -14,13 +14,13 @@ from node.amqp.errors import ProtocolError
 from node.catalogue.records import Json, UserLimits
 
 VHOST_BINDINGS_MAX: Final = 1_000_000
-"""Explicit bindings of a vhost: a tenant's share of every node's memory, at some 1 KiB each."""
+"""The most explicit bindings of a vhost, at some 1 KiB of every node's memory each."""
 
 BINDINGS_TO_MAX: Final = 100_000
-"""Bindings that lead to one queue or exchange: they all go when it is deleted."""
+"""The most bindings that lead to one queue or exchange: they are all removed when it is deleted."""
 
 ANY_WORDS_MAX: Final = 16
-"""Wildcards `#` of one pattern of a topic exchange."""
+"""The most wildcards `#` in one pattern of a topic exchange."""
 
 
 @dataclass(frozen=True, slots=True)

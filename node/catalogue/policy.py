@@ -167,7 +167,7 @@ class QueueSettings:
     message_ttl, expires: milliseconds.   max_priority, single_active_consumer: by argument only.
     delivery_limit, dead_letter_strategy: of quorum queues only.
     ha_...: of mirrored queues (§9.3), by policy only. ha_params: how many copies, or the names of nodes.
-    ha_confirm: whose copies a confirm waits for.   ha_slow_mirror: what becomes of a mirror that doesn't keep up
+    ha_confirm: the copies that a confirm waits for.   ha_slow_mirror: the treatment of a mirror that doesn't keep up
         (reliability §4.9).
     """
 

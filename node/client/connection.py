@@ -714,7 +714,7 @@ _LISTENING: Final = frozenset(
         ConnectionState.CLOSING,
     }
 )
-"""The states in which frames mean something."""
+"""The states in which frames are processed."""
 
 _ACK_PAYLOAD: Final = b"\x00\x3c\x00\x50" + bytes(9)
 

@@ -251,7 +251,7 @@ class _Read:
             return
 
         def loaded(found: list[Run | None]) -> None:
-            # What it takes is known now.
+            # The sizes are known now.
             loaded_runs = (run for run in found if run is not None)
             chosen, end = _chosen([*here, *loaded_runs], self._max_bytes, upto)
             self._done(Found([run for run in chosen if isinstance(run, Run)], end))

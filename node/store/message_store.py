@@ -316,7 +316,7 @@ class MessageStore:
         if not files:
             return
         paths = [file.path for file in files]
-        self._unsynced.difference_update(paths)  # when its turn came, there would be nothing to sync
+        self._unsynced.difference_update(paths)  # the sync would find no file when its turn comes
         if self._is_synced:
             # Not before the operations are safe by which the last references were dropped: maybe it is one of
             # those that moves the message elsewhere. A job that only removes passes one that finds no room; one

@@ -103,7 +103,7 @@ class QueueIndex:
         self._removed: list[range] = []  # for the journal; of any step
         self._delivered: list[Delivered] = []  # for the journal
         self._unwritten: dict[int, list[Delivered]] = {}  # for the segments, by number
-        self._behind: set[int] = set()  # segments whose files don't say yet what is gone
+        self._behind: set[int] = set()  # segments whose files lack the latest removals
         self._dead: set[int] = set()  # segments with nothing alive, when last looked at
         self._releases: Releases | None = None  # of cleared messages whose contents may be stored
         self._is_removed = False  # the directory, after a drop

@@ -527,7 +527,7 @@ class _Recovery:
             if segment.alive:
                 self._adopt(queue, segment)
             elif segment.size_bytes:
-                # What was to come has lost its contents.
+                # The messages that were expected have lost their contents.
                 self._writer.doom(queue.uid, segment.number, segment.path)
         queue.growing.clear()
 

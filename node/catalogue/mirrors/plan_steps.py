@@ -1,6 +1,6 @@
 """The steps of a plan, judged when they are applied: what a step does to a queue, or why it does nothing.
 
-    TakePlanStep ─► is it so already? ─► is all so that it relies on? ─► may it be? ─► a change of the view, a placement
+    TakePlanStep ─► is it done already? ─► do its conditions hold? ─► is it allowed? ─► a changed view, a placement
 
 The judgement and the change are one command, so nothing can come between: no mirror can die, no other plan can act.
 A copy is only given up where enough synchronised ones are left without it, whatever the plan believes. Pure.
