@@ -364,7 +364,7 @@ class Membership:
         if found is None:
             return
         peer, other = found
-        assert peer.member is not None, "who counts as up is a member"
+        assert peer.member is not None, "a node that counts as up is a member"
         downs = [*self._leadership.declare(peer.member, now)]
         if downs:
             self._outputs.append(Parted(peer.name, other))

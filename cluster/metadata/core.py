@@ -368,7 +368,7 @@ class Core(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         beyond = self._journal.last[1] + 1
         if message["next_node_idx"] > beyond:
             if message["success"]:
-                raise BadMessage(f"{node.id} has entry {message['next_node_idx'] - 1}, which nobody sent")
+                raise BadMessage(f"{node.id} has entry {message['next_node_idx'] - 1}, which no leader sent")
             message["next_node_idx"] = beyond
         message["next_node_idx"] = max(message["next_node_idx"], 1)
         match_index = self._SyncObj__raftMatchIndex

@@ -44,7 +44,7 @@ NO_OUTCOME: Final = Refused(
 )
 REPLACED: Final = Refused(
     ReplyCode.INTERNAL_ERROR,
-    "whether a change of metadata was made is not known: this node was behind and got all metadata anew",
+    "the outcome of a change of metadata is not known: this node was behind and received a snapshot of all metadata",
 )
 TOO_MANY: Final = Refused(ReplyCode.RESOURCE_ERROR, "too many changes of metadata wait for the cluster")
 

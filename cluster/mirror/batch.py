@@ -166,5 +166,5 @@ def _decode_roll(raw: bytes) -> Roll:
     senders, at = _decode_pairs(raw, _ROLL_HEAD.size, count)
     bounds = unpack_from(f">{(len(raw) - at) // 8}Q", raw, at)
     if (len(raw) - at) % 16 or any(low >= high for low, high in pairwise(bounds)):
-        raise Malformed("a roll of numbers that are none")
+        raise Malformed("an inventory with invalid numbers")
     return Roll(member, tuple(map(range, bounds[::2], bounds[1::2])), senders)

@@ -250,7 +250,7 @@ class Copy:
         if head < len(parts) and number in parts[head].run.seqs:
             return head  # it mostly is the oldest that goes
         index = bisect_right(parts, number, lo=head, key=_first_seq) - 1
-        assert number in parts[index].run.seqs, "what is held is somewhere"
+        assert number in parts[index].run.seqs, "held messages are in memory or on disk"
         return index
 
     def _cut_at(self, number: int) -> int:

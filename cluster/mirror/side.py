@@ -128,7 +128,7 @@ def _ranges(steps: Iterable[int]) -> tuple[range, ...]:
     if len(bounds) > 2 * RANGES_MAX:
         raise Malformed("a pull of too many ranges")
     if len(bounds) % 2 or (bounds and bounds[-1] > SEQ_MAX):
-        raise Malformed("a pull of ranges that are none")
+        raise Malformed("a pull of invalid ranges")
     ranges = tuple(map(range, bounds[::2], bounds[1::2]))
     if not all(ranges):
         raise Malformed("a pull of ranges that are empty")

@@ -227,7 +227,7 @@ class HomeLink:
         if answer.run:
             entry = decode_run(answer.run)
             if entry.count != 1:
-                raise Malformed("more than was asked for")
+                raise Malformed("more messages than were asked for")
             request.run = delivered_run(entry)
         request.answer = answer
         request.on_done(request)

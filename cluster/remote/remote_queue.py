@@ -132,7 +132,7 @@ class RemoteQueue:
         publishes = self._publishes
         for first, last in ranges(answer.bounds):
             if last >= publishes.next_number or last - first >= len(publishes):
-                raise Malformed("an answer to what was not published")
+                raise Malformed("an answer to a publish that was not sent")
             for number in range(first, last + 1):
                 publish = publishes.pop(number)
                 if publish is None:

@@ -83,7 +83,7 @@ class Joiner:
 
     def _go_on(self, topic: Topic, piece: bytes) -> None:
         if self._begun and topic != self._begun_topic:
-            raise PieceFault("a frame goes on with another topic")
+            raise PieceFault("a frame continues with another topic")
         if not piece:
             # Pieces without content would not count against the limit.
             raise PieceFault("an empty piece of a frame")

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if is_busy(place.journal):
             order(place.control, "abort")
-            print("told the process that carries it out", file=sys.stderr)
+            print("the process that carries it out was told to end it", file=sys.stderr)
             return 0
         journal = Journal(place.journal)
     except (OSError, JournalDamaged) as error:

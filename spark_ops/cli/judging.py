@@ -19,7 +19,7 @@ MARKS: Final = {"crit": "CRITICAL", "warn": "WARNING ", "info": "info    "}
 
 def add_window(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the window and the thresholds."""
-    parser.add_argument("root", type=Path, metavar="ROOT", help="what `collect` wrote to")
+    parser.add_argument("root", type=Path, metavar="ROOT", help="the directory that `collect` wrote to")
     parser.add_argument("--window", default="6h", metavar="TIME", help="how far to look back (6h)")
     parser.add_argument(
         "--until",
