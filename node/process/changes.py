@@ -77,7 +77,7 @@ async def _describe(cluster: "Cluster", address: str) -> Any:
         return await cluster.calls.ask(address, {"do": "describe"})
     except errors.Unreached as error:
         found = (
-            f"something listens at {address}, but it is not a Fluffle node, or it requires certificates"
+            f"something listens at {address}, and it is no Fluffle node, or one that wants certificates"
             if await _accepts(address)
             else "nobody accepts connections there"
         )
