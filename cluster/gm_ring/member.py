@@ -34,7 +34,7 @@ to know what the other has. A frame of a later view than ours waits for the view
 
 **Order.** Payloads of one origin come in their order, and those of different origins in an order that fits all: if
 an origin broadcast something after it had been delivered something else, it is so everywhere. This holds for
-repeated payloads too, since they are told in the order in which they came.
+repeated payloads too, since they are sent again in the order in which they came.
 
 The rules R1 to R11 are those of reliability §4.3, each in a method of its own. Links need no sessions: between two
 incarnations of nodes nothing is lost, and an incarnation that ended comes as a view.
@@ -71,7 +71,7 @@ class Member:
     view: the present one.   left, right: neighbours; itself if it is alone.
     origins: of each member of the view, the dead too.   is_active: it has a state; else it waits for one.
     counts: marks wait for this node's disk. True for synchronised members; the host sets it before it asks for that,
-        and waits until what was here by then is on disk: marks may have passed it.
+        and waits until the payloads of that time are on disk: marks may have passed them.
     pending_bytes: payloads that are kept until they are acknowledged.
     has_output, is_urgent: `flush` has something to do, something that should go now.
 

@@ -2,7 +2,7 @@
 
 member's message ─► encode_parcel ─► bytes, joined with those of all queues ─► a frame ─► decode_frame ─► receive
 
-To this layer payloads are bytes, which go on from neighbour to neighbour as they came.
+To this layer payloads are bytes, which pass from neighbour to neighbour unchanged.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """PySyncObj 0.3.17 without its threads, sockets, files, clocks and pickles.
 
-`Core` is PySyncObj's `SyncObj` with some of its private methods replaced, each for a reason that is told there, and
+`Core` is PySyncObj's `SyncObj` with some of its private methods replaced, each for a reason that stands there, and
 its clock and dice given by us. They are named in `PRIVATE_METHODS` and `PRIVATE_FIELDS`, and a test looks for each:
 another version of PySyncObj must fail loudly, not do something else.
 Source: reliability §3 (what is wrong with PySyncObj), ring §3 (how to drive it).

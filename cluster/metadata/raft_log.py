@@ -65,7 +65,7 @@ WAITING_MAX_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class _Submitted:
-    """A command and its callback.   on_applied: None: nobody waits, or the answer was given."""
+    """A command and its callback.   on_applied: None: no caller waits, or the answer was given."""
 
     text: bytes
     on_applied: Answer | None
@@ -435,7 +435,7 @@ class RaftLog:
         if sessions.is_over(self._name, self._session):
             self._begin_session()
         if self._replica is None:
-            return  # at the start: nobody knows another catalogue
+            return  # at the start: no object uses an earlier catalogue
         events = list(_member_changes(former, catalogue))
         for observer in self.observers:
             observer(events)

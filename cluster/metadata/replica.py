@@ -4,7 +4,7 @@
     peers ◄─ Outbox ◄── send ◄─────┘  └──► RaftJournal ─► disk ─► synced: the Outbox lets go
 
 Everything happens in `tick`, which runs the core until it has nothing more to do; between ticks the member only takes
-what comes. `wake` asks for a tick at the end of the turn of the loop, so what came in one turn shares one.
+what comes. `wake` asks for a tick at the end of the turn of the loop, so all messages of one turn share one.
 Source: reliability §3.9, ring §3.
 """
 

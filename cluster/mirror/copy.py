@@ -8,8 +8,8 @@ them. Where memory is short the oldest leave it: all that is in memory has highe
                              └────────────┬─────────────┘
                           fill: a backlog, to be delivered again
 
-A copy that joined late *owes* what it lacks of what the master has. Whether it lacks something is a matter of numbers,
-not of how many there are: what is requeued at the master keeps its number, and is still owed.
+A copy that joined late *owes* the messages that the master has and it lacks. These are known by their numbers,
+not by their count: a message that is requeued at the master keeps its number, and is still owed.
 Source: reliability §4.5, §4.6; architecture §2.2.
 """
 
@@ -120,7 +120,7 @@ class Copy:
                     self._drop(seqs)
 
     def delivered(self, ranges: Iterable[range], count: int) -> None:
-        """Note that messages came back from clients, and how often by now."""
+        """Note how often messages have come back from clients."""
         for numbers in ranges:
             for seqs in self.held.intersection(numbers):
                 paged = range(seqs.start, min(seqs.stop, self._paged.stop))

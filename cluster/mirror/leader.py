@@ -170,7 +170,7 @@ class Leader:
         fresh.append(Run(envelope, range(first_seq, stop), contents.copy(), size, expiry))
 
     def removed(self, seqs: range) -> None:
-        """Gather the numbers of messages that have left the queue for good."""
+        """Gather the numbers of messages that have left the queue and will not come back."""
         if not self._gone:
             self._touch()
         if seqs.step == 1:
@@ -179,7 +179,7 @@ class Leader:
             self._gone += _solid(seqs)
 
     def returned(self, seqs: range, deliveries: int) -> None:
-        """Gather that messages came back from clients, and how often by now."""
+        """Gather how often messages have come back from clients."""
         self._returned.append((seqs, deliveries))
         self._touch()
 

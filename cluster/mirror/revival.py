@@ -78,7 +78,7 @@ class Revival:
         return True
 
     def _is_taken(self, view: View, copy: int) -> bool:
-        """True if the queue goes on with this copy."""
+        """True if the queue came back with this copy."""
         own = view.member_on(self.here)
         return own is not None and own.incarnation == self.incarnation and own.copy == copy
 

@@ -2,7 +2,7 @@
 
     at the master         a broadcast does not come round ─► SlowMirrors ─► a mirror goes, or is waited for
                           a mirror's disk holds up confirms ─► SlowDisks ─► the same
-                          its own disk does, others' go on ─► another one is to be master
+                          its own disk does, others' work ─► another one is to be master
     at the next master    the last batch of the one before does not come ─► that one is to be master again
     at a dead one's heir  the dead one's broadcasts do not go round, and there is no master before they have
                           ─► SlowMirrors, with a broadcast of its own

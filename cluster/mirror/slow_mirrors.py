@@ -7,7 +7,7 @@
                    └ the policy says `block`, or the master has no good copy ─► publishers wait, the log says so
 
 A ring that is slow but moves is left alone until it is too far behind: its publishers are held back meanwhile. A
-mirror whose disk is slow passes operations on like the others: `SlowDisks` sees to that, not this (S18). While there
+mirror whose disk is slow passes operations on like the others: `SlowDisks` handles that (S18). While there
 is no master the one that answers for the dead one watches; then a single synchronised copy is enough.
 """
 

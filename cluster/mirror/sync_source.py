@@ -3,7 +3,7 @@
     Pull ─► ranges wanted by a mirror ── a turn: the first of them ─► QueueReader ─► Chunk
 
 One chunk leaves in a turn, for one mirror; two may be on their way to each. Nothing is kept but numbers, and the queue
-never waits: what it loses meanwhile is left out, and what it gets goes by the ring.
+never waits: messages that leave it meanwhile are left out, and new ones go by the ring.
 Source: reliability §4.5; amqp-behaviour §9.3.
 """
 

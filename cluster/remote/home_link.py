@@ -192,7 +192,7 @@ class HomeLink:
         """End all queues and requests: the node is gone."""
         for queue in list(self.queues.values()):
             queue.lose()
-        for number in list(self._requests):  # for requesters, or deletions of what is deleted
+        for number in list(self._requests):  # about requesters, or deletions of deleted queues
             request = self._requests.pop(number, None)
             if request is None:
                 continue

@@ -1,6 +1,6 @@
 """One broker: the catalogue with the live queues, routers and connections that follow from it.
 
-The broker reacts to what the catalogue reports, carries messages from routes to queues and from queues to
+The broker reacts to the events of the catalogue, carries messages from routes to queues and from queues to
 dead-letter exchanges, and knows which queues and connections have work left for the end of the turn. It does
 no I/O: a shell calls it with the time and writes what the connections have to say.
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from node.client.connection import Connection
 
 FLOW_ENDS_MAX: Final = 50
-"""The most publishers that go on in one turn after they had to wait: each may cost as much as its share of a turn."""
+"""The most held publishers that are read from again in one turn: each may cost as much as its share of a turn."""
 
 
 DELETED_AT_ONCE: Final = 50

@@ -1,7 +1,7 @@
 """Limits on connections, channels and queues of vhosts and users, with the texts of their refusals.
 
-One rule for those that are set: a negative limit or none at all allows everything, 0 allows nothing, and what is there
-when a limit is lowered stays. Counts are of what exists before the new one, in the whole cluster.
+One rule for those that are set: a negative limit or none allows everything, 0 allows nothing, and objects that exist
+when a limit is lowered stay. Counts are of the objects before the new one, in the whole cluster.
 
 Source: amqp-behaviour §1.5, §2.1, §3.7 step 7, §6.5.
 """

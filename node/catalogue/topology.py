@@ -246,7 +246,7 @@ class Topology:
         return len(keys)
 
     def delete_queues_of(self, home: str, *, transient_only: bool) -> None:
-        """Delete the unmirrored queues of a node that is lost for a while (transient ones only) or for good (§9.1)."""
+        """Delete the unmirrored queues of a forgotten node, or the transient ones of a node that is down (§9.1)."""
         lost = [
             queue
             for queue in self.queues.values()

@@ -1,6 +1,6 @@
 """A client's connection: handshake, channels, errors and their scope, heartbeats, closing.
 
-Bytes come in by `receive_data`, bytes to write gather in `take_output`; what depends on time hangs on the
+Bytes come in by `receive_data`, bytes to write gather in `take_output`; actions that depend on time use the
 broker's timers. The shell that owns the socket follows `is_reading` and `is_finished`.
 
     connection = Connection(broker, peer)      connection.receive_data(data, now)      connection.lost(now)
@@ -226,7 +226,7 @@ class Connection:
         return not self.is_flooded and self._out_bytes <= REPLIES_MAX_BYTES
 
     def flushed(self) -> None:
-        """Go on with waiting work: the shell has written our output, and the socket takes more."""
+        """Continue waiting work: the shell has written our output, and the socket takes more."""
         if self.stalled:
             stalled, self.stalled = self.stalled, {}
             for channel in stalled:

@@ -109,7 +109,7 @@ class Observer:
         """The node has too little of this resource: publishers are blocked."""
 
     def alarm_cleared(self, node: str, resource: str, *, is_last: bool) -> None:
-        """The node has enough of this resource again. Publishers go on once no alarm is left.
+        """The node has enough of this resource again. Publishers are read from again once no alarm is left.
 
         is_last: no other node lacks this resource.
         """

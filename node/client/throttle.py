@@ -2,7 +2,7 @@
 
     an alarm is on ─► a content frame ─► blocked ─► the last alarm is cleared ─┐
     a publish ─► the storage is congested ─► in flow ◄─────────────────────────┘
-                                               └► the broker lets it go on, in turn with the others
+                                               └► the broker reads from it again, in turn with the others
 
 Nothing at all is read from a publisher that is held, so that its methods are taken in order later. Deliveries and
 heartbeats are still sent to it.

@@ -36,7 +36,7 @@ class QueueHost(Protocol):
         """Do long work, at once or in pieces."""
 
     def publish_here(self, queue: "Queue", batch: Batch, party: Party | None) -> Collection[int]:
-        """Publish a batch to a queue here. Returns: the indexes of what it refused."""
+        """Publish a batch to a queue here. Returns: the indexes of the messages that it refused."""
 
     def dead_letter(self, queue: "Queue", run: Run, reason: str, now: float) -> None:
         """Publish messages that left the queue to its dead-letter exchange, if it has one; then `forget` them."""

@@ -147,7 +147,7 @@ class Intake:
         acceptance.end(on_settled)
 
     def publish_here(self, queue: "Queue", batch: Batch, party: Party | None) -> Collection[int]:
-        """Publish a batch to one queue here, as `LiveQueue.publish`; the indexes of what it refused."""
+        """Publish a batch to one queue here, as `LiveQueue.publish`; return the indexes of refused messages."""
         refused = self.put(batch, (queue,)) or ()
         if party is not None:
             waiter = Answer(party, refused) if refused else party

@@ -33,7 +33,7 @@ class Mirror(Protocol):
         """Note messages that came into the queue, with numbers from `first_seq` on.   expiry: as in `Run`."""
 
     def removed(self, seqs: range) -> None:
-        """Note messages that have left the queue for good.   seqs: of any step."""
+        """Note messages that have left the queue and will not come back.   seqs: of any step."""
 
     def returned(self, seqs: range, deliveries: int) -> None:
         """Note that messages came back from clients, and how often by now; only for queues with a delivery limit

@@ -1,8 +1,8 @@
-"""A queue: ready messages, those out with clients, its consumers, and the rules on who gets what and what is
+"""A queue: ready messages, those out with clients, its consumers, and the rules by which messages are delivered and
 dropped.
 
 Messages are numbered as they come and keep number and place until they are settled; a requeue is no event.
-What the queue can't do by itself (dead-lettering, being deleted, waking up) it asks of its host.
+Its host does what the queue cannot do alone: dead-lettering, deletion, wake-ups.
 Source: amqp-behaviour §3.7-3.13, §4.5-4.11, §5.
 """
 
@@ -35,7 +35,7 @@ MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
 
 PUMPED_MAX: Final = 8192
-"""The most that a queue delivers in a turn, by the costs of `Consumers.dispatch`: some 4 ms. The next turn goes on."""
+"""The most that a queue delivers in a turn, by the costs of `Consumers.dispatch`: some 4 ms."""
 
 _CANCELLED_AT_ONCE: Final = 20
 """The consumers of a deleted queue that are cancelled between two looks at the clock."""

@@ -21,7 +21,7 @@ from node.queue.run import Absent, Run, bytes_of
 from node.queue.storage import Page, QueueStorage
 
 UNSETTLED_EVERY_S: Final = 0.1
-"""The age in seconds at which a list of what clients have is made anew: all channels are asked for it."""
+"""The age in seconds at which the list of clients' messages is made anew: all channels are asked for it."""
 
 UNSETTLED_RUN_S: Final = 0.00005
 """The seconds that are added to this for each run in the list, ten times what it takes to make."""

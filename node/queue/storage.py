@@ -2,7 +2,7 @@
 
 Persistent messages in durable queues are *kept*: written to a journal, and safe once that is synced. Any message
 may be *paged out*: its contents, then all that is known of it, live on disk only. Messages that are known on
-disk for either reason are *indexed*; when one is done with, the storage must be told to *forget* it.
+disk for either reason are *indexed*; when one is settled, the storage must be told to *forget* it.
 
     publish ─► keep ───────────────► batch ─► synced ─► waiters settled: confirms, tx.commit-ok
     memory is short ─► page_out ─► delta      scan ─► Absent ─► load ─► Run

@@ -123,7 +123,7 @@ class Completeness:
     def steps(self, sizes: Mapping[str, Mapping[int, int]]) -> list[Step]:
         """Return steps that write down, after a recovery, what is safe and what is lost.
 
-        The next start cannot see the losses by itself.
+        The next start could not see the losses.
         sizes: of the segments of each queue, in bytes.
         """
         parts: list[bytes] = []

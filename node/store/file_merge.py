@@ -117,7 +117,7 @@ class FileMerge:
     def _plan(self) -> Iterator[list[Read]]:
         """Yield the reads of one job after the other.
 
-        Each job is planned when its turn comes: contents without references by then are not copied.
+        Each job is planned when its turn comes: contents that have lost their references are not copied.
         """
         reads: list[Read] = []
         room_bytes, records = _JOB_MAX_BYTES, 0

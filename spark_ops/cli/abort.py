@@ -1,4 +1,4 @@
-"""`spark-ops abort` ends a plan for good. Nothing is undone: `rollback` makes the plan for that."""
+"""`spark-ops abort` ends a plan, which cannot be resumed. Nothing is undone: `rollback` makes the plan for that."""
 
 import argparse
 import sys

@@ -166,7 +166,7 @@ def described(step: Work) -> str:
 class Teller:
     """Prints the progress of steps: a line for each that ends, on stdout.
 
-    If stderr is a terminal, it also shows the number of steps that go on.
+    If stderr is a terminal, it also shows the number of steps under way.
     """
 
     def __init__(self, steps: Sequence[Work], *, is_quiet: bool = False) -> None:

@@ -81,7 +81,7 @@ def plain(text: str) -> str:
 
 
 def lines(document: dict[str, Any], *, is_all: bool = False) -> Iterator[str]:
-    """Yield a health document as text: the verdict, the findings, the nodes, and what was not seen."""
+    """Yield a health document as text: the verdict, the findings, the nodes, and the telemetry that is missing."""
     coverage = document["coverage"]
     score = "" if document["score"] is None else f", score {document['score']} of 100"
     yield plain(f"{document['cluster'] or 'no cluster'}: {document['verdict']}{score}")
