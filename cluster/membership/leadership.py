@@ -57,7 +57,7 @@ class Leadership:
         self._commits_until_s = _NEVER_S
         """Until when this node may take itself for the leader: a lease after it proposed its last committed renewal."""
         self._proposed_s = _NEVER_S
-        """When this node proposed the last renewal."""
+        """The time at which this node proposed the last renewal."""
         self._is_answered = True
         """True if the last renewal was applied."""
         self._parted: dict[tuple[str, str], float] = {}

@@ -265,7 +265,9 @@ class Membership:
 
     @property
     def _paused_until_s(self) -> float:
-        """When a pause ends the incarnation: its masters move to other nodes, though this node says that it lives.
+        """The time at which a pause ends the incarnation: its masters move to other nodes, though this node says that
+        it lives.
+
         A node whose disk hangs may follow the leader and get no lease; no other node would ever declare it down.
         """
         return self._paused_s + _PAUSE_LEASES * self._options.lease_s

@@ -63,7 +63,7 @@ class Elections:
 
     @property
     def asks_again_at(self) -> float:
-        """When to ask next."""
+        """The time of the next question."""
         return self._asks_again_at
 
     def hurry(self, at: float) -> None:

@@ -67,7 +67,7 @@ class Copy:
         embed_max_bytes: int,
     ) -> None:
         self.is_durable = record.durable and record.exclusive_owner is None
-        """Whether persistent messages in it survive the node."""
+        """True if persistent messages in it survive a restart of the node."""
         self.held = NumberSet()
         self.next_seq = 1
         self.owed: NumberSet | None = None

@@ -61,7 +61,7 @@ class Group:
         self.is_gone = False
         """True if the view shows that, and does not want its copy, which is dropped."""
         self.defect = ""
-        """Why the copy is of no use; empty: it is of use."""
+        """The reason why the copy is of no use; empty: it is of use."""
         self._mirrors = mirrors
         self._broker = mirrors.broker
         self._source: SyncSource | None = None
@@ -365,7 +365,7 @@ class Group:
 
     @property
     def newly_pending(self) -> int:
-        """How many more bytes a master here has under way than at the last call: ask for it once in a turn."""
+        """Return how many more bytes a master here has under way than at the last call. Called once in a turn."""
         before, self._counted = self._counted, self.member.pending_bytes if self.is_acting else 0
         return self._counted - before
 

@@ -121,7 +121,7 @@ class Overseer:
 
     @property
     def moving(self) -> int:
-        """How many masters of this node are to move before it stops."""
+        """The number of masters of this node that are to move before it stops."""
         return self.caretaker.moving
 
     def leave(self) -> None:

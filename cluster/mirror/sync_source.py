@@ -80,7 +80,7 @@ class SyncSource:
         self._traffic: int | None = None
         self._busy_until = -_NEVER
         self.due_at = _NEVER
-        """When `turn` is to be called at the latest: a limit holds back the next chunk."""
+        """The latest time for the next call of `turn`: a limit holds back the next chunk."""
 
     def pull(self, member: int, message: Pull) -> None:
         """Take a mirror's request, or its receipt of chunks. A turn has to follow. Raises: Malformed."""

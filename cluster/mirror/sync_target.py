@@ -97,7 +97,7 @@ class SyncTarget:
         self._delay_s = RETRY_S
         self._now = 0.0
         self.due_at = _NEVER
-        """When `tick` is to be called at the latest."""
+        """The latest time for the next call of `tick`."""
 
     @property
     def progress(self) -> SyncProgress:

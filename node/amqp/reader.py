@@ -49,7 +49,7 @@ _BASIC_CLASS_NO_WEIGHT: Final = CLASS_BASIC << 16
 _ACK_PAYLOAD_BYTES: Final = 13
 _ACK_FRAME_BYTES: Final = _ACK_PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES
 _TRAITS_AT: Final = 19
-"""Where the property flags stand in a content: after frame header, class, weight and body size."""
+"""The offset of the property flags in a content: after frame header, class, weight and body size."""
 _HEADER_FIXED_BYTES: Final = 12
 """Class, weight and body size: what a header frame must have to be one."""
 _FLAGS_BYTES: Final = 2

@@ -163,7 +163,7 @@ class Run:
 
 
 class Place(NamedTuple):
-    """Where embedded contents stand: in a record of a segment, behind so many others that it holds.
+    """The place of embedded contents: a record of a segment, and how many of its contents come before them.
 
     offset, length: of the whole record in the segment's file, in bytes.
     """
